@@ -1,0 +1,59 @@
+"""Every exception that headway raises on purpose.
+
+    HeadwayError
+    ├── InputError            what the user gave is wrong: one clear line, exit status 2
+    │   ├── TraceError        a trace cannot be read, or a row of it breaks a rule
+    │   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
+    │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
+    │   └── TapeError         a run folder or tape that is missing, broken or in the way
+    ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
+    ├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
+    └── AuditError            a tape contradicts itself
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class HeadwayError(Exception):
+    """Anything that headway raises on purpose."""
+
+
+class InputError(HeadwayError):
+    """What the user gave is wrong; the text is one line that says what, the value and the rule."""
+
+
+class TraceError(InputError):
+    """A trace cannot be read, or a row of it breaks a rule."""
+
+
+class ExperimentError(InputError):
+    """A flag, a key or a value of an experiment is wrong."""
+
+
+class InfeasibleJobError(InputError):
+    """A job that could not run even on an empty cluster."""
+
+
+class TapeError(InputError):
+    """A run folder or tape that is missing, broken or in the way."""
+
+
+class InfeasibleActionError(HeadwayError):
+    """A policy asked for what cannot be done although its view was exact."""
+
+
+class StalledRunError(HeadwayError):
+    """Jobs wait, and nothing is left that could ever start them."""
+
+
+class AuditError(HeadwayError):
+    """A tape contradicts itself."""
+
+
+def unknown_name(what: str, name: str, valid: Iterable[str]) -> str:
+    """The line for a name that does not exist: the nearest valid one, then all of them."""
+    names = sorted(valid)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {what} {name!r}{hint} (valid: {', '.join(names)})"
