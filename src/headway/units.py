@@ -7,8 +7,12 @@ people write (``5m``, ``500GB``) and formats what people read.
 
 import re
 from math import isfinite
+from typing import NewType
 
 from headway.errors import InputError
+
+Duration = NewType("Duration", int)
+"""Nanoseconds that a person may write as ``5m`` when they are an option of a policy."""
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000

@@ -1,0 +1,17 @@
+"""What an executor is: the source of events and the doer of actions. Only this part knows what the world is made of."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+EventT_co = TypeVar("EventT_co", covariant=True)
+ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
+
+
+class Executor(Protocol[EventT_co, ActionT_contra]):
+    """Anything that makes events happen and carries actions out."""
+
+    def next(self) -> tuple[int, Sequence[EventT_co]] | None:
+        """The next instant and all its events in rank order; None when nothing will ever happen again."""
+
+    def execute(self, now: int, action: ActionT_contra) -> None:
+        """Carry out an action that was just committed."""

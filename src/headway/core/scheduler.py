@@ -1,0 +1,104 @@
+"""The one loop: drain an instant, decide once, commit what was decided, go on.
+
+All events of one moment are applied, in the rank order that the executor keeps (finished, failed, cancelled,
+recovered, drained, arrived, woke), before the policy is asked. It is asked once an instant. Each action is checked,
+committed and handed to the executor before the next one is taken from the policy.
+"""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Generic, TypeVar
+
+from headway.core.executor import Executor
+from headway.core.policy import Policy
+from headway.core.state import State
+from headway.core.tape import TapeWriter
+from headway.errors import InfeasibleActionError, StalledRunError
+
+EventT = TypeVar("EventT")
+ActionT = TypeVar("ActionT")
+StateT = TypeVar("StateT")
+
+PROGRESS_EVERY_STEPS = 4096
+
+
+class Scheduler(Generic[EventT, ActionT]):
+    """Drives one state with one policy and one executor, and writes the tape."""
+
+    def __init__(
+        self,
+        state: State[EventT, ActionT],
+        policy: Policy[State[EventT, ActionT], ActionT],
+        executor: Executor[EventT, ActionT],
+        tape: TapeWriter,
+        *,
+        exact: bool = True,
+    ) -> None:
+        """``exact`` says that the deciding view cannot be stale: an infeasible action is then a bug, and raises."""
+        self.state = state
+        self.policy = policy
+        self.executor = executor
+        self.tape = tape
+        self.exact = exact
+        self.steps = 0
+        self.decide_ns: list[int] | None = None
+        self._stopping = False
+        state.journal = tape.append
+
+    def stop(self) -> None:
+        """End after the step in progress; what was done so far is on the tape. Safe in a signal handler."""
+        self._stopping = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` ended the run before it was over."""
+        return self._stopping
+
+    def run(self, progress: Callable[[int], None] | None = None) -> None:
+        """Until the run is over or ``stop`` is called. ``progress`` is told the time every few thousand steps."""
+        state, tape = self.state, self.tape
+        following, execute = self.executor.next, self.executor.execute
+        apply, check, commit, decide = state.apply, state.check, state.commit, self.policy.decide
+        steps = 0
+        while not self._stopping and (step := following()) is not None:
+            now, events = step
+            for event in events:
+                apply(now, event)
+            if self.decide_ns is not None:
+                self._timed(now)
+            else:
+                for action in decide(now, state):
+                    if (refusal := check(action)) is None:
+                        commit(now, action)
+                        execute(now, action)
+                    else:
+                        self._refuse(now, action, refusal)
+            steps += 1
+            if tape.pending >= tape.batch_rows:
+                tape.flush()
+            if progress is not None and steps % PROGRESS_EVERY_STEPS == 0:
+                progress(now)
+        self.steps += steps
+        if not self._stopping and not state.over():
+            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
+
+    def _timed(self, now: int) -> None:
+        """One decision with its duration recorded: what ``decide`` itself took, commits not counted."""
+        assert self.decide_ns is not None
+        spent = 0
+        started = perf_counter_ns()
+        for action in self.policy.decide(now, self.state):
+            spent += perf_counter_ns() - started
+            if (refusal := self.state.check(action)) is None:
+                self.state.commit(now, action)
+                self.executor.execute(now, action)
+            else:
+                self._refuse(now, action, refusal)
+            started = perf_counter_ns()
+        self.decide_ns.append(spent + perf_counter_ns() - started)
+
+    def _refuse(self, now: int, action: ActionT, reason: str) -> None:
+        if self.exact:
+            raise InfeasibleActionError(f"{self.policy.name} at {now} ns: {reason}")
+        self.tape.append(self.state.refused(now, action))
+        self.tape.note(reason)

@@ -1,0 +1,35 @@
+"""What a state is: the one place where anything changes, by two verbs, ``apply`` and ``commit``.
+
+``check`` is the one definition of what can be done: the loop asks it before each commit, the tests and the auditor
+ask it too. A state writes each event it applies and each action it commits, as a row, to its ``journal``, so that what
+is on the tape is what happened to the state, by construction.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from headway.core.tape import Row
+
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
+ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
+
+
+class State(Protocol[EventT_contra, ActionT_contra]):
+    """Anything that the loop can drive."""
+
+    journal: Callable[[Row], None]
+
+    def apply(self, now: int, event: EventT_contra) -> None:
+        """Something happened."""
+
+    def check(self, action: ActionT_contra) -> str | None:
+        """Why this action cannot be committed now; None when it can."""
+
+    def commit(self, now: int, action: ActionT_contra) -> None:
+        """Something was decided; ``check`` has said that it can be done."""
+
+    def refused(self, now: int, action: ActionT_contra) -> Row:
+        """The row that records a refusal of this action."""
+
+    def over(self) -> bool:
+        """Nothing lives any more: no work waits, runs, or is still to come. The one definition of the end."""

@@ -1,0 +1,166 @@
+"""The tape: the only output of a run.
+
+A row is seven integers: time, kind, subject, lease, place, detail, value. Each domain names its kinds and says what
+the columns mean for them. All rows of one time are one step: events first, then actions and refusals.
+Rows are appended to an Arrow stream in batches, readable to the last whole batch after a kill, and
+compacted to Parquet when the run closes. The digest covers the rows and nothing else: no wall time, no path.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headway.errors import TapeError
+
+Row: TypeAlias = tuple[int, int, int, int, int, int, int]
+COLUMNS = ("time", "kind", "subject", "lease", "place", "detail", "value")
+SCHEMA = pa.schema([*((name, pa.int64()) for name in COLUMNS), ("note", pa.string())])
+STREAM_NAME = "tape.arrow"
+FINAL_NAME = "tape.parquet"
+BATCH_ROWS = 65_536
+
+
+class TapeRow(NamedTuple):
+    """One row, by column name."""
+
+    time: int
+    kind: int
+    subject: int
+    lease: int
+    place: int
+    detail: int
+    value: int
+
+
+class Tape:
+    """A tape that was read or just written: one array a column, and the notes of refused actions by row."""
+
+    def __init__(self, rows: npt.NDArray[np.int64], notes: dict[int, str] | None = None) -> None:
+        self.rows = rows
+        self.notes = notes or {}
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """All values of one column."""
+        column: npt.NDArray[np.int64] = self.rows[:, COLUMNS.index(name)]
+        return column
+
+    def __iter__(self) -> Iterator[TapeRow]:
+        for row in self.rows.tolist():
+            yield TapeRow(*row)
+
+    def until(self, time: int) -> "Tape":
+        """The prefix up to and including this time."""
+        end = int(np.searchsorted(self.column("time"), time, side="right"))
+        return Tape(self.rows[:end], {row: text for row, text in self.notes.items() if row < end})
+
+    @property
+    def digest(self) -> str:
+        """The same for the same decisions, whatever machine made them, however long it took."""
+        return hashlib.sha256(np.ascontiguousarray(self.rows, dtype="<i8").tobytes()).hexdigest()
+
+
+class TapeWriter:
+    """Collects rows; with a folder it also streams them to disk. ``append`` is the hot path: one list append."""
+
+    def __init__(self, folder: Path | None = None, *, batch_rows: int = BATCH_ROWS) -> None:
+        self.batch_rows = batch_rows
+        self._rows: list[Row] = []
+        self.append = self._rows.append
+        self._blocks: list[npt.NDArray[np.int64]] = []
+        self._notes: dict[int, str] = {}
+        self._flushed = 0
+        self._folder = folder
+        self._stream: pa.ipc.RecordBatchStreamWriter | None = None
+        if folder is not None:
+            if (folder / STREAM_NAME).exists() or (folder / FINAL_NAME).exists():
+                raise TapeError(f"{folder} already holds a run; choose another folder or remove it")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._stream = pa.ipc.new_stream(str(folder / STREAM_NAME), SCHEMA)
+
+    @property
+    def pending(self) -> int:
+        """Rows not flushed yet."""
+        return len(self._rows)
+
+    def note(self, text: str) -> None:
+        """Attach a text to the row appended last."""
+        self._notes[self._flushed + len(self._rows) - 1] = text
+
+    def flush(self) -> None:
+        """Turn pending rows into one block, and one batch on disk."""
+        if not self._rows:
+            return
+        block = np.array(self._rows, dtype=np.int64)
+        self._rows.clear()
+        if self._stream is None:
+            self._blocks.append(block)
+        else:
+            self._stream.write_batch(_batch(block, self._flushed, self._notes))
+            self._blocks.append(block)
+        self._flushed += len(block)
+
+    def close(self) -> Tape:
+        """Flush, compact to Parquet, and give the tape."""
+        self.flush()
+        rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, len(COLUMNS)), dtype=np.int64)
+        self._blocks = [rows]
+        tape = Tape(rows, self._notes)
+        if self._stream is not None and self._folder is not None:
+            self._stream.close()
+            self._stream = None
+            table = pa.Table.from_batches([_batch(rows, 0, self._notes)], schema=SCHEMA)
+            partial = self._folder / (FINAL_NAME + ".part")
+            pq.write_table(table, str(partial), compression="lz4", use_dictionary=False, write_statistics=False)
+            partial.rename(self._folder / FINAL_NAME)
+            (self._folder / STREAM_NAME).unlink()
+        return tape
+
+
+def _batch(block: npt.NDArray[np.int64], first: int, notes: dict[int, str]) -> pa.RecordBatch:
+    count = len(block)
+    columns = [pa.array(np.ascontiguousarray(block[:, index])) for index in range(len(COLUMNS))]
+    texts = {row - first: text for row, text in notes.items() if first <= row < first + count} if notes else {}
+    note = pa.array([texts.get(row) for row in range(count)], pa.string()) if texts else pa.nulls(count, pa.string())
+    return pa.RecordBatch.from_arrays([*columns, note], schema=SCHEMA)
+
+
+def read(folder: Path) -> Tape:
+    """The tape of a run folder: the closed one, or what an interrupted run left behind."""
+    final, stream = folder / FINAL_NAME, folder / STREAM_NAME
+    try:
+        if final.exists():
+            return _from_table(pq.read_table(str(final), schema=SCHEMA))
+        if stream.exists():
+            return _from_table(_salvage(stream))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as broken:
+        raise TapeError(f"{folder}: the tape cannot be read ({str(broken).splitlines()[0]})") from broken
+    raise TapeError(f"{folder} holds no run: neither {FINAL_NAME} nor {STREAM_NAME} is there")
+
+
+def _salvage(stream: Path) -> pa.Table:
+    batches = []
+    with pa.OSFile(str(stream), "rb") as source:
+        try:
+            reader = pa.ipc.open_stream(source)
+            for batch in reader:
+                batches.append(batch)
+        except (pa.ArrowInvalid, OSError):
+            pass  # killed in the middle of a batch: what came before it is whole
+    return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def _from_table(table: pa.Table) -> Tape:
+    rows = np.column_stack([table.column(name).to_numpy() for name in COLUMNS]).astype(np.int64, copy=False)
+    notes = {}
+    if table.column("note").null_count < len(table):
+        notes = {row: text for row, text in enumerate(table.column("note").to_pylist()) if text is not None}
+    return Tape(np.ascontiguousarray(rows), notes)

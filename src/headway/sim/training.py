@@ -1,0 +1,156 @@
+"""A training cluster in virtual time: a start becomes the end it will have, by the job's true work and its speed.
+
+The queue of events holds ends, faults and wake-ups; arrivals are read from the workload as time passes. An end that was
+overtaken (its job was preempted, moved or slowed down) is recognised by its lease and dropped before anybody sees it.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from headway.sim.faults import Faults
+from headway.training.actions import Action, MigrateJob, PreemptJob, StartJob, WakeAt
+from headway.training.events import (
+    Event,
+    JobArrived,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    NodeDrained,
+    NodeFailed,
+    NodeRecovered,
+    Woke,
+)
+from headway.training.job import Job, Outcome
+from headway.training.state import JobState, TrainingState
+from headway.units import REFERENCE_SPEED_PPM
+
+_FINISHED, _FAILED, _CANCELLED = JobFinished.rank, JobFailed.rank, JobCancelled.rank
+_WOKE = Woke.rank
+_END_RANK = {Outcome.FINISHES: _FINISHED, Outcome.FAILS: _FAILED, Outcome.CANCELLED: _CANCELLED}
+_IDLE_STEPS = 10_000
+
+
+class SimulatedCluster:
+    """The executor of a simulated training run, and its source of events."""
+
+    def __init__(self, jobs: Sequence[Job], state: TrainingState, faults: Faults | None = None) -> None:
+        self._jobs = jobs
+        self._state = state
+        self._faults = faults
+        self._cursor = 0
+        self._heap: list[tuple[int, int, int, int, NodeFailed | NodeRecovered | NodeDrained | None]] = []
+        """(time, rank, subject, lease, node event): what will happen unless something comes between."""
+        self._moved: dict[int, int] = {}
+        """Ends that were moved because a neighbour came or went, by job."""
+        self._wakes: set[int] = set()
+        self._idle = 0
+        for time, event in faults.first() if faults is not None else ():
+            heappush(self._heap, (time, event.rank, event.node, -1, event))
+
+    def next(self) -> tuple[int, Sequence[Event]] | None:
+        """The next instant and its events in rank order."""
+        state = self._state
+        if state.respeeded:
+            self._reschedule()
+        heap, jobs, cursor = self._heap, self._jobs, self._cursor
+        while True:
+            arrival = jobs[cursor].submit if cursor < len(jobs) else -1
+            if not heap or 0 <= arrival < heap[0][0]:
+                if arrival < 0:
+                    return None
+                self._cursor = cursor + 1
+                events: list[Event] = [JobArrived(jobs[cursor])]
+                if jobs[cursor].patience:
+                    self._wait_at_most(jobs[cursor])
+                if cursor + 1 < len(jobs) and jobs[cursor + 1].submit == arrival:
+                    self._arrivals(arrival, events)
+                return arrival, events
+            now = heap[0][0]
+            events = []
+            while heap and heap[0][0] == now and heap[0][1] < _WOKE:
+                self._take(heappop(heap), events)
+            if arrival == now:
+                self._arrivals(now, events)
+            while heap and heap[0][0] == now and heap[0][1] == _WOKE:
+                heappop(heap)
+                self._wakes.discard(now)
+                events.append(Woke())
+            if events:
+                return None if self._faults is not None and self._hopeless(events) else (now, events)
+
+    def execute(self, now: int, action: Action) -> None:
+        """Schedule what an action will cause."""
+        if isinstance(action, StartJob | MigrateJob):
+            js = self._state.running[action.job]
+            job = js.job
+            if job.outcome:
+                heappush(self._heap, (self._end(js), _END_RANK[job.outcome], js.id, js.lease, None))
+            else:
+                left = job.work - js.done
+                if js.speed != REFERENCE_SPEED_PPM:
+                    left = -(-left * REFERENCE_SPEED_PPM // js.speed)
+                heappush(self._heap, (js.base + left, _FINISHED, js.id, js.lease, None))
+        elif isinstance(action, WakeAt):
+            if action.time not in self._wakes:
+                self._wakes.add(action.time)
+                heappush(self._heap, (max(action.time, now + 1), _WOKE, -1, -1, None))
+        else:
+            assert isinstance(action, PreemptJob)
+
+    def _end(self, js: JobState) -> int:
+        target = js.job.work if js.job.outcome is Outcome.FINISHES else js.job.outcome_after
+        return js.base + -(-(target - js.done) * REFERENCE_SPEED_PPM // js.speed)
+
+    def _arrivals(self, now: int, events: list[Event]) -> None:
+        jobs, cursor = self._jobs, self._cursor
+        while cursor < len(jobs) and jobs[cursor].submit == now:
+            events.append(JobArrived(jobs[cursor]))
+            if jobs[cursor].patience:
+                self._wait_at_most(jobs[cursor])
+            cursor += 1
+        self._cursor = cursor
+
+    def _wait_at_most(self, job: Job) -> None:
+        heappush(self._heap, (job.submit + job.patience, _CANCELLED, job.id, 0, None))
+
+    def _take(
+        self,
+        entry: tuple[int, int, int, int, NodeFailed | NodeRecovered | NodeDrained | None],
+        events: list[Event],
+    ) -> None:
+        """Turn an entry that still holds into its event."""
+        time, rank, subject, lease, node_event = entry
+        if node_event is not None:
+            events.append(node_event)
+            if self._faults is not None and (following := self._faults.after(time, node_event)) is not None:
+                heappush(self._heap, (following[0], following[1].rank, following[1].node, -1, following[1]))
+            return
+        if lease == 0:
+            js = self._state.jobs.get(subject)
+            if js is not None and js.first_start < 0:
+                events.append(JobCancelled(subject, 0))
+            return
+        js = self._state.running.get(subject)
+        if js is None or js.lease != lease or (self._moved and self._moved.get(subject, time) != time):
+            return
+        if rank == _FINISHED:
+            events.append(JobFinished(subject, lease))
+        else:
+            events.append(JobFailed(subject, lease) if rank == _FAILED else JobCancelled(subject, lease))
+
+    def _reschedule(self) -> None:
+        for js in self._state.respeeded:
+            if js.id in self._state.running:
+                end = self._end(js)
+                self._moved[js.id] = end
+                heappush(self._heap, (end, _END_RANK[js.job.outcome], js.id, js.lease, None))
+        self._state.respeeded.clear()
+
+    def _hopeless(self, events: list[Event]) -> bool:
+        """Nodes would go on failing for ever: stop when the run is over, or when only they have moved for too long."""
+        state = self._state
+        if state.over():
+            return True
+        quiet = not state.running and not state.to_come and all(isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events)
+        self._idle = self._idle + 1 if quiet else 0
+        return self._idle > _IDLE_STEPS

@@ -1,0 +1,19 @@
+"""Workloads: one reader a trace format, the synthetic generators, and what may be done to jobs before a run."""
+
+from headway.traces.adjust import estimates, load_scale, offered_load
+from headway.traces.native import write
+from headway.traces.registry import FORMATS, load
+from headway.traces.synthetic import philly_like
+from headway.traces.trace import Dropped, Trace
+
+__all__ = [
+    "FORMATS",
+    "Dropped",
+    "Trace",
+    "estimates",
+    "load",
+    "load_scale",
+    "offered_load",
+    "philly_like",
+    "write",
+]

@@ -1,0 +1,56 @@
+"""Jobs from columns, and columns from jobs, quickly.
+
+Constructing a million frozen objects is the main cost of reading a trace, so it is done a column at a time.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from itertools import repeat
+from operator import attrgetter
+from typing import Any
+
+from headway.training.job import Job
+
+FIELDS = tuple(field.name for field in fields(Job))
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Job) if field.default is not MISSING}
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the cyclic collector, which would walk all the young jobs again and again and find nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def build(count: int, columns: Mapping[str, Iterable[Any]]) -> list[Job]:
+    """``count`` jobs numbered from 0; fields without a column take the default."""
+    given = {"id": range(count), **columns}
+    with no_collection():
+        jobs = [Job.__new__(Job) for _ in range(count)]
+        for name in FIELDS:
+            column = given[name] if name in given else repeat(DEFAULTS[name], count)
+            _set_all(name, jobs, column)
+    return jobs
+
+
+def _set_all(name: str, jobs: list[Job], column: Iterable[Any]) -> None:
+    # A frozen object's __init__ sets field after field through object.__setattr__; setting the slots a column at a
+    # time gives the same objects in half the time. Job has no __post_init__ that this would skip.
+    deque(map(getattr(Job, name).__set__, jobs, column), maxlen=0)
+
+
+def altered(jobs: Sequence[Job], columns: Mapping[str, Iterable[Any]]) -> tuple[Job, ...]:
+    """The same jobs in the same order with other values in these fields."""
+    if not jobs:
+        return ()
+    with no_collection():
+        now = dict(zip(FIELDS, zip(*map(attrgetter(*FIELDS), jobs), strict=True), strict=True))
+    return tuple(build(len(jobs), {**now, **columns}))

@@ -1,0 +1,22 @@
+"""SenseTime's Helios cluster as a short table (Hu et al., SC 2021): ``job_id,arrival_s,service_sec,gpu_count``."""
+
+from pathlib import Path
+
+from headway.traces.sheet import Sheet
+from headway.traces.table import csv_table
+from headway.traces.trace import Trace
+
+NAME = "helios-csv"
+COLUMNS = ("job_id", "arrival_s", "service_sec", "gpu_count")
+
+
+def read(path: Path, strict: bool) -> Trace:
+    """The jobs of a Helios file."""
+    sheet = Sheet(csv_table(path), COLUMNS)
+    fields = {
+        "name": sheet.text("job_id"),
+        "submit": sheet.time("arrival_s", least=0),
+        "work": sheet.time("service_sec", least=1),
+        "gpus": sheet.whole("gpu_count", least=1),
+    }
+    return sheet.trace(NAME, fields, strict=strict, id_column="job_id")

@@ -1,0 +1,183 @@
+"""Headway's own trace format: a column a field of ``Job``, CSV or Parquet by the file's suffix.
+
+Only ``submit_s``, ``work_s`` and ``gpus`` are required; an empty cell or a missing column takes the field's default.
+Times are decimal seconds (``work_s``), read exactly, or integer nanoseconds (``work_ns``). ``write`` writes the
+first into CSV and the second into Parquet, and leaves out optional columns in which every job has the default.
+"""
+
+import gzip
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headway.errors import TraceError
+from headway.traces.build import DEFAULTS
+from headway.traces.sheet import Sheet
+from headway.traces.table import csv_table, parquet_table
+from headway.traces.trace import Trace
+from headway.training.job import Job, Outcome, workload
+
+NAME = "headway"
+_REQUIRED = ("submit", "work", "gpus")
+_OUTCOMES = {outcome.name.lower(): int(outcome) for outcome in Outcome}
+_FLAGS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+_LONGEST = 2**63 - 1
+_TIME_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    field: str
+    kind: str
+    digits: int = 0
+    """Decimal digits between the column's unit and the field's."""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        return (f"{self.name}_s", f"{self.name}_ns") if self.kind == "time" else (self.name,)
+
+    @property
+    def default(self) -> Any:
+        return DEFAULTS.get(self.field) if self.field not in _REQUIRED else None
+
+
+_COLUMNS = (
+    _Column("submit", "submit", "time"),
+    _Column("work", "work", "time"),
+    _Column("gpus", "gpus", "whole"),
+    _Column("gpu_milli", "gpu_milli", "whole"),
+    _Column("tenant", "tenant", "text"),
+    _Column("partition", "partition", "text"),
+    _Column("gpu_types", "gpu_types", "types"),
+    _Column("nodes", "nodes", "whole"),
+    _Column("cpus", "cpu_milli", "fixed", digits=3),
+    _Column("memory_bytes", "memory_bytes", "whole"),
+    _Column("estimate", "estimate", "time"),
+    _Column("priority", "priority", "any whole"),
+    _Column("qos", "qos", "text"),
+    _Column("user", "user", "text"),
+    _Column("preemptible", "preemptible", "flag"),
+    _Column("checkpoint", "checkpoint", "time"),
+    _Column("restore", "restore", "time"),
+    _Column("checkpoint_every", "checkpoint_every", "time"),
+    _Column("communication", "communication_ppm", "fixed", digits=6),
+    _Column("outcome", "outcome", "outcome"),
+    _Column("outcome_after", "outcome_after", "time"),
+    _Column("retries", "retries", "whole"),
+    _Column("patience", "patience", "time"),
+    _Column("model", "model", "text"),
+    _Column("name", "name", "text"),
+)
+
+
+def _is_parquet(path: Path) -> bool:
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    return plain.suffix.lower() in (".parquet", ".pq")
+
+
+def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
+    """One column as the values of its field."""
+    least = 1 if column.field == "work" else 0
+    match column.kind:
+        case "time" if name.endswith("_s"):
+            values = sheet.time(name, least=least, default=column.default)
+        case "time" | "whole":
+            values = sheet.whole(name, least=least, default=column.default)
+        case "any whole":
+            values = sheet.whole(name, default=column.default)
+        case "fixed":
+            values = sheet.fixed(name, column.digits, least=0, default=column.default)
+        case "flag":
+            values = sheet.choice(name, _FLAGS, column.default)
+        case "outcome":
+            values = sheet.choice(name, _OUTCOMES, int(column.default))
+        case _:
+            values = sheet.text(name, default=column.default or "", strip=False)
+    return values
+
+
+def read(path: Path, strict: bool) -> Trace:
+    """The jobs of a file in headway's own format."""
+    sheet = Sheet(parquet_table(path) if _is_parquet(path) else csv_table(path, multiline=True), ())
+    sheet.only(name for column in _COLUMNS for name in column.spellings)
+    fields: dict[str, pl.Series] = {}
+    for column in _COLUMNS:
+        given = [name for name in column.spellings if name in sheet.columns]
+        if len(given) > 1:
+            raise TraceError(f"trace {path}: columns {given[0]!r} and {given[1]!r} say the same: give one of them")
+        if not given and column.field in _REQUIRED:
+            raise TraceError(
+                f"trace {path}: column {column.spellings[0]!r} is missing (found: {', '.join(sheet.columns)})"
+            )
+        if given:
+            fields[column.field] = _typed(sheet, column, given[0])
+    return sheet.trace(NAME, fields, strict=strict, id_column="name" if "name" in fields else "")
+
+
+def _decimal(value: int, digits: int) -> str:
+    """A whole number of 10**-digits in full, e.g. 1500 with 3 digits as ``1.5``."""
+    whole, part = divmod(value, 10**digits)
+    return f"{whole}.{part:0{digits}d}".rstrip("0").rstrip(".")
+
+
+def _joined(job: Job) -> str:
+    if any(not name or ";" in name for name in job.gpu_types):
+        raise TraceError(
+            f"job {job.name or job.id}: gpu_types {job.gpu_types} cannot be written: a name is empty or holds ';'"
+        )
+    return ";".join(job.gpu_types)
+
+
+def _cells(column: _Column, jobs: tuple[Job, ...], exact: Callable[[int, int], Any]) -> list[Any]:
+    values = [getattr(job, column.field) for job in jobs]
+    match column.kind:
+        case "time":
+            if max(values) > _LONGEST:
+                raise TraceError(f"{column.field} {max(values)} ns cannot be written: it is over 292 years")
+            return [exact(value, _TIME_DIGITS) for value in values]
+        case "fixed":
+            return [exact(value, column.digits) for value in values]
+        case "types":
+            return [_joined(job) for job in jobs]
+        case "outcome":
+            return [Outcome(value).name.lower() for value in values]
+        case "flag":
+            return ["true" if value else "false" for value in values]
+        case _:
+            return values
+
+
+def _written(jobs: tuple[Job, ...], parquet: bool) -> bytes:
+    def exact(value: int, digits: int) -> Any:
+        return _decimal(value, digits) if not parquet else value if digits == _TIME_DIGITS else value / 10**digits
+
+    columns = {
+        column.spellings[-1 if parquet else 0]: _cells(column, jobs, exact)
+        for column in _COLUMNS
+        if column.field in _REQUIRED or any(getattr(job, column.field) != column.default for job in jobs)
+    }
+    if parquet:
+        sink = io.BytesIO()
+        pq.write_table(pa.table(columns), sink, write_page_checksum=True)
+        return sink.getvalue()
+    return pl.DataFrame(columns).write_csv().encode()
+
+
+def write(jobs: Iterable[Job], path: str | Path) -> None:
+    """Write jobs to a CSV or (suffix ``.parquet``) Parquet file; ``.gz`` packs it. What is read back is equal."""
+    path = Path(path)
+    checked = workload(jobs)
+    if not checked:
+        raise TraceError(f"trace {path}: there are no jobs to write")
+    try:
+        data = _written(checked, _is_parquet(path))
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, OverflowError, UnicodeError) as problem:
+        raise TraceError(f"trace {path}: cannot be written ({str(problem).splitlines()[0]})") from None

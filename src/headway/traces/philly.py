@@ -1,0 +1,44 @@
+"""Microsoft's Philly cluster as a table (Jeon et al., ATC 2019): ``timestamp,duration,num_gpus,gpu_time,cluster``.
+
+Rows have no id: a job is called ``philly-<line>``, and rows that are equal are different jobs. The virtual cluster
+becomes the tenant. ``gpu_time`` is duration times GPUs and is not needed; timestamps name no zone, only their
+differences count.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from headway.traces.sheet import Sheet
+from headway.traces.table import csv_table
+from headway.traces.trace import Trace
+
+NAME = "philly-csv"
+COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+_YEARS = (1970, 2261)
+
+
+def _submit(sheet: Sheet) -> pl.Series:
+    when = sheet.text("timestamp").str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
+    sheet.drop(when.is_null(), "timestamp", "is not a time like 2017-10-09 07:01:55")
+    within = when.dt.year().is_between(*_YEARS)
+    sheet.drop(~within, "timestamp", f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
+    known = within.fill_null(False)
+    return when.to_physical().zip_with(known, pl.Series([None], dtype=pl.Int64)) * 1000
+
+
+def read(path: Path, strict: bool) -> Trace:
+    """The jobs of a Philly file."""
+    sheet = Sheet(csv_table(path), COLUMNS)
+    fields = {
+        "submit": _submit(sheet),
+        "work": sheet.time("duration", least=1),
+        "gpus": sheet.whole("num_gpus", least=1),
+        "tenant": sheet.text("cluster"),
+        "name": "philly-" + sheet.lines.cast(pl.String),
+    }
+    trace = sheet.trace(NAME, fields, strict=strict)
+    if not (repeated := len(trace.jobs) - len({(job.submit, job.work, job.gpus, job.tenant) for job in trace.jobs})):
+        return trace
+    note = f"{repeated} duplicate row{'s' if repeated > 1 else ''} kept"
+    return Trace(trace.jobs, trace.format, trace.rows, trace.dropped, (*trace.notes, note))

@@ -1,0 +1,196 @@
+"""A table on its way to jobs: columns are typed one by one, and every row that breaks a rule is noted once.
+
+A reader asks a ``Sheet`` for its columns, with the rule each must keep, and hands the typed columns back to
+``trace``, which drops the bad rows, sorts, shifts the first submission to 0 and builds the jobs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from math import isfinite
+from typing import Any
+
+import polars as pl
+
+from headway.errors import TraceError, unknown_name
+from headway.traces.build import build, no_collection
+from headway.traces.table import SURPLUS, Table
+from headway.traces.trace import Dropped, Trace
+from headway.training.job import Job, Outcome, broken_rule, workload
+
+_TIME_DIGITS = 9
+_SHOWN = 60
+
+
+@cache
+def _gpu_types(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(";") if part)
+
+
+_DECODE: dict[str, Callable[[Any], Any]] = {"gpu_types": _gpu_types, "outcome": tuple(Outcome).__getitem__}
+
+
+def _why_no_number(text: str | None) -> str:
+    if text is None:
+        return "is empty"
+    try:
+        value = float(text)
+    except ValueError:
+        return "is not a number"
+    return "is too large" if isfinite(value) else "is not a finite number"
+
+
+def _why_not_whole(text: str | None) -> str:
+    why = _why_no_number(text)
+    return "is not a whole number" if why == "is too large" and text is not None and abs(float(text)) < 2**53 else why
+
+
+class Sheet:
+    """The rows of one file, and those of them that were found bad so far."""
+
+    def __init__(self, table: Table, required: Iterable[str]) -> None:
+        self._table = table
+        self._bad: dict[int, tuple[str, str]] = {}
+        self.notes = list(table.notes)
+        self.columns = [name for name in table.frame.columns if name != SURPLUS]
+        for name in required:
+            if name not in self.columns:
+                found = ", ".join(self.columns)
+                found = found if len(found) <= 2 * _SHOWN else found[: 2 * _SHOWN] + "…"
+                raise TraceError(f"trace {table.path}: column {name!r} is missing (found: {found})")
+        if SURPLUS in table.frame.columns:
+            rule = f"is a field too many: the header has {len(self.columns)}"
+            self.drop(table.frame[SURPLUS].is_not_null(), SURPLUS, rule)
+
+    @property
+    def lines(self) -> pl.Series:
+        """The line (of a Parquet file: the row) of each row."""
+        return self._table.lines
+
+    def only(self, valid: Iterable[str]) -> None:
+        """Refuse columns that the format does not know."""
+        names = set(valid)
+        for name in self.columns:
+            if name not in names:
+                raise TraceError(f"trace {self._table.path}: {unknown_name('column', name, names)}")
+
+    def drop(self, bad: pl.Series, column: str, rule: str | Callable[[str | None], str]) -> None:
+        """Note the rows where ``bad`` is true, unless they were bad before."""
+        for position in bad.fill_null(False).arg_true().to_list():
+            if position not in self._bad:
+                text = rule if isinstance(rule, str) else rule(self._cell(column, position))
+                self._bad[position] = (column, text)
+
+    def _cell(self, column: str, position: int) -> str | None:
+        value: str | None = self._table.frame[column][position] if column in self._table.frame.columns else None
+        return value.strip() or None if value is not None else None
+
+    def _stripped(self, column: str) -> pl.Series:
+        raw = self._table.frame[column].str.strip_chars()
+        return raw.to_frame().select(pl.when(pl.first() != "").then(pl.first())).to_series()
+
+    def text(self, column: str, *, default: str | None = None, strip: bool = True) -> pl.Series:
+        """Text; an empty cell takes the default, or is bad where there is none."""
+        values = self._stripped(column) if strip else self._table.frame[column]
+        if default is not None:
+            return values.fill_null(default)
+        self.drop(values.is_null(), column, "is empty")
+        return values
+
+    def fixed(self, column: str, digits: int, *, least: int | None = None, default: int | None = None) -> pl.Series:
+        """Decimal numbers as integers in units of 10**-digits, exactly; ``least`` is in those units."""
+        raw = self._stripped(column)
+        values = raw.cast(pl.Decimal(38, digits), strict=False).to_physical().cast(pl.Int64, strict=False)
+        self._drop_unread(raw, values, column, _why_no_number, default)
+        if least is not None:
+            rule = "must be above 0" if least == 1 else f"must be at least {least / 10**digits:g}"
+            self.drop(values < least, column, rule)
+        return values if default is None else values.fill_null(default)
+
+    def time(self, column: str, *, least: int | None = None, default: int | None = None) -> pl.Series:
+        """Seconds as nanoseconds."""
+        return self.fixed(column, _TIME_DIGITS, least=least, default=default)
+
+    def whole(self, column: str, *, least: int | None = None, default: int | None = None) -> pl.Series:
+        """Whole numbers; ``2.0`` counts as one, ``2.5`` does not."""
+        raw = self._stripped(column)
+        exact, rough = raw.cast(pl.Int64, strict=False), raw.cast(pl.Float64, strict=False)
+        integral = (rough == rough.floor()) & (rough.abs() < 2.0**53)
+        floats = rough.zip_with(integral.fill_null(False), pl.Series([None], dtype=pl.Float64))
+        values = exact.zip_with(exact.is_not_null(), floats.cast(pl.Int64, strict=False))
+        self._drop_unread(raw, values, column, _why_not_whole, default)
+        if least is not None:
+            self.drop(values < least, column, f"must be at least {least}")
+        return values if default is None else values.fill_null(default)
+
+    def _drop_unread(
+        self, raw: pl.Series, values: pl.Series, column: str, why: Callable[[str | None], str], default: int | None
+    ) -> None:
+        unread = values.is_null() if default is None else values.is_null() & raw.is_not_null()
+        self.drop(unread, column, why)
+
+    def choice(self, column: str, meanings: Mapping[str, Any], default: Any) -> pl.Series:
+        """One of a few words, whatever its case, as what it means."""
+        raw = self._stripped(column).str.to_lowercase()
+        self.drop(~raw.is_in(list(meanings)), column, f"must be one of {', '.join(meanings)}")
+        dtype = pl.Boolean if isinstance(default, bool) else pl.Int64
+        return raw.replace_strict(dict(meanings), default=None, return_dtype=dtype).fill_null(default)
+
+    def trace(self, format: str, fields: Mapping[str, pl.Series], *, strict: bool, id_column: str = "") -> Trace:
+        """The trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique."""
+        if id_column:
+            self._drop_repeated(fields["name"], id_column)
+        frame = pl.DataFrame({name: series.alias(name) for name, series in fields.items()})
+        jobs = self._jobs(frame, strict)
+        return Trace(workload(jobs), format, frame.height, self._dropped(), tuple(self.notes))
+
+    def _drop_repeated(self, names: pl.Series, column: str) -> None:
+        sound = self._sound() & (names != "")
+        again = sound.to_frame("sound").with_columns(names.alias("name"))
+        repeated = again.select(pl.col("sound") & ~pl.struct("name", "sound").is_first_distinct()).to_series()
+        self.drop(repeated, column, "occurs twice: ids must be unique")
+
+    def _sound(self) -> pl.Series:
+        mask = [True] * self._table.frame.height
+        for position in self._bad:
+            mask[position] = False
+        return pl.Series("sound", mask, dtype=pl.Boolean)
+
+    def _jobs(self, frame: pl.DataFrame, strict: bool) -> list[Job]:
+        """Jobs of the sound rows, in order of submission; rows that only their combination makes bad are dropped."""
+        self._refuse(strict)
+        kept = frame.with_row_index("position").filter(self._sound())
+        ordered = kept if kept["submit"].is_sorted() else kept.sort("submit", maintain_order=True)
+        jobs = _built(ordered)
+        with no_collection():
+            broken = [(at, rule) for at, job in enumerate(jobs) if (rule := broken_rule(job)) is not None]
+        if broken:
+            self._bad.update({ordered["position"][at]: ("row", rule) for at, rule in broken})
+            return self._jobs(frame, strict)
+        if ordered is not kept:
+            self.notes.append("the file is not sorted by submit time: sorted")
+        return jobs
+
+    def _refuse(self, strict: bool) -> None:
+        if not self._bad or (not strict and len(self._bad) < self._table.frame.height):
+            return
+        first = str(self._dropped()[0]).replace("line", self._table.place, 1)
+        prefix = "" if strict else f"all {self._table.frame.height} rows are bad; the first is "
+        raise TraceError(f"trace {self._table.path}: {prefix}{first}")
+
+    def _dropped(self) -> tuple[Dropped, ...]:
+        return tuple(self._explain(position, *self._bad[position]) for position in sorted(self._bad))
+
+    def _explain(self, position: int, column: str, rule: str) -> Dropped:
+        value = self._cell(column, position) or ""
+        shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
+        return Dropped(self.lines[position], "row" if column == SURPLUS else column, shown, rule)
+
+
+def _built(ordered: pl.DataFrame) -> list[Job]:
+    columns: dict[str, Any] = {name: ordered[name] for name in ordered.columns if name != "position"}
+    columns["submit"] = ordered["submit"] - ordered["submit"].min()
+    columns = {name: series.to_list() for name, series in columns.items()}
+    for name, decode in _DECODE.items():
+        if name in columns:
+            columns[name] = list(map(decode, columns[name]))
+    return build(ordered.height, columns)

@@ -1,0 +1,38 @@
+"""How a policy wants the state to keep its jobs: which comes first, who waits in one lane, what is ranked.
+
+The state keeps these indexes up to date as things change; a policy reads them. The functions here are pure but for what
+``ended`` remembers of jobs that are gone.
+"""
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Protocol
+
+from headway.training.queue import Key
+
+if TYPE_CHECKING:
+    from headway.training.state import JobState
+
+
+class Arrangement(Protocol):
+    """What the state asks."""
+
+    refresh: int
+    """Keys are computed anew this often, in nanoseconds; 0 means they do not move while a job waits."""
+    ranks_running: bool
+    """Keep running preemptible jobs in order, by ``rank``."""
+    ranks_ends: bool
+    """Keep running jobs in order of their expected end."""
+    watches_ends: bool
+    """Wants ``ended`` to be called."""
+
+    def lane(self, js: "JobState") -> Hashable:
+        """The lane that a job waits in."""
+
+    def key(self, now: int, js: "JobState") -> Key:
+        """Smaller comes first; it holds until the job starts or ``refresh`` is due."""
+
+    def rank(self, now: int, js: "JobState") -> tuple[int, Key]:
+        """(rate, offset) of a running job: at any time t its key would be offset + rate * t."""
+
+    def ended(self, now: int, js: "JobState") -> None:
+        """A job left for good."""

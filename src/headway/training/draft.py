@@ -1,0 +1,56 @@
+"""A draft: try releases and starts on the free resources, then throw them away.
+
+The pool itself is changed and every change is logged; leaving the ``with`` block takes them back in reverse order, which
+is exact because ``take`` and ``give`` are inverses.
+"""
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from headway.training.actions import Placement
+from headway.training.pool import Pool
+
+if TYPE_CHECKING:
+    from headway.training.state import JobState
+
+
+class Draft:
+    """An overlay with an undo log."""
+
+    __slots__ = ("_log", "pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._log: list[tuple[bool, "JobState", Placement]] = []
+
+    def release(self, js: "JobState", placement: Placement | None = None) -> None:
+        """As if a running job had stopped (or one started in this draft, on ``placement``)."""
+        where = js.placement if placement is None else placement
+        self.pool.give(js, where)
+        js.account.held -= js.width
+        self._log.append((False, js, where))
+
+    def start(self, js: "JobState", placement: Placement) -> None:
+        """As if a job had started here."""
+        self.pool.take(js, placement)
+        js.account.held += js.width
+        self._log.append((True, js, placement))
+
+    def undo(self) -> None:
+        """Take everything back."""
+        while self._log:
+            started, js, placement = self._log.pop()
+            if started:
+                self.pool.give(js, placement)
+                js.account.held -= js.width
+            else:
+                self.pool.take(js, placement)
+                js.account.held += js.width
+
+    def __enter__(self) -> "Draft":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.undo()

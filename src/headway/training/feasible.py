@@ -1,0 +1,123 @@
+"""Feasibility, in one place: why a start or a move cannot be, as a line that names the thing, the value and the rule."""
+
+from typing import TYPE_CHECKING
+
+from headway.training.actions import Placement
+from headway.training.pool import host_share, members
+from headway.units import WHOLE_GPU_MILLI
+
+if TYPE_CHECKING:
+    from headway.training.state import JobState, TrainingState
+
+
+def start_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:
+    """Why a waiting job cannot start here now; None when it can."""
+    js = state.jobs.get(job)
+    if js is None:
+        return f"StartJob(job={job}): no such job is alive"
+    if job in state.running:
+        return f"StartJob(job={job}): runs already"
+    if (refusal := placement_refusal(state, js, placement)) is not None:
+        return f"StartJob(job={job}): {refusal}"
+    if (refusal := quota_refusal(js)) is not None:
+        return f"StartJob(job={job}): {refusal}"
+    return None
+
+
+def move_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:
+    """Why a running job cannot move here now; None when it can. Its own GPUs count as free."""
+    js = state.running.get(job)
+    if js is None:
+        return f"MigrateJob(job={job}): does not run"
+    if not js.job.preemptible:
+        return f"MigrateJob(job={job}): is not preemptible"
+    if placement == js.placement:
+        return f"MigrateJob(job={job}): is there already"
+    with state.draft() as draft:
+        draft.release(js)
+        refusal = placement_refusal(state, js, placement)
+    return None if refusal is None else f"MigrateJob(job={job}): {refusal}"
+
+
+def quota_refusal(js: "JobState") -> str | None:
+    """Why the job's tenant may not hold this much more; None when it may."""
+    account = js.account
+    wanted = account.held + js.width
+    if wanted <= account.guaranteed:
+        return None
+    holds = f"tenant {account.name} holds {account.held / 1000:g} GPUs and {js.width / 1000:g} more"
+    if not account.borrow and wanted > account.guaranteed:
+        return f"{holds} would exceed its quota of {account.guaranteed / 1000:g}"
+    if wanted > account.limit:
+        return f"{holds} would exceed its limit of {account.limit / 1000:g}"
+    if not js.job.preemptible:
+        return f"{holds} would be borrowed, which only preemptible jobs may"
+    return None
+
+
+def placement_refusal(state: "TrainingState", js: "JobState", placement: Placement) -> str | None:
+    """Why these GPUs cannot be given to this job; None when they can."""
+    pool = state.pool
+    allowed = js.eligible & pool.schedulable
+    total = 0
+    seen = 0
+    for node, mask in placement:
+        bit = 1 << node
+        if not allowed & bit:
+            return _not_allowed(state, js, node)
+        if seen & bit:
+            return f"names node {state.cluster.nodes[node].name} twice"
+        seen |= bit
+        if js.gpu_milli == WHOLE_GPU_MILLI:
+            if mask & ~pool.free_mask[node]:
+                name = state.cluster.nodes[node].name
+                return f"wants {mask.bit_count()} GPUs (mask {mask:#x}), node {name} has {pool.free_count[node]} free (mask {pool.free_mask[node]:#x})"
+        elif (refusal := _share_refusal(state, js, node, mask)) is not None:
+            return refusal
+        total += mask.bit_count()
+    if total != js.gpus:
+        return f"wants {js.gpus} GPUs, the placement has {total}"
+    if not placement:
+        return "the placement names no node"
+    if js.nodes and (len(placement) != js.nodes or any(m.bit_count() * js.nodes != js.gpus for _, m in placement)):
+        return f"wants {js.gpus // js.nodes} GPUs on each of {js.nodes} nodes"
+    if js.cpu_milli or js.memory_bytes:
+        return _host_refusal(state, js, placement)
+    return None
+
+
+def _share_refusal(state: "TrainingState", js: "JobState", node: int, mask: int) -> str | None:
+    gpu = mask.bit_length() - 1
+    name = state.cluster.nodes[node].name
+    if mask.bit_count() != 1:
+        return f"a share needs exactly one GPU, the placement has {mask.bit_count()} on node {name}"
+    free = 1000 if state.pool.free_mask[node] & mask else state.pool.shares[node].get(gpu, 0)
+    if free < js.gpu_milli:
+        return f"wants {js.gpu_milli} thousandths, GPU {gpu} of node {name} has {free} free"
+    return None
+
+
+def _host_refusal(state: "TrainingState", js: "JobState", placement: Placement) -> str | None:
+    for node, mask in placement:
+        cpu_milli, memory_bytes = host_share(js, mask)
+        name = state.cluster.nodes[node].name
+        if cpu_milli > state.pool.cpu_free[node]:
+            return f"wants {cpu_milli / 1000:g} CPUs, node {name} has {state.pool.cpu_free[node] / 1000:g} free"
+        if memory_bytes > state.pool.memory_free[node]:
+            return f"wants {memory_bytes} bytes of memory, node {name} has {state.pool.memory_free[node]} free"
+    return None
+
+
+def _not_allowed(state: "TrainingState", js: "JobState", node: int) -> str:
+    if not 0 <= node < len(state.cluster.nodes):
+        return f"node {node} does not exist"
+    name = state.cluster.nodes[node].name
+    if js.eligible >> node & 1:
+        return f"node {name} is down or drained"
+    job = js.job
+    return f"node {name} is not in partition {job.partition or 'any'} with GPU types {', '.join(job.gpu_types) or 'any'}"
+
+
+def eligible_names(state: "TrainingState", js: "JobState") -> list[str]:
+    """The nodes where a job may run, by name."""
+    return [state.cluster.nodes[node].name for node in members(js.eligible)]

@@ -1,0 +1,1 @@
+"""Policies for training clusters, composed of parts: order + backfill + placement + preemption + migration."""

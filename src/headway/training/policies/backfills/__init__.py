@@ -1,0 +1,1 @@
+"""Backfills: who may overtake whom when the first job cannot start."""

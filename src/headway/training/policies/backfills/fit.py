@@ -1,0 +1,30 @@
+"""Fit: skip what does not fit and start what does, in order.
+
+AnalySIM's fit-first queue and what Synergy's code calls FIFO. Large jobs can starve under a steady stream of small ones; ``easy``
+and ``conservative`` are the published remedies.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from headway.training.actions import Action
+from headway.training.policies.backfills.walk import Blocked, walk
+from headway.training.policies.parts import Admission, Backfill
+from headway.training.state import TrainingState
+
+
+class Fit(Backfill):
+    """Whoever fits may start."""
+
+    name: ClassVar[str] = "fit"
+    by_shape: ClassVar[bool] = True
+    starves: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._memory = Blocked(any_head=True)
+        self._by_head = Blocked()
+
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """In order, past everything that does not fit."""
+        memory = self._by_head if policy.preempts else self._memory
+        return walk(now, state, policy, memory, strict=False)

@@ -1,0 +1,25 @@
+"""No backfill: strict. The first job of a partition that does not fit holds back all that come after it.
+
+This is AnalySIM's strict queue: simple, free of starvation, and the reason why fragmentation is expensive.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from headway.training.actions import Action
+from headway.training.policies.backfills.walk import Blocked, walk
+from headway.training.policies.parts import Admission, Backfill
+from headway.training.state import TrainingState
+
+
+class NoBackfill(Backfill):
+    """The head of the queue blocks."""
+
+    name: ClassVar[str] = "none"
+
+    def __init__(self) -> None:
+        self._memory = Blocked()
+
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """In order, until one does not fit."""
+        return walk(now, state, policy, self._memory, strict=True)

@@ -1,0 +1,60 @@
+"""The walk over the queue that strict and skipping backfills share: take the first job of all lanes, start it or close its lane.
+
+A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does any job hold
+back one that is within its tenant's guarantee.
+"""
+
+from collections.abc import Hashable, Iterator
+
+from headway.training.actions import Action
+from headway.training.feasible import quota_refusal
+from headway.training.policies.parts import Admission
+from headway.training.queue import Lane
+from headway.training.state import JobState, TrainingState
+
+
+class Blocked:
+    """What was found blocked, and when, so that it is tried again only after something has changed."""
+
+    __slots__ = ("_any_head", "_seen")
+
+    def __init__(self, *, any_head: bool = False) -> None:
+        """``any_head``: the jobs of a lane are alike, so what keeps one out keeps all out."""
+        self._any_head = any_head
+        self._seen: dict[Hashable, tuple[int, int]] = {}
+
+    def still(self, lane: Lane, version: int) -> bool:
+        """Whether this lane was blocked already and nothing has changed since."""
+        return version >= 0 and self._seen.get(lane.name) == (version, -1 if self._any_head else lane.head[1])
+
+    def note(self, lane: Lane, version: int) -> None:
+        """The head of this lane cannot start now."""
+        self._seen[lane.name] = (version, -1 if self._any_head else lane.head[1])
+
+
+def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, strict: bool) -> Iterator[Action]:
+    """Start what may start, first jobs first; ``strict`` lets a blocked job hold back all that come after it."""
+    closed: set[Hashable] = set()
+    held_back: set[str] = set()
+    jobs = state.jobs
+    while (lane := policy.first_lane(state, closed)) is not None:
+        js = jobs[lane.head[1]]
+        if held_back and js.job.partition in held_back and not (state.quotas and guaranteed(js)):
+            closed.add(lane.name)
+            continue
+        version = policy.version(now, state)
+        actions = None if memory.still(lane, version) else policy.admit(now, state, js)
+        if actions is not None:
+            yield from actions
+            continue
+        memory.note(lane, version)
+        closed.add(lane.name)
+        if not state.quotas or quota_refusal(js) is None:
+            policy.blocked = policy.blocked or js
+            if strict:
+                held_back.add(js.job.partition)
+
+
+def guaranteed(js: JobState) -> bool:
+    """Whether a job is within what its tenant was promised."""
+    return js.account.held + js.width <= js.account.guaranteed

@@ -1,0 +1,161 @@
+"""A training policy: an order, a backfill, a placement, preemption on or off, and a migration, put together.
+
+The parts are independent; this module is the only place that knows all of them. It is also the ``Arrangement`` by
+which the state keeps its queue, so that what a part reads is already in order.
+"""
+
+from collections.abc import Container, Hashable, Iterable, Iterator
+
+from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
+from headway.training.feasible import quota_refusal
+from headway.training.policies.backfills.walk import guaranteed
+from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
+from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
+from headway.training.queue import Key, Lane
+from headway.training.state import JobState, TrainingState
+
+
+class ComposedPolicy:
+    """Order + backfill + placement + preemption + migration."""
+
+    def __init__(
+        self,
+        name: str,
+        order: Order,
+        backfill: Backfill,
+        placement: PlacementRule,
+        migration: Migration | None = None,
+        *,
+        preempts: bool | None = None,
+        quantum: int | None = None,
+        round_length: int = 0,
+    ) -> None:
+        self.name = name
+        self.order = order
+        self.backfill = backfill
+        self.placement = placement
+        self.migration = migration
+        self.preempts = order.preempts if preempts is None else preempts
+        self.quantum = order.quantum if quantum is None else quantum
+        self.round_length = round_length
+        self.blocked: JobState | None = None
+        self.refresh = order.refresh
+        self.ranks_running = self.preempts
+        self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
+        self.watches_ends = order.watches_ends
+        self.starves = order.starves or backfill.starves
+        self._tenant_lanes = False
+        self._partition_lanes = False
+        self._order_lanes = False
+        self._woken_for = 0
+
+    def bind(self, state: TrainingState) -> None:
+        """Told once, before the run, which state it will decide on."""
+        self._tenant_lanes = state.quotas
+        self._partition_lanes = bool(state.cluster.partitions)
+        self._order_lanes = type(self.order).lane is not Order.lane
+        self.order.bind(state)
+
+    # --- how the state keeps the jobs -------------------------------------------------------------------------
+
+    def lane(self, js: JobState) -> Hashable:
+        """Jobs that can be compared by their keys alone, and block each other."""
+        if self.backfill.by_shape:
+            shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, js.cpu_milli, js.memory_bytes)
+            if not self._tenant_lanes and not self._order_lanes:
+                return shape
+            return shape, js.account.name, js.job.preemptible, self.order.lane(js)
+        if not self._tenant_lanes and not self._order_lanes:
+            return js.job.partition if self._partition_lanes else ""
+        return js.job.partition, js.account.name if self._tenant_lanes else "", self.order.lane(js)
+
+    def key(self, now: int, js: JobState) -> Key:
+        """The order's."""
+        return self.order.key(now, js)
+
+    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
+        """The order's."""
+        return self.order.rank(now, js)
+
+    def ended(self, now: int, js: JobState) -> None:
+        """The order's."""
+        self.order.ended(now, js)
+
+    # --- deciding ---------------------------------------------------------------------------------------------
+
+    def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """What to do at this instant."""
+        if not state.queue.size:
+            return () if self.migration is None else self.migration.idle(now, state, self)
+        if self.round_length and now % self.round_length:
+            return self._wake(now, (now // self.round_length + 1) * self.round_length)
+        if self.migration is None and not self.preempts and not self.refresh and not self.round_length:
+            self.blocked = None
+            return self.backfill.decide(now, state, self)
+        return self._decide(now, state)
+
+    def _decide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        self.blocked = None
+        yield from self.backfill.decide(now, state, self)
+        if self.migration is not None and self.blocked is not None:
+            yield from self.migration.decide(now, state, self)
+        if state.queue.size:
+            if self.round_length:
+                yield from self._wake(now, now + self.round_length)
+            elif self.refresh:
+                yield from self._wake(now, now + self.refresh)
+            elif self.preempts and self.quantum and self.order.moves and state.running:
+                yield from self._wake(now, now + self.quantum)
+
+    def _wake(self, now: int, time: int) -> Iterator[Action]:
+        if self._woken_for <= now or time < self._woken_for:
+            self._woken_for = time
+            yield WakeAt(time)
+
+    def version(self, now: int, state: TrainingState) -> int:
+        """Without preemption only a release helps; with it any change may, and for orders that move time alone."""
+        if not self.preempts:
+            return state.releases
+        return -1 if self.order.moves else state.changes
+
+    def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
+        """The lane, of those not closed, whose head comes first; guaranteed jobs before borrowing ones."""
+        lanes = state.queue.lanes
+        if not self._tenant_lanes and not self._order_lanes:
+            if len(lanes) == 1:
+                (lane,) = lanes.values()
+                return None if lane.name in closed else lane
+            first: Lane | None = None
+            for lane in lanes.values():
+                if (first is None or lane.head < first.head) and lane.name not in closed:
+                    first = lane
+            return first
+        best: tuple[bool, Key, Key] | None = None
+        first = None
+        for lane in lanes.values():
+            if lane.name not in closed:
+                js = state.jobs[lane.head[1]]
+                place = (not guaranteed(js), self.order.lane_key(state, js), lane.head)
+                if best is None or place < best:
+                    best, first = place, lane
+        return first
+
+    def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
+        """The actions that start a job now, its preemptions before it; None when it cannot start."""
+        if state.quotas and quota_refusal(js) is not None:
+            return None
+        placement = self.placement.place(state.pool, js)
+        if placement is not None:
+            return [StartJob(js.id, placement)]
+        found = None
+        if state.quotas and guaranteed(js):
+            found = make_room(state, js, self.placement, borrowed(state, js))
+        if found is None and self.preempts:
+            victims = self.order.victims(now, state, js)
+            found = make_room(
+                state, js, self.placement, open_to_preemption(now, state, js, victims, self.quantum)
+            )
+        if found is None:
+            return None
+        victims, placement = found
+        return [*(PreemptJob(victim.id) for victim in victims), StartJob(js.id, placement)]

@@ -1,0 +1,1 @@
+"""Migrations: moving running jobs to make room."""

@@ -1,0 +1,1 @@
+"""Orders: which waiting job comes first."""

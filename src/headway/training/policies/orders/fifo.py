@@ -1,0 +1,20 @@
+"""First in, first out: jobs in the order of their submission. A job that was preempted keeps its place.
+
+The oldest discipline, and the default of most cluster schedulers. No paper, no departures.
+"""
+
+from typing import ClassVar
+
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+from headway.training.state import JobState
+
+
+class Fifo(Order):
+    """By submission."""
+
+    name: ClassVar[str] = "fifo"
+
+    def key(self, now: int, js: JobState) -> Key:
+        """Ids are given in order of submission."""
+        return js.id

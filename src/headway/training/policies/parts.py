@@ -1,0 +1,119 @@
+"""The parts that a policy is made of. Each lives in one file; its constructor arguments are its options, stored and nothing more.
+
+An ``Order`` says which job comes first. A ``Backfill`` walks the queue and says who may overtake whom. A ``PlacementRule`` finds
+GPUs for one job. A ``Migration`` makes room by moving. Preemption is one rule for all orders (``preemption.py``).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Container, Hashable, Iterable, Iterator
+from typing import ClassVar, Protocol
+
+from headway.training.actions import Action, Placement
+from headway.training.pool import Pool
+from headway.training.queue import Key, Lane
+from headway.training.state import JobState, TrainingState
+
+
+class Order(ABC):
+    """Which job comes first: a key for each waiting job, smaller first."""
+
+    name: ClassVar[str]
+    preempts: ClassVar[bool] = False
+    """Whether preemption is on by default."""
+    starves: ClassVar[bool] = False
+    """Whether a job may wait for ever under endless arrivals of others."""
+    refresh: int = 0
+    watches_ends: ClassVar[bool] = False
+    quantum: int = 0
+    """A started job is not preempted before it has run this long; the policy is woken when one could be."""
+    moves: ClassVar[bool] = False
+    """Whether a running job's key can grow past a waiting one's while nothing happens."""
+
+    def bind(self, state: TrainingState) -> None:
+        """Told once, before the run, whose jobs it will order."""
+
+    @abstractmethod
+    def key(self, now: int, js: JobState) -> Key:
+        """Smaller comes first; fixed until the job starts or ``refresh`` is due."""
+
+    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
+        """(rate, offset): a running job's key at any time t is offset + rate * t."""
+        return 0, self.key(now, js)
+
+    def lane(self, js: JobState) -> Hashable:
+        """What separates jobs whose relative order moves (a tenant, for fair shares); None when nothing does."""
+        return None
+
+    def lane_key(self, state: TrainingState, js: JobState) -> Key:
+        """With lanes of its own: what the heads of lanes are compared by, ahead of their keys."""
+        return 0
+
+    def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
+        """Running jobs that this waiting one comes before, last ones first."""
+        for value, job in state.ranked.descending(now):
+            if value <= js.key:
+                return
+            yield state.running[job]
+
+    def ended(self, now: int, js: JobState) -> None:
+        """A job left for good (only called with ``watches_ends``)."""
+
+
+class PlacementRule(ABC):
+    """Where a job goes."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def place(self, pool: Pool, js: JobState) -> Placement | None:
+        """GPUs for this job among those free now; None when it does not fit."""
+
+
+class Admission(Protocol):
+    """What a backfill or a migration asks of the policy it is part of."""
+
+    order: Order
+    placement: PlacementRule
+    preempts: bool
+    blocked: JobState | None
+    """The first job that could not start for want of resources, as the backfill found it in this decision."""
+
+    def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
+        """The actions that start a job now, its preemptions before it; None when it cannot start."""
+
+    def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
+        """The lane, of those not closed, whose head comes first."""
+
+    def version(self, now: int, state: TrainingState) -> int:
+        """Grows when a job that could not be admitted may be admissible now; negative when that cannot be told."""
+
+
+class Backfill(ABC):
+    """Who may overtake whom when the job that comes first cannot start."""
+
+    name: ClassVar[str]
+    by_shape: ClassVar[bool] = False
+    """Whether it wants a lane for each shape of demand instead of one a partition."""
+    ranks_ends: ClassVar[bool] = False
+    """Whether it needs running jobs in order of their expected end."""
+    starves: ClassVar[bool] = False
+    """Whether it may let a job wait for ever under endless arrivals of others."""
+
+    @abstractmethod
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Start what may start; ``blocked`` then names the first job that could not."""
+
+
+class Migration(ABC):
+    """Making room by moving running jobs."""
+
+    name: ClassVar[str]
+    ranks_ends: ClassVar[bool] = False
+
+    @abstractmethod
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Moves, and the starts they make possible, after the backfill has done what it could."""
+
+    def idle(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
+        """Moves while nobody waits; none by default."""
+        return ()

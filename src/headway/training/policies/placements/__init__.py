@@ -1,0 +1,1 @@
+"""Placements: which GPUs a job gets."""

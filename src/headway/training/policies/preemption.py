@@ -1,0 +1,92 @@
+"""Preemption and reclaim: which running jobs to stop so that a waiting one fits.
+
+One rule for all orders: victims are taken last ones first, only from among jobs that the waiting one comes before, until it fits; then every
+victim that turns out not to be needed is spared, the ones that come first first. What a tenant holds within its guarantee is never taken
+by another tenant. Reclaim is the same search over what was borrowed beyond guarantees.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from headway.training.actions import Placement
+from headway.training.draft import Draft
+from headway.training.policies.parts import PlacementRule
+from headway.training.state import Account, JobState, TrainingState
+
+
+def make_room(
+    state: TrainingState, js: JobState, rule: PlacementRule, victims: Iterable[JobState]
+) -> tuple[list[JobState], Placement] | None:
+    """The victims to stop, of those offered, and where the job then goes; None when even all of them do not suffice."""
+    pool, eligible, need = state.pool, js.eligible, js.gpus
+    single = js.gpu_milli == 1000 and js.nodes <= 1 and need <= pool.largest_among(eligible)
+    chosen: list[JobState] = []
+    with state.draft() as draft:
+        for victim in victims:
+            if not any(eligible >> node & 1 for node, _ in victim.placement):
+                continue
+            draft.release(victim)
+            chosen.append(victim)
+            if single:
+                enough = any(pool.free_count[node] >= need and eligible >> node & 1 for node, _ in victim.placement)
+            else:
+                enough = js.gpu_milli < 1000 or pool.free_among(eligible) >= need
+            if enough and (placement := rule.place(pool, js)) is not None:
+                return _spare(draft, state, js, rule, chosen, placement)
+    return None
+
+
+def _spare(
+    draft: Draft,
+    state: TrainingState,
+    js: JobState,
+    rule: PlacementRule,
+    chosen: list[JobState],
+    placement: Placement,
+) -> tuple[list[JobState], Placement]:
+    """Give back every victim that the job can do without, those that come first first."""
+    if len(chosen) == 1:
+        return chosen, placement
+    nodes = {node for node, _ in placement}
+    needed = []
+    for victim in reversed(chosen):
+        draft.start(victim, victim.placement)
+        if not nodes.isdisjoint(node for node, _ in victim.placement):
+            other = rule.place(state.pool, js)
+            if other is None:
+                draft.release(victim)
+                needed.append(victim)
+            else:
+                placement = other
+                nodes = {node for node, _ in placement}
+    needed.reverse()
+    if (last := rule.place(state.pool, js)) is None:
+        return chosen, placement
+    return needed, last
+
+
+def open_to_preemption(
+    now: int, state: TrainingState, js: JobState, victims: Iterable[JobState], quantum: int
+) -> Iterator[JobState]:
+    """Of an order's victims, those past their quantum and not within another tenant's guarantee."""
+    for victim in victims:
+        if quantum and victim.since + quantum > now:
+            continue
+        account = victim.account
+        if state.quotas and account is not js.account and account.held <= account.guaranteed:
+            continue
+        yield victim
+
+
+def borrowed(state: TrainingState, js: JobState) -> Iterator[JobState]:
+    """Preemptible jobs of tenants beyond their guarantee, the furthest beyond first, their last starts first.
+
+    Looks at what each tenant holds as it goes: a tenant that is back within its guarantee gives no more.
+    """
+    over: list[Account] = [a for a in state.accounts.values() if a.held > a.guaranteed and a is not js.account]
+    over.sort(key=lambda account: (account.guaranteed - account.held, account.name))
+    for account in over:
+        for victim in reversed(list(state.running.values())):
+            if account.held <= account.guaranteed:
+                break
+            if victim.account is account and victim.job.preemptible:
+                yield victim

@@ -1,0 +1,167 @@
+"""The names of all parts, and the string that names a whole policy.
+
+``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration and ``preempt`` or ``no-preempt``;
+options in brackets, ``tiresias(thresholds=1h/10h)``. What is not named takes its default: backfill none, placement
+best-fit, preemption as the order wants it, no migration. To add a part: its file, and one line here.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+
+from headway.errors import ExperimentError, unknown_name
+from headway.training.policies.backfills.fit import Fit
+from headway.training.policies.backfills.none import NoBackfill
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.orders.fifo import Fifo
+from headway.training.policies.orders.sjf import Sjf
+from headway.training.policies.orders.srtf import Srtf
+from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
+from headway.training.policies.placements.best_fit import BestFit
+from headway.units import Duration, parse_duration
+
+Part: TypeAlias = Order | Backfill | PlacementRule | Migration
+
+ORDERS: dict[str, type[Order]] = {part.name: part for part in (Fifo, Sjf, Srtf)}
+BACKFILLS: dict[str, type[Backfill]] = {part.name: part for part in (NoBackfill, Fit)}
+PLACEMENTS: dict[str, type[PlacementRule]] = {part.name: part for part in (BestFit,)}
+MIGRATIONS: dict[str, type[Migration]] = {}
+SWITCHES = {"preempt": True, "no-preempt": False}
+
+_TERM = re.compile(r"\s*([^()+]+?)\s*(?:\(([^()]*)\))?\s*")
+
+
+def build(
+    spec: str,
+    *,
+    backfill: str | None = None,
+    placement: str | None = None,
+    migration: str | None = None,
+    preempts: bool | None = None,
+    quantum: int | None = None,
+    round_length: int = 0,
+) -> ComposedPolicy:
+    """The policy that a string names; the other arguments fill in what the string leaves open."""
+    parts = _parse(spec)
+    chosen_backfill = parts.get("backfill") or _part(backfill or NoBackfill.name, BACKFILLS, "backfill")
+    chosen_placement = parts.get("placement") or _part(placement or BestFit.name, PLACEMENTS, "placement")
+    chosen_migration = parts.get("migration")
+    if chosen_migration is None and migration not in (None, "off"):
+        chosen_migration = _part(str(migration), MIGRATIONS, "migration")
+    wanted = parts.get("preempts", preempts)
+    order = parts["order"]
+    policy = ComposedPolicy(
+        "",
+        order,
+        chosen_backfill,
+        chosen_placement,
+        chosen_migration,
+        preempts=wanted,
+        quantum=quantum,
+        round_length=round_length,
+    )
+    policy.name = _name(policy)
+    return policy
+
+
+def _parse(spec: str) -> dict[str, Any]:
+    terms = _split(spec)
+    order = _part(terms[0], ORDERS, "policy")
+    found: dict[str, Any] = {"order": order}
+    for term in terms[1:]:
+        bare = term.partition("(")[0].strip()
+        if bare in SWITCHES:
+            slot, value = "preempts", SWITCHES[bare]
+        else:
+            slot, table = _slot(bare)
+            value = _part(term, table, slot)
+        if slot in found:
+            raise ExperimentError(f"policy {spec!r} names two parts of the kind {slot}")
+        found[slot] = value
+    return found
+
+
+def _split(spec: str) -> list[str]:
+    terms = spec.split("+")
+    if not spec.strip() or any(not term.strip() for term in terms):
+        raise ExperimentError(f"policy {spec!r} is not understood: write it like srtf+easy+best-fit")
+    return terms
+
+
+def _slot(name: str) -> tuple[str, dict[str, Any]]:
+    tables: dict[str, dict[str, Any]] = {"backfill": BACKFILLS, "placement": PLACEMENTS, "migration": MIGRATIONS}
+    for slot, table in tables.items():
+        if name in table:
+            return slot, table
+    every = [*SWITCHES, *(part for table in tables.values() for part in table)]
+    raise ExperimentError(unknown_name("part of a policy", name, every))
+
+
+def _part(term: str, table: dict[str, Any], what: str) -> Any:
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise ExperimentError(f"{what} {term!r} is not understood: write it like tiresias(thresholds=1h/10h)")
+    name, options = match.group(1), match.group(2)
+    if name not in table:
+        raise ExperimentError(unknown_name(what, name, table))
+    return _construct(table[name], name, options or "")
+
+
+def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
+    hints = get_type_hints(part.__init__)  # type: ignore[misc]
+    valid = [p for p in inspect.signature(part).parameters if p in hints]
+    given: dict[str, Any] = {}
+    for option in filter(None, (text.strip() for text in options.split(","))):
+        key, equals, value = (piece.strip() for piece in option.partition("="))
+        if not equals or key not in valid:
+            raise ExperimentError(unknown_name(f"option of {name}", key, valid or ["none"]))
+        given[key] = _value(hints[key], value, f"{name}({key}=...)")
+    return part(**given)
+
+
+def _value(kind: Any, text: str, what: str) -> Any:
+    try:
+        if get_origin(kind) is tuple:
+            return tuple(_value(get_args(kind)[0], piece, what) for piece in text.split("/"))
+        if kind is Duration:
+            return Duration(parse_duration(text, what=what))
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError) as wrong:
+        raise ExperimentError(f"{what}: {text!r} is not a {getattr(kind, '__name__', kind)}") from wrong
+
+
+def options_of(part: Part) -> dict[str, Any]:
+    """A part's options and their values: what its constructor took, stored under the same names."""
+    hints = get_type_hints(part.__init__)  # type: ignore[misc]
+    return {name: getattr(part, name) for name in inspect.signature(type(part)).parameters if name in hints}
+
+
+def describe(part: Part) -> str:
+    """A part as it is written: its name, and the options that differ from their defaults."""
+    signature = inspect.signature(type(part)).parameters
+    changed = {k: v for k, v in options_of(part).items() if v != signature[k].default}
+    return part.name + (f"({', '.join(f'{k}={_written(v)}' for k, v in changed.items())})" if changed else "")
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "/".join(_written(item) for item in value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1_000_000:
+        return f"{value}ns"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _name(policy: ComposedPolicy) -> str:
+    terms = [describe(policy.order)]
+    if (backfill := describe(policy.backfill)) != NoBackfill.name:
+        terms.append(backfill)
+    if (placement := describe(policy.placement)) != BestFit.name:
+        terms.append(placement)
+    if policy.migration is not None:
+        terms.append(describe(policy.migration))
+    if policy.preempts != policy.order.preempts:
+        terms.append("preempt" if policy.preempts else "no-preempt")
+    return "+".join(terms)

@@ -1,0 +1,165 @@
+"""Jobs that wait and jobs that run, kept in the order that the policy asked for.
+
+A policy's order gives each waiting job a key; a smaller one comes first. Jobs wait in lanes: a backfill that looks only at the
+head of the queue asks for one lane a partition, one that skips what does not fit asks for a lane a shape of demand, because of
+two jobs of one shape the later one never fits when the earlier one does not. Finding the next candidate then costs the number
+of shapes, not the number of jobs.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from heapq import merge
+from typing import Any, TypeAlias
+
+Key: TypeAlias = Any
+"""Anything that can be compared with the other keys of one order: a number or a tuple of numbers."""
+Entry: TypeAlias = tuple[Key, int]
+"""A key and the job's id."""
+
+_SLACK = 256
+
+
+class Lane:
+    """A sorted list whose head is cheap to take."""
+
+    __slots__ = ("_entries", "_head", "blocked", "name")
+
+    def __init__(self, name: Hashable) -> None:
+        self.name = name
+        self._entries: list[Entry] = []
+        self._head = 0
+        self.blocked = 0
+
+    def __len__(self) -> int:
+        return len(self._entries) - self._head
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries[self._head :])
+
+    @property
+    def head(self) -> Entry:
+        """The entry that comes first."""
+        return self._entries[self._head]
+
+    def add(self, entry: Entry) -> None:
+        """Insert in order."""
+        entries = self._entries
+        if not entries or entry > entries[-1]:
+            entries.append(entry)
+        else:
+            insort(entries, entry, lo=self._head)
+
+    def remove(self, entry: Entry) -> None:
+        """Take out an entry that is there."""
+        entries, head = self._entries, self._head
+        if entries[head] == entry:
+            self._head = head = head + 1
+            if head > _SLACK and head * 2 > len(entries):
+                del entries[:head]
+                self._head = 0
+            return
+        index = bisect_left(entries, entry, lo=head)
+        assert entries[index] == entry, f"{entry} is not in lane {self.name}"
+        del entries[index]
+
+
+class Queue:
+    """All waiting jobs, by lane."""
+
+    __slots__ = ("lanes", "size")
+
+    def __init__(self) -> None:
+        self.lanes: dict[Hashable, Lane] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def add(self, lane_name: Hashable, entry: Entry) -> None:
+        """A job starts to wait."""
+        lane = self.lanes.get(lane_name)
+        if lane is None:
+            lane = self.lanes[lane_name] = Lane(lane_name)
+        lane.add(entry)
+        self.size += 1
+
+    def remove(self, lane_name: Hashable, entry: Entry) -> None:
+        """A job waits no longer; an empty lane goes away."""
+        lane = self.lanes[lane_name]
+        lane.remove(entry)
+        self.size -= 1
+        if not len(lane):
+            del self.lanes[lane_name]
+
+    def head(self) -> Entry | None:
+        """The first of all."""
+        if not self.size:
+            return None
+        if len(self.lanes) == 1:
+            return next(iter(self.lanes.values())).head
+        return min(lane.head for lane in self.lanes.values())
+
+    def heads(self) -> list[tuple[Entry, Lane]]:
+        """The head of each lane, first ones first."""
+        if len(self.lanes) == 1:
+            lane = next(iter(self.lanes.values()))
+            return [(lane.head, lane)]
+        return sorted(((lane.head, lane) for lane in self.lanes.values()), key=_entry_of)
+
+    def in_order(self) -> Iterator[Entry]:
+        """All of them; the queue must not change meanwhile."""
+        if len(self.lanes) == 1:
+            return iter(next(iter(self.lanes.values())))
+        return merge(*self.lanes.values())
+
+
+def _entry_of(pair: tuple[Entry, Lane]) -> Entry:
+    return pair[0]
+
+
+class Ranked:
+    """Running jobs by a value that moves with time: ``offset + rate * now``.
+
+    Jobs of one rate keep their order among themselves for ever, so each rate has one sorted list and only the lists'
+    ends have to be compared: attained service grows with a job's width, remaining time shrinks at rate -1.
+    """
+
+    __slots__ = ("_by_rate",)
+
+    def __init__(self) -> None:
+        self._by_rate: dict[int, list[tuple[Key, int]]] = {}
+
+    def add(self, rate: int, offset: Key, job: int) -> None:
+        """A job started."""
+        insort(self._by_rate.setdefault(rate, []), (offset, job))
+
+    def remove(self, rate: int, offset: Key, job: int) -> None:
+        """It runs no longer."""
+        entries = self._by_rate[rate]
+        del entries[bisect_left(entries, (offset, job))]
+        if not entries:
+            del self._by_rate[rate]
+
+    def largest(self, now: int) -> Key | None:
+        """The largest value of any job; None when nothing runs."""
+        best: Key | None = None
+        for rate, entries in self._by_rate.items():
+            value = entries[-1][0] + rate * now
+            if best is None or value > best:
+                best = value
+        return best
+
+    def descending(self, now: int) -> Iterator[tuple[Key, int]]:
+        """(value, job), largest value first; among equal values the job with the larger id first."""
+        runs = [_values(reversed(entries), rate * now) for rate, entries in self._by_rate.items()]
+        return runs[0] if len(runs) == 1 else merge(*runs, reverse=True)
+
+    def ascending(self, now: int) -> Iterator[tuple[Key, int]]:
+        """(value, job), smallest value first."""
+        runs = [_values(iter(entries), rate * now) for rate, entries in self._by_rate.items()]
+        return runs[0] if len(runs) == 1 else merge(*runs)
+
+
+def _values(entries: Iterator[tuple[Key, int]], moved: int) -> Iterator[tuple[Key, int]]:
+    for offset, job in entries:
+        yield offset + moved, job

@@ -1,0 +1,53 @@
+"""What the rows of a training tape mean.
+
+Columns: time, kind, subject (a job's id, or a node's index for node events), lease, place (a node), detail (a mask of GPUs), value.
+Kinds below 20 are events, from 20 on actions, from 40 on consequences: facts that follow from the row before and are written
+down so that metrics need no model. A placement on several nodes, or on a node with more than 62 GPUs, continues
+in PLACE rows whose value is the 62-bit word of the mask.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+from headway.core.tape import Row
+from headway.training.actions import Placement
+
+WORD_BITS = 62
+WORD = (1 << WORD_BITS) - 1
+
+
+class Kind(IntEnum):
+    """What a row says; in brackets what its value is."""
+
+    ARRIVED = 1
+    FINISHED = 2  # work delivered in all
+    FAILED = 3  # work delivered by this attempt
+    CANCELLED = 4  # work delivered
+    NODE_FAILED = 5
+    NODE_RECOVERED = 6
+    NODE_DRAINED = 7  # 1 when what ran there was evicted
+    WOKE = 8
+    STALE = 9  # an event that came too late; value is its kind
+    START = 20  # speed in ppm
+    PREEMPT = 21  # work delivered so far
+    MIGRATE = 22  # speed in ppm
+    WAKE_AT = 23  # the time asked for
+    REFUSED = 24  # the kind of the action that was refused; its note says why
+    PLACE = 40  # which word of the mask
+    COST = 41  # nanoseconds that the job just started stands still first
+    EVICTED = 42  # work kept; detail is the work lost
+    RESPEED = 43  # new speed in ppm
+    QUEUED_AGAIN = 44  # a failed attempt that is retried; value is the attempt
+
+
+def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placement, value: int) -> Iterator[Row]:
+    """A start or a move as rows: the first word first, then PLACE rows."""
+    node, mask = placement[0]
+    yield (now, kind, job, lease, node, mask & WORD, value)
+    for index, (node, mask) in enumerate(placement):
+        word = 0
+        while mask:
+            if (index or word) and mask & WORD:
+                yield (now, int(Kind.PLACE), job, lease, node, mask & WORD, word)
+            mask >>= WORD_BITS
+            word += 1

@@ -1,0 +1,96 @@
+"""How fast a job runs where it is, and what stopping or moving it costs. Timing is not scheduling: no policy imports this.
+
+Speed is the product of the GPU type (the slowest of the job's GPUs sets the pace), the topology level that the placement spans
+(communication takes longer over slower links), and, for shares of a GPU, what the neighbours cost. ``sensitivity`` is
+the hook for models of CPU and memory: a function of the job, its CPUs and its memory.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.training.actions import Placement
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.units import REFERENCE_SPEED_PPM
+
+Sensitivity = Callable[[Job, int, int], int]
+"""(job, cpu_milli, memory_bytes) -> speed in ppm of the reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What preempting and moving cost: the job's own checkpoint and restore times unless a flat cost is given."""
+
+    preemption: int | None = None
+    migration: int | None = None
+
+    def of_preemption(self, job: Job) -> int:
+        """Nanoseconds that a preempted job stands still when it starts again."""
+        return job.checkpoint + job.restore if self.preemption is None else self.preemption
+
+    def of_migration(self, job: Job) -> int:
+        """Nanoseconds that a moved job stands still."""
+        return job.checkpoint + job.restore if self.migration is None else self.migration
+
+
+class SpeedModel:
+    """Speed in parts per million of the reference, from what is known about the cluster."""
+
+    def __init__(
+        self, cluster: Cluster, *, sharing_penalty_ppm: int = 0, sensitivity: Sensitivity | None = None
+    ) -> None:
+        self.sharing_penalty_ppm = sharing_penalty_ppm
+        self.sensitivity = sensitivity
+        self._gpu_ppm = [cluster.gpu_speed_ppm.get(node.gpu_type, REFERENCE_SPEED_PPM) for node in cluster.nodes]
+        self._same_gpus = all(ppm == REFERENCE_SPEED_PPM for ppm in self._gpu_ppm)
+        self._paths = [node.path for node in cluster.nodes]
+        self._islands = [node.island_gpus for node in cluster.nodes]
+        self._node_level = cluster.node_level
+        self._slowdown = _slowdowns(cluster)
+        self.constant = self._same_gpus and not any(self._slowdown) and sensitivity is None and not sharing_penalty_ppm
+
+    def of(self, job: Job, placement: Placement, cpu_milli: int, memory_bytes: int, neighbours_milli: int = 0) -> int:
+        """Speed of a job on a placement; ``neighbours_milli`` is what others hold of its shared GPU."""
+        speed = REFERENCE_SPEED_PPM
+        if not self._same_gpus:
+            speed = min(self._gpu_ppm[node] for node, _ in placement)
+        if job.communication_ppm and job.gpus > 1 and (extra := self._slowdown[self.level_spanned(placement)]):
+            speed = speed * REFERENCE_SPEED_PPM // (REFERENCE_SPEED_PPM + job.communication_ppm * extra // REFERENCE_SPEED_PPM)
+        if neighbours_milli and self.sharing_penalty_ppm:
+            speed = speed * (REFERENCE_SPEED_PPM - self.sharing_penalty_ppm * neighbours_milli // 1000) // REFERENCE_SPEED_PPM
+        if self.sensitivity is not None:
+            speed = speed * self.sensitivity(job, cpu_milli, memory_bytes) // REFERENCE_SPEED_PPM
+        return max(speed, 1)
+
+    def level_spanned(self, placement: Placement) -> int:
+        """Position (as in ``Cluster.levels``, one more for 'a single GPU', -1 for 'beyond the outermost') of the smallest common domain."""
+        if len(placement) == 1:
+            return self._level_inside(*placement[0])
+        first = self._paths[placement[0][0]]
+        level = len(first) - 1
+        while level >= 0 and any(self._paths[node][: level + 1] != first[: level + 1] for node, _ in placement):
+            level -= 1
+        return level
+
+    def _level_inside(self, node: int, mask: int) -> int:
+        level = self._node_level
+        for size in self._islands[node]:
+            low = (mask & -mask).bit_length() - 1
+            if (mask.bit_length() - 1) // size != low // size:
+                return level
+            level += 1
+        return level
+
+
+def _slowdowns(cluster: Cluster) -> list[int]:
+    """For each level (the last entry is 'beyond the outermost'): how much longer communication takes than innermost, in ppm."""
+    inner = [level.bandwidth_bytes_per_second for level in cluster.levels if level.bandwidth_bytes_per_second]
+    fastest = inner[-1] if inner else 0
+    extra = []
+    worst = 0
+    for level in reversed(cluster.levels):
+        if level.bandwidth_bytes_per_second:
+            worst = max(0, fastest * REFERENCE_SPEED_PPM // level.bandwidth_bytes_per_second - REFERENCE_SPEED_PPM)
+        extra.append(worst)
+    extra.reverse()
+    return [*extra, worst]

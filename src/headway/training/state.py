@@ -1,0 +1,503 @@
+"""The state of a cluster: the one place where anything about jobs, GPUs and quotas changes.
+
+``apply`` takes events, ``commit`` takes actions that ``check`` allows; both write what they did to the journal. Free
+resources live in ``pool``, waiting jobs in ``queue``, quotas in ``accounts``; how jobs are kept in order is
+told by the policy's ``Arrangement``, so that deciding costs what changed and not what exists.
+"""
+
+from collections.abc import Callable, Hashable
+from enum import IntEnum
+from typing import assert_never
+
+from headway.core.tape import Row
+from headway.training.actions import Action, MigrateJob, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.arrangement import Arrangement
+from headway.training.cluster import Cluster
+from headway.training.draft import Draft
+from headway.training.events import (
+    Event,
+    JobArrived,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    NodeDrained,
+    NodeFailed,
+    NodeRecovered,
+    Woke,
+)
+from headway.training.feasible import move_refusal, start_refusal
+from headway.training.job import Job, Outcome
+from headway.training.pool import UNCOUNTED, Pool
+from headway.training.queue import Key, Queue, Ranked
+from headway.training.rows import WORD, Kind, placement_rows
+from headway.training.speed import Costs, SpeedModel
+from headway.units import REFERENCE_SPEED_PPM
+
+_ARRIVED, _FINISHED, _START = int(Kind.ARRIVED), int(Kind.FINISHED), int(Kind.START)
+_PREEMPT, _MIGRATE, _COST = int(Kind.PREEMPT), int(Kind.MIGRATE), int(Kind.COST)
+
+
+class Status(IntEnum):
+    """Where a live job is."""
+
+    WAITING = 0
+    RUNNING = 1
+
+
+_WAITING, _RUNNING = Status.WAITING, Status.RUNNING
+
+
+class Account:
+    """What a tenant holds and may hold, in thousandths of a GPU."""
+
+    __slots__ = ("borrow", "guaranteed", "held", "limit", "name", "weight")
+
+    def __init__(self, name: str, guaranteed: int = UNCOUNTED, limit: int = UNCOUNTED, weight: int = 1) -> None:
+        self.name = name
+        self.guaranteed = guaranteed
+        self.limit = limit
+        self.borrow = False
+        self.weight = weight
+        self.held = 0
+
+
+class JobState:
+    """A live job: its description and what has happened to it so far."""
+
+    __slots__ = (
+        "account",
+        "attained",
+        "attempt",
+        "base",
+        "cpu_milli",
+        "debt",
+        "done",
+        "eligible",
+        "expected",
+        "first_start",
+        "gpu_milli",
+        "gpus",
+        "id",
+        "job",
+        "key",
+        "lane",
+        "lease",
+        "memory_bytes",
+        "nodes",
+        "placement",
+        "preemptions",
+        "rank",
+        "since",
+        "speed",
+        "status",
+        "width",
+    )
+
+    def __init__(self, job: Job, account: Account, eligible: int, now: int) -> None:
+        self.job = job
+        self.id = job.id
+        self.account = account
+        self.gpus = job.gpus
+        self.gpu_milli = job.gpu_milli
+        self.width = job.gpus * job.gpu_milli
+        self.nodes = job.nodes
+        self.cpu_milli = job.cpu_milli
+        self.memory_bytes = job.memory_bytes
+        self.eligible = eligible
+        self.expected = job.estimate or job.work
+        """Work that the job is believed to be: the user's estimate, or the truth where the trace has none."""
+        self.status = _WAITING
+        self.lease = 0
+        self.placement: Placement = ()
+        self.since = now
+        """When it last began to wait, to run, or to run at its present speed."""
+        self.base = 0
+        """From when on it makes progress (a start that restores a checkpoint stands still first)."""
+        self.speed = 0
+        self.done = 0
+        """Work delivered up to ``base``."""
+        self.attained = 0
+        """GPU time held up to ``since``, in thousandths of a GPU times nanoseconds."""
+        self.debt = 0
+        """What the next start has to stand still for."""
+        self.attempt = 0
+        self.preemptions = 0
+        self.first_start = -1
+        self.lane: Hashable = None
+        self.key: Key = 0
+        self.rank: tuple[int, Key] = (0, 0)
+
+    def done_at(self, now: int) -> int:
+        """Work delivered by now."""
+        if self.status is _RUNNING and now > self.base:
+            return self.done + (now - self.base) * self.speed // REFERENCE_SPEED_PPM
+        return self.done
+
+    def attained_at(self, now: int) -> int:
+        """GPU time held by now."""
+        return self.attained + (now - self.since) * self.width if self.status is _RUNNING else self.attained
+
+    def remaining(self, now: int) -> int:
+        """Work believed to be left; at least 1 ns while it lives, however wrong the estimate was."""
+        return max(1, self.expected - self.done_at(now))
+
+    def expected_end(self) -> int:
+        """When it is believed to end if it runs on as it does."""
+        left = max(1, self.expected - self.done)
+        return self.base + (left if self.speed == REFERENCE_SPEED_PPM else -(-left * REFERENCE_SPEED_PPM // self.speed))
+
+
+class TrainingState:
+    """Jobs, free resources and quotas, and how they change."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        to_come: int,
+        arrangement: Arrangement,
+        speed: SpeedModel | None = None,
+        costs: Costs | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.to_come = to_come
+        """Jobs that have not arrived yet."""
+        self.arrangement = arrangement
+        self.speed = speed or SpeedModel(cluster)
+        self.costs = costs or Costs()
+        self.pool = Pool(cluster)
+        self.queue = Queue()
+        self.jobs: dict[int, JobState] = {}
+        """All live jobs."""
+        self.running: dict[int, JobState] = {}
+        """Those that run, in order of their last start."""
+        self.ranked = Ranked()
+        """Running preemptible jobs, by the arrangement's order; empty unless it ranks them."""
+        self.ends = Ranked()
+        """Running jobs by expected end; empty unless the arrangement asks for it."""
+        self.accounts: dict[str, Account] = {}
+        for tenant in cluster.tenants:
+            guaranteed = UNCOUNTED if tenant.guaranteed_gpus is None else tenant.guaranteed_gpus * 1000
+            limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
+            account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
+            account.borrow = tenant.borrow
+        self.quotas = any(account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values())
+        self.down = 0
+        """Nodes that failed and have not recovered."""
+        self.respeeded: list[JobState] = []
+        """Running jobs whose speed changed because of their neighbours; an executor takes them from here."""
+        self.changes = 0
+        """Grows whenever resources are taken or given back."""
+        self.releases = 0
+        """Grows whenever resources are given back."""
+        self.lease = 0
+        self.journal: Callable[[Row], None] = _nowhere
+        self.refreshed = 0
+        self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._partitions = {partition.name: sum(1 << node for node in partition.nodes) for partition in cluster.partitions}
+
+    # --- the contract -----------------------------------------------------------------------------------------
+
+    def over(self) -> bool:
+        """No job lives and none is to come."""
+        return not self.to_come and not self.jobs
+
+    def apply(self, now: int, event: Event) -> None:
+        """Something happened."""
+        if self.arrangement.refresh and now - self.refreshed >= self.arrangement.refresh:
+            self.rekey(now)
+        match event:
+            case JobFinished():
+                self._finished(now, event)
+            case JobArrived():
+                self._arrived(now, event.job)
+            case Woke():
+                self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
+            case JobFailed():
+                self._failed(now, event)
+            case JobCancelled():
+                self._cancelled(now, event)
+            case NodeFailed():
+                self._node_failed(now, event.node)
+            case NodeRecovered():
+                self.journal((now, int(Kind.NODE_RECOVERED), event.node, 0, event.node, 0, 0))
+                self.down &= ~self.pool.bits[event.node]
+                self.pool.set_schedulable(event.node, True)
+                self._changed(released=True)
+            case NodeDrained():
+                self._node_drained(now, event)
+            case _:
+                assert_never(event)
+
+    def check(self, action: Action) -> str | None:
+        """Why this action cannot be committed now; None when it can."""
+        match action:
+            case StartJob():
+                return start_refusal(self, action.job, action.placement)
+            case PreemptJob():
+                js = self.running.get(action.job)
+                if js is None:
+                    return f"PreemptJob(job={action.job}): does not run"
+                return None if js.job.preemptible else f"PreemptJob(job={action.job}): is not preemptible"
+            case MigrateJob():
+                return move_refusal(self, action.job, action.placement)
+            case WakeAt():
+                return None
+            case _:
+                assert_never(action)
+
+    def commit(self, now: int, action: Action) -> None:
+        """Something was decided; ``check`` allowed it."""
+        match action:
+            case StartJob():
+                self._start(now, self.jobs[action.job], action.placement)
+            case PreemptJob():
+                js = self.running[action.job]
+                self._stop(now, js)
+                js.preemptions += 1
+                js.debt = self.costs.of_preemption(js.job)
+                self.journal((now, _PREEMPT, js.id, js.lease, -1, 0, js.done))
+                self._wait(now, js)
+            case MigrateJob():
+                self._migrate(now, self.running[action.job], action.placement)
+            case WakeAt():
+                self.journal((now, int(Kind.WAKE_AT), -1, 0, -1, 0, action.time))
+            case _:
+                assert_never(action)
+
+    def refused(self, now: int, action: Action) -> Row:
+        """The row that records a refusal of this action."""
+        match action:
+            case StartJob() | MigrateJob():
+                node, mask = action.placement[0] if action.placement else (-1, 0)
+                kind = _START if isinstance(action, StartJob) else _MIGRATE
+                return (now, int(Kind.REFUSED), action.job, 0, node, mask & WORD, kind)
+            case PreemptJob():
+                return (now, int(Kind.REFUSED), action.job, 0, -1, 0, _PREEMPT)
+            case WakeAt():
+                return (now, int(Kind.REFUSED), -1, 0, -1, 0, int(Kind.WAKE_AT))
+            case _:
+                assert_never(action)
+
+    def draft(self) -> Draft:
+        """An overlay to try releases and starts on; undone when its ``with`` block ends."""
+        return Draft(self.pool)
+
+    def rekey(self, now: int) -> None:
+        """Give every waiting job its key anew, for orders whose keys move with time."""
+        self.refreshed = now
+        waiting = [self.jobs[job] for _, job in self.queue.in_order()]
+        self.queue = Queue()
+        for js in waiting:
+            self._enqueue(now, js)
+
+    def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
+        """The nodes of a partition that carry one of these GPU types (any, when none is named)."""
+        found = self._eligible.get((partition, gpu_types))
+        if found is None:
+            found = self._partitions.get(partition, 0) if partition else self.pool.everywhere
+            if gpu_types:
+                found &= sum(1 << i for i, node in enumerate(self.cluster.nodes) if node.gpu_type in gpu_types)
+            self._eligible[(partition, gpu_types)] = found
+        return found
+
+    # --- arrivals and departures ------------------------------------------------------------------------------
+
+    def _arrived(self, now: int, job: Job) -> None:
+        account = self.accounts.get(job.tenant)
+        if account is None:
+            account = self.accounts[job.tenant] = Account(job.tenant)
+        eligible = self._eligible.get((job.partition, job.gpu_types))
+        if eligible is None:
+            eligible = self.eligible(job.partition, job.gpu_types)
+        js = self.jobs[job.id] = JobState(job, account, eligible, now)
+        self.to_come -= 1
+        self.journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
+        self._enqueue(now, js)
+
+    def _finished(self, now: int, event: JobFinished) -> None:
+        js = self.running.get(event.job)
+        if js is None or js.lease != event.lease:
+            self._stale(now, Kind.FINISHED, event.job, event.lease)
+            return
+        self._stop(now, js)
+        js.done = min(js.done, js.job.work)
+        self.journal((now, _FINISHED, js.id, js.lease, -1, 0, js.done))
+        self._end(now, js)
+
+    def _failed(self, now: int, event: JobFailed) -> None:
+        js = self.running.get(event.job)
+        if js is None or js.lease != event.lease:
+            self._stale(now, Kind.FAILED, event.job, event.lease)
+            return
+        self._stop(now, js)
+        self.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, _target(js.job))))
+        js.attempt += 1
+        if js.attempt > js.job.retries:
+            self._end(now, js)
+            return
+        self.journal((now, int(Kind.QUEUED_AGAIN), js.id, js.lease, -1, 0, js.attempt))
+        js.done = 0
+        js.debt = 0
+        self._wait(now, js)
+
+    def _cancelled(self, now: int, event: JobCancelled) -> None:
+        js = self.jobs.get(event.job)
+        if js is None or js.lease * (js.status is _RUNNING) != event.lease:
+            self._stale(now, Kind.CANCELLED, event.job, event.lease)
+            return
+        if js.status is _RUNNING:
+            self._stop(now, js)
+        else:
+            self.queue.remove(js.lane, (js.key, js.id))
+        self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, _target(js.job))))
+        self._end(now, js)
+
+    def _end(self, now: int, js: JobState) -> None:
+        del self.jobs[js.id]
+        if self.arrangement.watches_ends:
+            self.arrangement.ended(now, js)
+
+    def _stale(self, now: int, kind: Kind, job: int, lease: int) -> None:
+        self.journal((now, int(Kind.STALE), job, lease, -1, 0, int(kind)))
+
+    # --- waiting and running ----------------------------------------------------------------------------------
+
+    def _enqueue(self, now: int, js: JobState) -> None:
+        arrangement = self.arrangement
+        js.lane = arrangement.lane(js)
+        js.key = arrangement.key(now, js)
+        self.queue.add(js.lane, (js.key, js.id))
+
+    def _wait(self, now: int, js: JobState) -> None:
+        js.since = now
+        self._enqueue(now, js)
+
+    def _start(self, now: int, js: JobState, placement: Placement) -> None:
+        self.queue.remove(js.lane, (js.key, js.id))
+        if js.first_start < 0:
+            js.first_start = now
+        debt, js.debt = js.debt, 0
+        self._run(now, js, placement, _START, debt)
+
+    def _run(self, now: int, js: JobState, placement: Placement, kind: int, standstill: int) -> None:
+        """Occupy, take a new lease, set the speed, write it down."""
+        self.pool.take(js, placement)
+        js.account.held += js.width
+        self.changes += 1
+        self.lease = js.lease = self.lease + 1
+        js.status = _RUNNING
+        js.placement = placement
+        js.since = now
+        js.base = now + standstill
+        js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self._speed(js)
+        self.running[js.id] = js
+        node, mask = placement[0]
+        if len(placement) == 1 and mask <= WORD:
+            self.journal((now, kind, js.id, js.lease, node, mask, js.speed))
+        else:
+            for row in placement_rows(now, kind, js.id, js.lease, placement, js.speed):
+                self.journal(row)
+        if standstill:
+            self.journal((now, _COST, js.id, js.lease, -1, 0, standstill))
+        arrangement = self.arrangement
+        if arrangement.ranks_running and js.job.preemptible:
+            js.rank = arrangement.rank(now, js)
+            self.ranked.add(*js.rank, js.id)
+        if arrangement.ranks_ends:
+            self.ends.add(0, js.expected_end(), js.id)
+        if self.speed.sharing_penalty_ppm:
+            self._respeed_neighbours(now, js)
+
+    def _stop(self, now: int, js: JobState) -> None:
+        """Settle what was delivered and free what was held; the caller says what becomes of the job."""
+        arrangement = self.arrangement
+        if arrangement.ranks_running and js.job.preemptible:
+            self.ranked.remove(*js.rank, js.id)
+        if arrangement.ranks_ends:
+            self.ends.remove(0, js.expected_end(), js.id)
+        if now > js.base:
+            js.done += (now - js.base) * js.speed // REFERENCE_SPEED_PPM
+        js.attained += (now - js.since) * js.width
+        js.status = _WAITING
+        del self.running[js.id]
+        self.pool.give(js, js.placement)
+        js.account.held -= js.width
+        self.changes += 1
+        self.releases += 1
+        if self.speed.sharing_penalty_ppm:
+            self._respeed_neighbours(now, js)
+
+    def _migrate(self, now: int, js: JobState, placement: Placement) -> None:
+        left_to_restore = max(0, js.base - now)
+        self._stop(now, js)
+        self._run(now, js, placement, _MIGRATE, left_to_restore + self.costs.of_migration(js.job))
+
+    def _changed(self, *, released: bool) -> None:
+        self.changes += 1
+        self.releases += released
+
+    # --- speed ------------------------------------------------------------------------------------------------
+
+    def _speed(self, js: JobState) -> int:
+        neighbours = 0
+        if js.gpu_milli < 1000:
+            ((node, mask),) = js.placement
+            neighbours = 1000 - self.pool.shares[node].get(mask.bit_length() - 1, 0) - js.gpu_milli
+        return self.speed.of(js.job, js.placement, js.cpu_milli, js.memory_bytes, neighbours)
+
+    def _respeed_neighbours(self, now: int, moved: JobState) -> None:
+        """Whoever shares the GPU that was just taken or left goes on at another speed."""
+        if moved.gpu_milli == 1000:
+            return
+        for js in self.running.values():
+            if js is not moved and js.placement == moved.placement and (speed := self._speed(js)) != js.speed:
+                if self.arrangement.ranks_ends:
+                    self.ends.remove(0, js.expected_end(), js.id)
+                js.done = js.done_at(now)
+                js.base = max(js.base, now)
+                js.speed = speed
+                if self.arrangement.ranks_ends:
+                    self.ends.add(0, js.expected_end(), js.id)
+                if self.arrangement.ranks_running and js.job.preemptible:
+                    self.ranked.remove(*js.rank, js.id)
+                    js.rank = self.arrangement.rank(now, js)
+                    self.ranked.add(*js.rank, js.id)
+                self.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
+                self.respeeded.append(js)
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    def _node_failed(self, now: int, node: int) -> None:
+        self.journal((now, int(Kind.NODE_FAILED), node, 0, node, 0, 0))
+        self.down |= self.pool.bits[node]
+        self.pool.set_schedulable(node, False)
+        for js in self._on(node):
+            self._stop(now, js)
+            every = js.job.checkpoint_every
+            kept = js.done - js.done % every if every else js.done
+            self.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
+            js.done = kept
+            js.debt = js.job.restore if kept else 0
+            self._wait(now, js)
+
+    def _node_drained(self, now: int, event: NodeDrained) -> None:
+        self.journal((now, int(Kind.NODE_DRAINED), event.node, 0, event.node, 0, int(event.evict)))
+        self.pool.set_schedulable(event.node, False)
+        for js in self._on(event.node) if event.evict else ():
+            self._stop(now, js)
+            self.journal((now, int(Kind.EVICTED), js.id, js.lease, event.node, 0, js.done))
+            js.debt = self.costs.of_preemption(js.job)
+            self._wait(now, js)
+
+    def _on(self, node: int) -> list[JobState]:
+        return [js for js in self.running.values() if any(where == node for where, _ in js.placement)]
+
+
+def _target(job: Job) -> int:
+    """Work at which a job ends."""
+    return job.work if job.outcome is Outcome.FINISHES else job.outcome_after
+
+
+def _nowhere(_: Row) -> None:
+    """The journal of a state that nobody records."""

@@ -1,0 +1,70 @@
+"""Imports point one way, and heavy libraries stay where they belong.
+
+The direction is a contract of import-linter, in pyproject.toml. Which package may import which library is here.
+"""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import FILES, PACKAGE, ROOT, imported, name, package
+
+ONLY_IN = {
+    "polars": {"traces", "metrics", "report"},
+    "plotly": {"report"},
+    "matplotlib": {"report"},
+    "typer": {"cli"},
+    "ray": {"live"},
+    "torch": {"live", "profiling", "program"},
+}
+STANDS_ALONE = {"core": {"numpy", "pyarrow"}, "program": {"torch"}}
+"""Packages that use the standard library and these only."""
+
+
+def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter with the contracts of this repository over the package in ``source``."""
+    program = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run(
+        [program, "--no-cache", "--config", ROOT / "pyproject.toml"],
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_contracts_of_import_linter_hold() -> None:
+    result = lint_imports(PACKAGE.parent)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("importer", "line", "contract"),
+    [
+        ("core/intruder.py", "import headway.training.job", "Imports point one way"),
+        ("sim/intruder.py", "import headway.traces", "Imports point one way"),
+        ("training/intruder.py", "import polars", "needs neither polars nor plotly"),
+        ("unlisted.py", "", "Imports point one way"),
+    ],
+)
+def test_the_contracts_catch_a_wrong_import(tmp_path: Path, importer: str, line: str, contract: str) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "headway", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "headway" / importer).write_text(line)
+    result = lint_imports(tmp_path)
+    assert result.returncode != 0
+    assert any(contract in row and "BROKEN" in row for row in result.stdout.splitlines()), result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_library_is_imported_only_where_it_belongs(path: Path) -> None:
+    roots = {module.partition(".")[0] for module in imported(ast.parse(path.read_text()))}
+    here = package(path)
+    assert not [root for root in roots if here not in ONLY_IN.get(root, {here})]
+    if here in STANDS_ALONE:
+        assert roots <= sys.stdlib_module_names | {"headway"} | STANDS_ALONE[here]

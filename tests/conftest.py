@@ -1,0 +1,61 @@
+"""What holds for every test: hypothesis settings, where real traces lie, and no silent skips in CI.
+
+With ``CI=true`` a skipped test fails the run, unless its reason mentions a GPU: a test that is never run protects
+nothing. Tests under ``tests/real`` read published traces, which are too large for the repository; without them
+those tests are left out, and the closing lines say so.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+REAL_TESTS = ROOT / "tests" / "real"
+REAL_TRACES = Path(os.environ.get("HEADWAY_TRACES", ROOT.parent / "shared" / "traces"))
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+settings.register_profile("developer", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if IN_CI else "developer")
+
+
+@pytest.fixture(scope="session")
+def real_traces() -> Path:
+    """The folder of published traces; only tests under ``tests/real`` may ask for it."""
+    return REAL_TRACES
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave ``tests/real`` out where its traces are not."""
+    below = REAL_TESTS in (collection_path, *collection_path.parents)
+    return True if below and not REAL_TRACES.is_dir() else None
+
+
+def forbidden_skips(config: pytest.Config) -> list[str]:
+    """The skips of this run that CI does not accept, as lines."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if not IN_CI or terminal is None or hasattr(config, "workerinput"):
+        return []
+    skips = []
+    for report in terminal.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not re.search(r"\bGPUs?\b", reason):
+            skips.append(f"{report.nodeid}: {reason}")
+    return skips
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run that passed with a forbidden skip has failed."""
+    if exitstatus == pytest.ExitCode.OK and forbidden_skips(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was left out, and why a run without a failed test failed."""
+    if REAL_TESTS.is_dir() and not REAL_TRACES.is_dir():
+        terminalreporter.write_line("tests/real left out: set HEADWAY_TRACES to the folder of published traces")
+    for line in forbidden_skips(config):
+        terminalreporter.write_line(f"SKIPPED IN CI {line}", red=True)
