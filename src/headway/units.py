@@ -84,6 +84,8 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
         position = match.end()
     if not stripped:
         raise InputError(f"{what} is empty: write a number with ns, us, ms, s, m, h, d or w")
+    if not isfinite(total):
+        raise InputError(f"{what} {text!r} is too large")
     return round(total)
 
 
@@ -91,8 +93,13 @@ def parse_size(text: str, *, what: str = "size") -> int:
     """``500GB``, ``64GiB``, ``1024`` in bytes; GB is 10**9, GiB (and Slurm's G) 2**30."""
     match = _PART.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in _SIZE_UNITS:
-        raise InputError(f"{what} {text!r} is not understood: write a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB")
-    return round(float(match.group(1)) * _SIZE_UNITS[match.group(2).lower()])
+        raise InputError(
+            f"{what} {text!r} is not understood: write a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        )
+    size = float(match.group(1)) * _SIZE_UNITS[match.group(2).lower()]
+    if not isfinite(size):
+        raise InputError(f"{what} {text!r} is too large")
+    return round(size)
 
 
 def format_duration(time: int) -> str:

@@ -8,6 +8,7 @@ compacted to Parquet when the run closes. The digest covers the rows and nothing
 
 import hashlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -99,13 +100,12 @@ class TapeWriter:
         """Turn pending rows into one block, and one batch on disk."""
         if not self._rows:
             return
-        block = np.array(self._rows, dtype=np.int64)
+        flat = np.fromiter(chain.from_iterable(self._rows), dtype=np.int64, count=len(self._rows) * len(COLUMNS))
+        block = flat.reshape(-1, len(COLUMNS))
         self._rows.clear()
-        if self._stream is None:
-            self._blocks.append(block)
-        else:
+        self._blocks.append(block)
+        if self._stream is not None:
             self._stream.write_batch(_batch(block, self._flushed, self._notes))
-            self._blocks.append(block)
         self._flushed += len(block)
 
     def close(self) -> Tape:

@@ -83,6 +83,8 @@ class SimulatedCluster:
         if isinstance(action, StartJob | MigrateJob):
             js = self._state.running[action.job]
             job = js.job
+            if self._moved:
+                self._moved.pop(js.id, None)  # of an earlier lease
             if job.outcome:
                 heappush(self._heap, (self._end(js), _END_RANK[job.outcome], js.id, js.lease, None))
             else:
@@ -131,8 +133,12 @@ class SimulatedCluster:
                 events.append(JobCancelled(subject, 0))
             return
         js = self._state.running.get(subject)
-        if js is None or js.lease != lease or (self._moved and self._moved.get(subject, time) != time):
+        if js is None or js.lease != lease:
             return
+        if self._moved and subject in self._moved:
+            if self._moved[subject] != time:
+                return
+            self._moved[subject] = -1  # this lease ends once, even if its end was moved to and fro
         if rank == _FINISHED:
             events.append(JobFinished(subject, lease))
         else:

@@ -37,7 +37,7 @@ def read(path: Path, strict: bool) -> Trace:
         "tenant": sheet.text("cluster"),
         "name": "philly-" + sheet.lines.cast(pl.String),
     }
-    trace = sheet.trace(NAME, fields, strict=strict)
+    trace = sheet.trace(NAME, fields, strict=strict, in_order=False)
     if not (repeated := len(trace.jobs) - len({(job.submit, job.work, job.gpus, job.tenant) for job in trace.jobs})):
         return trace
     note = f"{repeated} duplicate row{'s' if repeated > 1 else ''} kept"

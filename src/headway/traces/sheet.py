@@ -135,12 +135,25 @@ class Sheet:
         dtype = pl.Boolean if isinstance(default, bool) else pl.Int64
         return raw.replace_strict(dict(meanings), default=None, return_dtype=dtype).fill_null(default)
 
-    def trace(self, format: str, fields: Mapping[str, pl.Series], *, strict: bool, id_column: str = "") -> Trace:
-        """The trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique."""
+    def trace(
+        self,
+        format: str,
+        fields: Mapping[str, pl.Series],
+        *,
+        strict: bool,
+        id_column: str = "",
+        in_order: bool = True,
+    ) -> Trace:
+        """The trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique.
+
+        With ``in_order`` a file of this format is expected to be sorted: ``strict`` then refuses one that is not.
+        """
         if id_column:
             self._drop_repeated(fields["name"], id_column)
         frame = pl.DataFrame({name: series.alias(name) for name, series in fields.items()})
         jobs = self._jobs(frame, strict)
+        if strict and in_order:
+            self._refuse_unsorted(frame["submit"])
         return Trace(workload(jobs), format, frame.height, self._dropped(), tuple(self.notes))
 
     def _drop_repeated(self, names: pl.Series, column: str) -> None:
@@ -169,6 +182,12 @@ class Sheet:
         if ordered is not kept:
             self.notes.append("the file is not sorted by submit time: sorted")
         return jobs
+
+    def _refuse_unsorted(self, submit: pl.Series) -> None:
+        late = (submit.diff() < 0).fill_null(False).arg_true()
+        if len(late):
+            place = f"{self._table.place} {self.lines[late[0]]}"
+            raise TraceError(f"trace {self._table.path}: is not sorted: {place} was submitted before the one above it")
 
     def _refuse(self, strict: bool) -> None:
         if not self._bad or (not strict and len(self._bad) < self._table.frame.height):

@@ -17,11 +17,10 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement) -> str
         return f"StartJob(job={job}): no such job is alive"
     if job in state.running:
         return f"StartJob(job={job}): runs already"
-    if (refusal := placement_refusal(state, js, placement)) is not None:
-        return f"StartJob(job={job}): {refusal}"
-    if (refusal := quota_refusal(js)) is not None:
-        return f"StartJob(job={job}): {refusal}"
-    return None
+    refusal = placement_refusal(state, js, placement)
+    if refusal is None and state.quotas:
+        refusal = quota_refusal(js)
+    return None if refusal is None else f"StartJob(job={job}): {refusal}"
 
 
 def move_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:

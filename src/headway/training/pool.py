@@ -35,6 +35,7 @@ class Pool:
         nodes = cluster.nodes
         self.cluster = cluster
         self.bits = [1 << index for index in range(len(nodes))]
+        self.islands = [node.island_gpus for node in nodes]
         self.capacity = [node.gpus for node in nodes]
         self.free_mask = [(1 << node.gpus) - 1 for node in nodes]
         self.free_count = [node.gpus for node in nodes]

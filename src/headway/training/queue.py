@@ -20,47 +20,50 @@ _SLACK = 256
 
 
 class Lane:
-    """A sorted list whose head is cheap to take."""
+    """A sorted list whose head is cheap to see and to take."""
 
-    __slots__ = ("_entries", "_head", "blocked", "name")
+    __slots__ = ("_entries", "_first", "head", "name")
 
-    def __init__(self, name: Hashable) -> None:
+    def __init__(self, name: Hashable, entry: Entry) -> None:
         self.name = name
-        self._entries: list[Entry] = []
-        self._head = 0
-        self.blocked = 0
+        self.head = entry
+        """The entry that comes first."""
+        self._entries = [entry]
+        self._first = 0
 
     def __len__(self) -> int:
-        return len(self._entries) - self._head
+        return len(self._entries) - self._first
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries[self._head :])
-
-    @property
-    def head(self) -> Entry:
-        """The entry that comes first."""
-        return self._entries[self._head]
+        return iter(self._entries[self._first :])
 
     def add(self, entry: Entry) -> None:
         """Insert in order."""
         entries = self._entries
-        if not entries or entry > entries[-1]:
+        if entry > entries[-1]:
             entries.append(entry)
-        else:
-            insort(entries, entry, lo=self._head)
-
-    def remove(self, entry: Entry) -> None:
-        """Take out an entry that is there."""
-        entries, head = self._entries, self._head
-        if entries[head] == entry:
-            self._head = head = head + 1
-            if head > _SLACK and head * 2 > len(entries):
-                del entries[:head]
-                self._head = 0
             return
-        index = bisect_left(entries, entry, lo=head)
-        assert entries[index] == entry, f"{entry} is not in lane {self.name}"
-        del entries[index]
+        insort(entries, entry, lo=self._first)
+        if entry < self.head:
+            self.head = entry
+
+    def remove(self, entry: Entry) -> bool:
+        """Take out an entry that is there; whether it was the last one."""
+        entries, first = self._entries, self._first
+        if self.head != entry:
+            index = bisect_left(entries, entry, lo=first)
+            assert entries[index] == entry, f"{entry} is not in lane {self.name!r}"
+            del entries[index]
+            return False
+        first += 1
+        if first == len(entries):
+            return True
+        self.head = entries[first]
+        if first > _SLACK and first * 2 > len(entries):
+            del entries[:first]
+            first = 0
+        self._first = first
+        return False
 
 
 class Queue:
@@ -77,18 +80,17 @@ class Queue:
 
     def add(self, lane_name: Hashable, entry: Entry) -> None:
         """A job starts to wait."""
+        self.size += 1
         lane = self.lanes.get(lane_name)
         if lane is None:
-            lane = self.lanes[lane_name] = Lane(lane_name)
-        lane.add(entry)
-        self.size += 1
+            self.lanes[lane_name] = Lane(lane_name, entry)
+        else:
+            lane.add(entry)
 
     def remove(self, lane_name: Hashable, entry: Entry) -> None:
         """A job waits no longer; an empty lane goes away."""
-        lane = self.lanes[lane_name]
-        lane.remove(entry)
         self.size -= 1
-        if not len(lane):
+        if self.lanes[lane_name].remove(entry):
             del self.lanes[lane_name]
 
     def head(self) -> Entry | None:
@@ -139,6 +141,10 @@ class Ranked:
         del entries[bisect_left(entries, (offset, job))]
         if not entries:
             del self._by_rate[rate]
+
+    def of_rate(self, rate: int) -> list[tuple[Key, int]]:
+        """(offset, job) of all jobs of one rate, smallest first: the list itself, for reading only."""
+        return self._by_rate.get(rate, [])
 
     def largest(self, now: int) -> Key | None:
         """The largest value of any job; None when nothing runs."""

@@ -171,6 +171,8 @@ class TrainingState:
         """All live jobs."""
         self.running: dict[int, JobState] = {}
         """Those that run, in order of their last start."""
+        self.on_node: list[dict[int, JobState]] = [{} for _ in cluster.nodes]
+        """Those that run on each node."""
         self.ranked = Ranked()
         """Running preemptible jobs, by the arrangement's order; empty unless it ranks them."""
         self.ends = Ranked()
@@ -193,6 +195,8 @@ class TrainingState:
         self.lease = 0
         self.journal: Callable[[Row], None] = _nowhere
         self.refreshed = 0
+        self._lane, self._key, self._refresh = arrangement.lane, arrangement.key, arrangement.refresh
+        self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
         self._partitions = {partition.name: sum(1 << node for node in partition.nodes) for partition in cluster.partitions}
 
@@ -204,7 +208,7 @@ class TrainingState:
 
     def apply(self, now: int, event: Event) -> None:
         """Something happened."""
-        if self.arrangement.refresh and now - self.refreshed >= self.arrangement.refresh:
+        if self._refresh and now - self.refreshed >= self._refresh:
             self.rekey(now)
         match event:
             case JobFinished():
@@ -364,10 +368,9 @@ class TrainingState:
     # --- waiting and running ----------------------------------------------------------------------------------
 
     def _enqueue(self, now: int, js: JobState) -> None:
-        arrangement = self.arrangement
-        js.lane = arrangement.lane(js)
-        js.key = arrangement.key(now, js)
-        self.queue.add(js.lane, (js.key, js.id))
+        js.lane = lane = self._lane(js)
+        js.key = key = self._key(now, js)
+        self.queue.add(lane, (key, js.id))
 
     def _wait(self, now: int, js: JobState) -> None:
         js.since = now
@@ -392,6 +395,8 @@ class TrainingState:
         js.base = now + standstill
         js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self._speed(js)
         self.running[js.id] = js
+        for node, _ in placement:
+            self.on_node[node][js.id] = js
         node, mask = placement[0]
         if len(placement) == 1 and mask <= WORD:
             self.journal((now, kind, js.id, js.lease, node, mask, js.speed))
@@ -400,27 +405,27 @@ class TrainingState:
                 self.journal(row)
         if standstill:
             self.journal((now, _COST, js.id, js.lease, -1, 0, standstill))
-        arrangement = self.arrangement
-        if arrangement.ranks_running and js.job.preemptible:
-            js.rank = arrangement.rank(now, js)
+        if self._ranks_running and js.job.preemptible:
+            js.rank = self.arrangement.rank(now, js)
             self.ranked.add(*js.rank, js.id)
-        if arrangement.ranks_ends:
+        if self._ranks_ends:
             self.ends.add(0, js.expected_end(), js.id)
         if self.speed.sharing_penalty_ppm:
             self._respeed_neighbours(now, js)
 
     def _stop(self, now: int, js: JobState) -> None:
         """Settle what was delivered and free what was held; the caller says what becomes of the job."""
-        arrangement = self.arrangement
-        if arrangement.ranks_running and js.job.preemptible:
+        if self._ranks_running and js.job.preemptible:
             self.ranked.remove(*js.rank, js.id)
-        if arrangement.ranks_ends:
+        if self._ranks_ends:
             self.ends.remove(0, js.expected_end(), js.id)
         if now > js.base:
             js.done += (now - js.base) * js.speed // REFERENCE_SPEED_PPM
         js.attained += (now - js.since) * js.width
         js.status = _WAITING
         del self.running[js.id]
+        for node, _ in js.placement:
+            del self.on_node[node][js.id]
         self.pool.give(js, js.placement)
         js.account.held -= js.width
         self.changes += 1
@@ -450,16 +455,16 @@ class TrainingState:
         """Whoever shares the GPU that was just taken or left goes on at another speed."""
         if moved.gpu_milli == 1000:
             return
-        for js in self.running.values():
+        for js in self.on_node[moved.placement[0][0]].values():
             if js is not moved and js.placement == moved.placement and (speed := self._speed(js)) != js.speed:
-                if self.arrangement.ranks_ends:
+                if self._ranks_ends:
                     self.ends.remove(0, js.expected_end(), js.id)
                 js.done = js.done_at(now)
                 js.base = max(js.base, now)
                 js.speed = speed
-                if self.arrangement.ranks_ends:
+                if self._ranks_ends:
                     self.ends.add(0, js.expected_end(), js.id)
-                if self.arrangement.ranks_running and js.job.preemptible:
+                if self._ranks_running and js.job.preemptible:
                     self.ranked.remove(*js.rank, js.id)
                     js.rank = self.arrangement.rank(now, js)
                     self.ranked.add(*js.rank, js.id)
@@ -472,7 +477,7 @@ class TrainingState:
         self.journal((now, int(Kind.NODE_FAILED), node, 0, node, 0, 0))
         self.down |= self.pool.bits[node]
         self.pool.set_schedulable(node, False)
-        for js in self._on(node):
+        for js in list(self.on_node[node].values()):
             self._stop(now, js)
             every = js.job.checkpoint_every
             kept = js.done - js.done % every if every else js.done
@@ -484,14 +489,12 @@ class TrainingState:
     def _node_drained(self, now: int, event: NodeDrained) -> None:
         self.journal((now, int(Kind.NODE_DRAINED), event.node, 0, event.node, 0, int(event.evict)))
         self.pool.set_schedulable(event.node, False)
-        for js in self._on(event.node) if event.evict else ():
+        for js in list(self.on_node[event.node].values()) if event.evict else ():
             self._stop(now, js)
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, event.node, 0, js.done))
             js.debt = self.costs.of_preemption(js.job)
             self._wait(now, js)
 
-    def _on(self, node: int) -> list[JobState]:
-        return [js for js in self.running.values() if any(where == node for where, _ in js.placement)]
 
 
 def _target(job: Job) -> int:

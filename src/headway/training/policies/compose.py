@@ -36,17 +36,21 @@ class ComposedPolicy:
         self.placement = placement
         self.migration = migration
         self.preempts = order.preempts if preempts is None else preempts
-        self.quantum = order.quantum if quantum is None else quantum
+        self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
         self.blocked: JobState | None = None
         self.refresh = order.refresh
         self.ranks_running = self.preempts
         self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
         self.watches_ends = order.watches_ends
+        self.key = order.key
+        self.rank = order.rank
+        self.ended = order.ended
         self.starves = order.starves or backfill.starves
         self._tenant_lanes = False
         self._partition_lanes = False
         self._order_lanes = False
+        self._one_lane = False
         self._woken_for = 0
 
     def bind(self, state: TrainingState) -> None:
@@ -54,12 +58,16 @@ class ComposedPolicy:
         self._tenant_lanes = state.quotas
         self._partition_lanes = bool(state.cluster.partitions)
         self._order_lanes = type(self.order).lane is not Order.lane
+        lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
+        self._one_lane = not any(lanes)
         self.order.bind(state)
 
     # --- how the state keeps the jobs -------------------------------------------------------------------------
 
     def lane(self, js: JobState) -> Hashable:
         """Jobs that can be compared by their keys alone, and block each other."""
+        if self._one_lane:
+            return ""
         if self.backfill.by_shape:
             shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, js.cpu_milli, js.memory_bytes)
             if not self._tenant_lanes and not self._order_lanes:
@@ -68,18 +76,6 @@ class ComposedPolicy:
         if not self._tenant_lanes and not self._order_lanes:
             return js.job.partition if self._partition_lanes else ""
         return js.job.partition, js.account.name if self._tenant_lanes else "", self.order.lane(js)
-
-    def key(self, now: int, js: JobState) -> Key:
-        """The order's."""
-        return self.order.key(now, js)
-
-    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
-        """The order's."""
-        return self.order.rank(now, js)
-
-    def ended(self, now: int, js: JobState) -> None:
-        """The order's."""
-        self.order.ended(now, js)
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
@@ -102,15 +98,21 @@ class ComposedPolicy:
         if state.queue.size:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
-            elif self.refresh:
+                return
+            if self.refresh:
                 yield from self._wake(now, now + self.refresh)
-            elif self.preempts and self.quantum and self.order.moves and state.running:
-                yield from self._wake(now, now + self.quantum)
+            if self.preempts and self.order.moves and state.running and (time := self.order.next_turn(now, state)):
+                yield from self._wake(now, time)
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:
             self._woken_for = time
             yield WakeAt(time)
+
+    def walk(self, now: int, state: TrainingState) -> Iterator[Action]:
+        """The backfill's walk, if anybody waits."""
+        if state.queue.size:
+            yield from self.backfill.decide(now, state, self)
 
     def version(self, now: int, state: TrainingState) -> int:
         """Without preemption only a release helps; with it any change may, and for orders that move time alone."""

@@ -55,6 +55,10 @@ class Order(ABC):
                 return
             yield state.running[job]
 
+    def next_turn(self, now: int, state: TrainingState) -> int:
+        """With ``moves``: when a running job may next fall behind a waiting one though nothing happens; 0 for never."""
+        return now + self.quantum if self.quantum else 0
+
     def ended(self, now: int, js: JobState) -> None:
         """A job left for good (only called with ``watches_ends``)."""
 
@@ -73,6 +77,7 @@ class Admission(Protocol):
     """What a backfill or a migration asks of the policy it is part of."""
 
     order: Order
+    backfill: "Backfill"
     placement: PlacementRule
     preempts: bool
     blocked: JobState | None
@@ -80,6 +85,9 @@ class Admission(Protocol):
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
+
+    def walk(self, now: int, state: TrainingState) -> Iterator[Action]:
+        """What the backfill would do now; after moves that made room."""
 
     def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
         """The lane, of those not closed, whose head comes first."""
@@ -92,6 +100,8 @@ class Backfill(ABC):
     """Who may overtake whom when the job that comes first cannot start."""
 
     name: ClassVar[str]
+    strict: ClassVar[bool] = False
+    """Whether a job that cannot start holds back all that come after it."""
     by_shape: ClassVar[bool] = False
     """Whether it wants a lane for each shape of demand instead of one a partition."""
     ranks_ends: ClassVar[bool] = False
@@ -100,7 +110,7 @@ class Backfill(ABC):
     """Whether it may let a job wait for ever under endless arrivals of others."""
 
     @abstractmethod
-    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """Start what may start; ``blocked`` then names the first job that could not."""
 
 
@@ -109,6 +119,8 @@ class Migration(ABC):
 
     name: ClassVar[str]
     ranks_ends: ClassVar[bool] = False
+    charged: ClassVar[bool] = True
+    """Whether its moves cost anything; False only to reproduce published results that charge nothing."""
 
     @abstractmethod
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:

@@ -14,19 +14,37 @@ from headway.errors import ExperimentError, unknown_name
 from headway.training.policies.backfills.fit import Fit
 from headway.training.policies.backfills.none import NoBackfill
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.migrations.always import Always, Free
+from headway.training.policies.migrations.costed import Costed
+from headway.training.policies.orders.drf import Drf
 from headway.training.policies.orders.fifo import Fifo
+from headway.training.policies.orders.ftf import Ftf
+from headway.training.policies.orders.las import Las
+from headway.training.policies.orders.multifactor import Multifactor
+from headway.training.policies.orders.priority import Priority
+from headway.training.policies.orders.qssf import Qssf
 from headway.training.policies.orders.sjf import Sjf
 from headway.training.policies.orders.srtf import Srtf
+from headway.training.policies.orders.tiresias import Tiresias
 from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
+from headway.training.policies.placements.consolidate import Consolidate
+from headway.training.policies.placements.fgd import Fgd
+from headway.training.policies.placements.first_fit import FirstFit
+from headway.training.policies.placements.random_fit import RandomFit
+from headway.training.policies.placements.spread import Spread
 from headway.units import Duration, parse_duration
 
 Part: TypeAlias = Order | Backfill | PlacementRule | Migration
 
-ORDERS: dict[str, type[Order]] = {part.name: part for part in (Fifo, Sjf, Srtf)}
+ORDERS: dict[str, type[Order]] = {
+    part.name: part for part in (Fifo, Sjf, Srtf, Las, Tiresias, Ftf, Drf, Priority, Multifactor, Qssf)
+}
 BACKFILLS: dict[str, type[Backfill]] = {part.name: part for part in (NoBackfill, Fit)}
-PLACEMENTS: dict[str, type[PlacementRule]] = {part.name: part for part in (BestFit,)}
-MIGRATIONS: dict[str, type[Migration]] = {}
+PLACEMENTS: dict[str, type[PlacementRule]] = {
+    part.name: part for part in (BestFit, FirstFit, Spread, Consolidate, Fgd, RandomFit)
+}
+MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, Free, Always)}
 SWITCHES = {"preempt": True, "no-preempt": False}
 
 _TERM = re.compile(r"\s*([^()+]+?)\s*(?:\(([^()]*)\))?\s*")

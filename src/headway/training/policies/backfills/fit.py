@@ -4,7 +4,7 @@ AnalySIM's fit-first queue and what Synergy's code calls FIFO. Large jobs can st
 and ``conservative`` are the published remedies.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import ClassVar
 
 from headway.training.actions import Action
@@ -24,7 +24,7 @@ class Fit(Backfill):
         self._memory = Blocked(any_head=True)
         self._by_head = Blocked()
 
-    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """In order, past everything that does not fit."""
         memory = self._by_head if policy.preempts else self._memory
         return walk(now, state, policy, memory, strict=False)

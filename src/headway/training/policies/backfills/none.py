@@ -3,7 +3,7 @@
 This is AnalySIM's strict queue: simple, free of starvation, and the reason why fragmentation is expensive.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import ClassVar
 
 from headway.training.actions import Action
@@ -16,10 +16,11 @@ class NoBackfill(Backfill):
     """The head of the queue blocks."""
 
     name: ClassVar[str] = "none"
+    strict: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._memory = Blocked()
 
-    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """In order, until one does not fit."""
         return walk(now, state, policy, self._memory, strict=True)

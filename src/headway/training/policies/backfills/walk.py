@@ -4,7 +4,7 @@ A job that its quota keeps out closes only its own lane: it holds nothing back t
 back one that is within its tenant's guarantee.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from headway.training.actions import Action
 from headway.training.feasible import quota_refusal
@@ -32,8 +32,35 @@ class Blocked:
         self._seen[lane.name] = (version, -1 if self._any_head else lane.head[1])
 
 
-def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, strict: bool) -> Iterator[Action]:
+def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, strict: bool) -> Iterable[Action]:
     """Start what may start, first jobs first; ``strict`` lets a blocked job hold back all that come after it."""
+    lanes = state.queue.lanes
+    if len(lanes) == 1:
+        (lane,) = lanes.values()
+        if memory.still(lane, policy.version(now, state)):
+            policy.blocked = state.jobs[lane.head[1]]
+            return ()
+        if not state.quotas:
+            return _one_lane(now, state, policy, memory, lane)
+    return _many_lanes(now, state, policy, memory, strict)
+
+
+def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, lane: Lane) -> Iterator[Action]:
+    """With one lane and no quotas strict and skipping are the same: alike jobs, or one queue; one is blocked, all are."""
+    jobs, queue, admit = state.jobs, state.queue, policy.admit
+    while queue.size:
+        js = jobs[lane.head[1]]
+        actions = admit(now, state, js)
+        if actions is None:
+            memory.note(lane, policy.version(now, state))
+            policy.blocked = js
+            return
+        yield from actions
+
+
+def _many_lanes(
+    now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool
+) -> Iterator[Action]:
     closed: set[Hashable] = set()
     held_back: set[str] = set()
     jobs = state.jobs

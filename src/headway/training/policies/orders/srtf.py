@@ -1,8 +1,8 @@
 """Shortest remaining time first (Schrage 1968): preempts what would take longer for what would take less.
 
-On one GPU with exact estimates it minimises the mean completion time; the tests prove it against brute force. The remaining time of
-a waiting job is what is left of its estimate at reference speed; that of a running one is the time until its
-expected end where it is.
+On one GPU with exact estimates it minimises the mean completion time; the tests prove it against brute force. The
+remaining time of a waiting job is what is left of its estimate at reference speed; that of a running one is the time
+until its expected end where it is.
 """
 
 from typing import ClassVar

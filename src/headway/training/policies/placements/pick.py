@@ -1,9 +1,14 @@
-"""Which GPUs of a node to take: inside as few NVLink islands as possible, in the fullest that fits, lowest number first."""
+"""What placements share: which nodes can hold a job, and which GPUs of a node to take.
 
-from collections.abc import Iterator
+All placements agree on *whether* a job fits; they differ in *where*. A job that an empty node could hold goes on one node or waits
+(``one_node``); a larger one is divided, as much on each node as its GPUs, CPUs and memory allow (``room``). On a node
+GPUs are taken inside as few NVLink islands as possible, in the fullest that fits, lowest number first.
+"""
+
+from collections.abc import Iterable, Iterator
 
 from headway.training.actions import Placement
-from headway.training.pool import Pool, members
+from headway.training.pool import UNCOUNTED, Pool, members
 from headway.training.state import JobState
 
 _MEMO: dict[tuple[int, int, tuple[int, ...]], int] = {}
@@ -15,23 +20,26 @@ def gpus_of(pool: Pool, node: int, count: int) -> int:
     free = pool.free_mask[node]
     if count == pool.free_count[node]:
         return free
-    islands = pool.cluster.nodes[node].island_gpus
+    islands = pool.islands[node]
+    if count == 1 and not islands:
+        return free & -free
     found = _MEMO.get((free, count, islands))
     if found is None:
         if len(_MEMO) >= _MEMO_LIMIT:
             _MEMO.clear()
-        found = _MEMO[(free, count, islands)] = _choose(free, count, islands)
+        found = _MEMO[(free, count, islands)] = choose(free, count, islands)
     return found
 
 
-def _choose(free: int, count: int, islands: tuple[int, ...]) -> int:
+def choose(free: int, count: int, islands: tuple[int, ...]) -> int:
+    """So many of these GPUs, in as few islands as possible; ``islands`` are the sizes of nested ones, outermost first."""
     if not islands:
         return _lowest(free, count)
     size = islands[0]
     parts = [free & (((1 << size) - 1) << start) for start in range(0, free.bit_length(), size)]
     fitting = [part for part in parts if part.bit_count() >= count]
     if fitting:
-        return _choose(min(fitting, key=int.bit_count), count, islands[1:])
+        return choose(min(fitting, key=int.bit_count), count, islands[1:])
     chosen = 0
     for part in sorted(parts, key=int.bit_count, reverse=True):
         take = min(part.bit_count(), count - chosen.bit_count())
@@ -57,6 +65,20 @@ def shares(pool: Pool, js: JobState) -> Iterator[tuple[int, int, int]]:
                     yield free, node, gpu
 
 
+def share_nodes(pool: Pool, js: JobState) -> int:
+    """The nodes with a GPU, used in part or not at all, on which a share fits."""
+    fitting = whole_nodes(pool, js, pool.with_free(1, js.eligible))
+    for _, node, _ in shares(pool, js) if pool.sharing else ():
+        fitting |= pool.bits[node]
+    return fitting
+
+
+def share_on(pool: Pool, js: JobState, node: int) -> list[int]:
+    """The GPUs of a node on which a share fits, in order."""
+    partly = [gpu for gpu, free in pool.shares[node].items() if free >= js.gpu_milli]
+    return sorted([*partly, *members(pool.free_mask[node])])
+
+
 def whole_nodes(pool: Pool, js: JobState, candidates: int) -> int:
     """Of these nodes, those with CPUs and memory for all of a job."""
     if not (js.cpu_milli or js.memory_bytes):
@@ -64,24 +86,74 @@ def whole_nodes(pool: Pool, js: JobState, candidates: int) -> int:
     return sum(pool.bits[node] for node in members(candidates) if pool.host_fits(js, node, js.gpus))
 
 
-def on_equal_nodes(pool: Pool, js: JobState, order: list[int]) -> Placement | None:
-    """For a job that wants the same number of GPUs on each of so many nodes: the first that fit, in this order."""
+def holding(pool: Pool, js: JobState) -> int:
+    """The nodes that can hold all of a job (of whole GPUs) now."""
+    if js.gpus > pool.free_gpus:
+        return 0
+    return whole_nodes(pool, js, pool.with_free(js.gpus, js.eligible))
+
+
+def one_node(pool: Pool, js: JobState) -> bool:
+    """Whether a job goes on one node or waits: it asks for one, or one of its nodes could hold it when empty."""
+    if js.nodes == 1 or js.gpus == 0:
+        return True
+    if js.gpus > pool.largest_among(js.eligible):
+        return False
+    if not (js.cpu_milli or js.memory_bytes):
+        return True
+    nodes = pool.cluster.nodes
+    return any(
+        nodes[n].gpus >= js.gpus
+        and js.cpu_milli <= (UNCOUNTED if (cpus := nodes[n].cpu_milli) is None else cpus)
+        and js.memory_bytes <= (UNCOUNTED if (memory := nodes[n].memory_bytes) is None else memory)
+        for n in members(js.eligible)
+    )
+
+
+def room(pool: Pool, js: JobState, node: int) -> int:
+    """How many of a job's GPUs a node can give now, with the CPUs and memory that go with them."""
+    count = min(pool.free_count[node], js.gpus)
+    if js.cpu_milli:
+        count = min(count, pool.cpu_free[node] * js.gpus // js.cpu_milli)
+    if js.memory_bytes:
+        count = min(count, pool.memory_free[node] * js.gpus // js.memory_bytes)
+    return count
+
+
+def on_node(pool: Pool, node: int, count: int) -> Placement:
+    """So many GPUs of one node."""
+    return ((node, gpus_of(pool, node, count)),)
+
+
+def first(nodes: int) -> int:
+    """The first node of a set that is not empty."""
+    return (nodes & -nodes).bit_length() - 1
+
+
+def equal_nodes(pool: Pool, js: JobState, nodes: int) -> int:
+    """For a job that wants the same number of GPUs on each of its nodes: those that can give as many."""
     each = js.gpus // js.nodes
-    chosen = [n for n in order if pool.free_count[n] >= each and pool.host_fits(js, n, each)][: js.nodes]
-    if len(chosen) < js.nodes:
+    found = pool.with_free(each, js.eligible & nodes)
+    if not (js.cpu_milli or js.memory_bytes):
+        return found
+    return sum(pool.bits[node] for node in members(found) if pool.host_fits(js, node, each))
+
+
+def on_equal_nodes(pool: Pool, js: JobState, order: Iterable[int]) -> Placement | None:
+    """For a job that wants the same number of GPUs on each of so many nodes: the first that can, in this order."""
+    able = equal_nodes(pool, js, pool.everywhere)
+    if able.bit_count() < js.nodes:
         return None
-    return tuple((node, gpus_of(pool, node, each)) for node in chosen)
+    chosen = [node for node in order if able >> node & 1][: js.nodes]
+    return tuple((node, gpus_of(pool, node, js.gpus // js.nodes)) for node in chosen)
 
 
-def over_nodes(pool: Pool, js: JobState, order: list[int]) -> Placement | None:
+def over_nodes(pool: Pool, js: JobState, order: Iterable[int]) -> Placement | None:
     """All that is needed, from these nodes in this order, as much from each as it has."""
     left = js.gpus
     chosen: list[tuple[int, int]] = []
     for node in order:
-        count = min(left, pool.free_count[node])
-        while count and not pool.host_fits(js, node, count):
-            count -= 1
-        if count:
+        if count := min(left, room(pool, js, node)):
             chosen.append((node, gpus_of(pool, node, count)))
             left -= count
             if not left:
@@ -89,7 +161,30 @@ def over_nodes(pool: Pool, js: JobState, order: list[int]) -> Placement | None:
     return None
 
 
+def fewest_nodes(pool: Pool, js: JobState, nodes: int) -> Placement | None:
+    """All that is needed on as few of these nodes as possible; the last, partial, one is where it fits best."""
+    placement = over_nodes(pool, js, by_room(pool, js, nodes))
+    if placement is None or len(placement) == 1:
+        return placement
+    *body, (last, mask) = placement
+    rest = mask.bit_count()
+    used = sum(pool.bits[node] for node, _ in body)
+    for free in range(rest, pool.free_count[last]):
+        for node in members(pool.buckets[free] & js.eligible & nodes & ~used):
+            if pool.host_fits(js, node, rest):
+                return (*body, (node, gpus_of(pool, node, rest)))
+    return placement
+
+
+def by_room(pool: Pool, js: JobState, nodes: int) -> list[int]:
+    """Those of these nodes that can give a job something, most first; ties in node order."""
+    order = by_free(pool, js.eligible & nodes, most_first=True)
+    if js.cpu_milli or js.memory_bytes:
+        order.sort(key=lambda node: -room(pool, js, node))
+    return order
+
+
 def by_free(pool: Pool, eligible: int, *, most_first: bool) -> list[int]:
-    """Schedulable nodes with a free GPU, by how many they have; ties in node order."""
-    buckets = range(len(pool.buckets) - 1, 0, -1) if most_first else range(1, len(pool.buckets))
+    """Schedulable nodes by how many GPUs they have free (none, too); ties in node order."""
+    buckets = range(len(pool.buckets) - 1, -1, -1) if most_first else range(len(pool.buckets))
     return [node for free in buckets for node in members(pool.buckets[free] & eligible)]

@@ -1,0 +1,22 @@
+"""The two streams: results on stdout, everything else on stderr; and how a run's outcome is printed."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+PLAIN_WIDTH = 180
+"""Columns of a table that does not go to a terminal."""
+
+
+def out() -> Console:
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def err() -> Console:
+    return Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,103 @@
+"""The flags of all commands, and how they become the tables of an experiment."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from headway.errors import ExperimentError, unknown_name
+from headway.formats import toml
+
+FLAGS = {
+    "trace": "trace.path",
+    "format": "trace.format",
+    "load": "trace.load",
+    "estimates": "trace.estimates",
+    "skip_infeasible": "trace.skip_infeasible",
+    "strict": "trace.strict",
+    "nodes": "cluster.nodes",
+    "gpus_per_node": "cluster.gpus_per_node",
+    "cpus_per_node": "cluster.cpus_per_node",
+    "memory_per_node": "cluster.memory_per_node",
+    "policy": "policy.name",
+    "backfill": "policy.backfill",
+    "placement": "policy.placement",
+    "preemption": "policy.preemption",
+    "migration": "policy.migration",
+    "quantum": "policy.quantum",
+    "preemption_cost": "costs.preemption",
+    "migration_cost": "costs.migration",
+    "seed": "run.seed",
+    "out": "run.out",
+}
+
+_jobs = partial(typer.Option, rich_help_panel="Jobs")
+_cluster = partial(typer.Option, rich_help_panel="Cluster")
+_policy = partial(typer.Option, rich_help_panel="Policy")
+_run = partial(typer.Option, rich_help_panel="Run")
+
+TraceFlag = Annotated[str | None, _jobs(help="File of jobs, plain or gzip.", metavar="FILE")]
+FormatFlag = Annotated[
+    str | None, _jobs(help="synergy, philly-csv, helios-csv or headway; told by the columns if left out.")
+]
+LoadFlag = Annotated[str | None, _jobs(help="Let jobs arrive so many times as fast.")]
+EstimatesFlag = Annotated[str | None, _jobs(help="What users announce: trace, exact, factor:3 or user.")]
+SkipFlag = Annotated[bool | None, _jobs("--skip-infeasible", help="Drop and count jobs that could never run.")]
+StrictFlag = Annotated[
+    bool | None, _jobs("--strict/--lenient", help="Refuse bad rows and unsorted files (the default), or drop and sort.")
+]
+NodesFlag = Annotated[int | None, _cluster(help="Nodes of the cluster.")]
+GpusFlag = Annotated[int | None, _cluster(help="GPUs of each node.")]
+CpusFlag = Annotated[int | None, _cluster(help="CPUs of each node; not counted if left out.")]
+MemoryFlag = Annotated[str | None, _cluster(help="Memory of each node, e.g. 500GB; not counted if left out.")]
+FailuresFlag = Annotated[str | None, _cluster(help="mtbf=30d,repair=4h: means for one node.")]
+PolicyFlag = Annotated[str, _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder.")]
+PoliciesFlag = Annotated[str, _policy(help="Policies to compare, with commas between them.")]
+BackfillFlag = Annotated[str | None, _policy(help="Who may overtake: none, fit, easy, conservative.")]
+PlacementFlag = Annotated[str | None, _policy(help="Where jobs go: best-fit, first-fit, spread, …")]
+PreemptionFlag = Annotated[str | None, _policy(help="on or off; if left out, as the order wants it.")]
+PreemptionCostFlag = Annotated[
+    str | None, _policy(help="Standstill after a preemption; the job's own times if left out.")
+]
+MigrationFlag = Annotated[str | None, _policy(help="off, costed, free or always.")]
+MigrationCostFlag = Annotated[str | None, _policy(help="Standstill after a move: 60s if left out.")]
+QuantumFlag = Annotated[str | None, _policy(help="A started job is not preempted before this long, e.g. 5m.")]
+SeedFlag = Annotated[int | None, _run(help="Seed of everything that is drawn.")]
+OutFlag = Annotated[str | None, _run(help="New folder for the tape and the results.", metavar="RUN")]
+JsonFlag = Annotated[bool, _run("--json", help="Print JSON, times in seconds.")]
+SetFlag = Annotated[
+    list[str] | None, _run("--set", help="Any key of an experiment file: cluster.tenancy=walls.", metavar="KEY=VALUE")
+]
+JobsFlag = Annotated[int, _run("--jobs", help="Runs at a time, each in its own process.", min=1, max=256)]
+RunArgument = Annotated[str, typer.Argument(help="The folder of a run (--out).", metavar="RUN")]
+
+
+def document_of(flags: Mapping[str, Any], overrides: Sequence[str] | None) -> toml.Document:
+    """The document that flags stand for; ``--set`` comes last and wins."""
+    document: toml.Document = {}
+    for flag, key in FLAGS.items():
+        if flags.get(flag) is not None:
+            toml.put(document, key, flags[flag])
+    if flags.get("failures") is not None:
+        for part in str(flags["failures"]).split(","):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or name not in ("mtbf", "repair"):
+                raise ExperimentError(
+                    f"failures: {unknown_name('key', name, ('mtbf', 'repair'))}, e.g. mtbf=30d,repair=4h"
+                )
+            toml.put(document, f"failures.{name}", value)
+        if "mtbf" not in document["failures"]:
+            raise ExperimentError("failures needs mtbf, e.g. mtbf=30d,repair=4h")
+    for assignment in overrides or ():
+        toml.override(document, assignment)
+    return document
+
+
+def split_policies(text: str) -> list[str]:
+    """Policies between commas; commas inside brackets belong to options."""
+    found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
+    if not all(found):
+        raise ExperimentError(f"policies {text!r} is not understood: write it like fifo,sjf,srtf+easy")
+    return found

@@ -1,0 +1,397 @@
+"""Wiring, in one place: from the tables of an experiment to a trace, a cluster, a policy and a run.
+
+``run`` plays one experiment out. With ``run.out`` it leaves a folder: ``experiment.toml`` (every value resolved),
+``jobs.parquet`` (the workload as it was played), the tape, and ``result.json``. ``open_run`` gives all of it back.
+"""
+
+import gc
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from headway import traces
+from headway.core.scheduler import Scheduler
+from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
+from headway.core.tape import read as read_tape
+from headway.errors import ExperimentError, InfeasibleJobError, TapeError, TraceError, unknown_name
+from headway.formats import cluster_table, toml
+from headway.formats.plugins import resolve
+from headway.formats.settings import Experiment, check_synthetic, optional_span, span
+from headway.sim.faults import FailureModel, Faults, Maintenance
+from headway.sim.training import SimulatedCluster
+from headway.traces.guess import guess
+from headway.training.admissible import infeasible
+from headway.training.cluster import Cluster
+from headway.training.job import Job, workload
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.registry import build
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+from headway.training.tenancy import divide, gpu_time
+from headway.units import DAY, REFERENCE_SPEED_PPM
+
+EXPERIMENT_NAME = "experiment.toml"
+JOBS_NAME = "jobs.parquet"
+RESULT_NAME = "result.json"
+MIGRATIONS = {"off": None, "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
+SWITCH = {"": None, "on": True, "off": False}
+OVERLOAD = 1.0
+_LARGEST_TIME = 2**62
+
+Progress = Callable[[int, int, int, int], None]
+"""Told the time, the last submission, and how many jobs wait and run, now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything about a run but its outcome: what replay, audit and story need besides the tape."""
+
+    experiment: Experiment
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...] = ()
+    skipped: int = 0
+    """Jobs left out because they could never run."""
+
+    def policy(self) -> ComposedPolicy:
+        """A fresh policy, as it was at the beginning."""
+        return policy_of(self.experiment)
+
+    def speed(self) -> SpeedModel:
+        """How fast jobs run where."""
+        penalty = round(self.experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
+        return SpeedModel(self.cluster, sharing_penalty_ppm=penalty)
+
+    def costs(self) -> Costs:
+        """What stopping and moving cost."""
+        return costs_of(self.experiment, self.policy())
+
+    def faults(self) -> Faults | None:
+        """What will befall the nodes; drawn anew from the seed, so the same each time."""
+        return faults_of(self.experiment, len(self.cluster.nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that ended, or was stopped: its tape and what it took."""
+
+    scene: Scene
+    policy: str
+    tape: Tape
+    stopped: bool
+    wall_s: float
+    peak_rss_bytes: int
+    folder: Path | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def reached(self) -> int:
+        """The time of the last step on the tape."""
+        return int(self.tape.column("time")[-1]) if len(self.tape) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run folder that was read back."""
+
+    folder: Path
+    scene: Scene
+    tape: Tape
+
+
+# --- from tables to things ------------------------------------------------------------------------------------
+
+
+def read(path: str | Path, overrides: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
+    """The experiments of a TOML file by name: one, or one for each of its variants."""
+    document = toml.read(Path(path))
+    for assignment in overrides:
+        toml.override(document, assignment)
+    return list(variants(document, str(path)))
+
+
+def variants(document: toml.Document, where: str) -> Iterator[tuple[str, Experiment]]:
+    """A document as experiments: itself, or itself with the keys that each variant sets."""
+    whole = toml.typed(document, Experiment, where)
+    if not whole.variants:
+        yield "", whole
+    for variant in whole.variants:
+        changed: toml.Document = msgspec.convert(msgspec.to_builtins(document), dict[str, Any])
+        del changed["variants"]
+        for key, value in toml.leaves(variant.set):
+            toml.put(changed, key, value)
+        yield variant.name, toml.typed(changed, Experiment, f"{where}, variant {variant.name!r}")
+
+
+def policy_of(experiment: Experiment) -> ComposedPolicy:
+    """The policy that the table names, new."""
+    table = experiment.policy
+    if table.preemption not in SWITCH:
+        raise ExperimentError(unknown_name("preemption", table.preemption, ("on", "off")))
+    if table.migration and table.migration not in MIGRATIONS:
+        raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
+    policy = build(
+        resolve(table.name),
+        backfill=resolve(table.backfill) or None,
+        placement=resolve(table.placement) or None,
+        migration=MIGRATIONS[table.migration] if table.migration else None,
+        preempts=SWITCH[table.preemption],
+        quantum=optional_span(table.quantum, "quantum"),
+        round_length=span(table.round, "round"),
+    )
+    return policy
+
+
+def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
+    """What stopping and moving cost in this run."""
+    migration = optional_span(experiment.costs.migration, "migration cost")
+    if policy.migration is not None and not getattr(policy.migration, "charged", True):
+        migration = 0
+    return Costs(preemption=optional_span(experiment.costs.preemption, "preemption cost"), migration=migration)
+
+
+def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
+    """Failures and maintenance, or None where nothing was asked for."""
+    table = experiment.failures
+    model = None
+    if table.mtbf != "":
+        model = FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
+    works = []
+    for work in table.maintenance:
+        listed = cluster_table.positions(work.nodes, "maintenance nodes") if isinstance(work.nodes, str) else work.nodes
+        for node in listed:
+            cluster_table.within("maintenance nodes", node, 0, nodes - 1)
+        start, length = span(work.start, "maintenance start"), span(work.length, "maintenance length", least=1)
+        works.append(Maintenance(tuple(listed), start, length, span(work.lead, "maintenance lead")))
+    return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
+
+
+# --- the workload ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _read_trace(path: str, format: str, strict: bool) -> traces.Trace:
+    return traces.load(path, format or guess(path), strict=strict)
+
+
+@lru_cache(maxsize=1)
+def _arrivals(
+    path: str, format: str, strict: bool, drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """Jobs after load and estimates, and what a reader of results should know."""
+    notes: list[str] = []
+    if drawn:
+        count, gpus, level, outcomes, announced = drawn
+        jobs = traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
+    else:
+        trace = _read_trace(path, format, strict)
+        jobs, notes = trace.jobs, list(trace.notes)
+        if trace.dropped:
+            notes.append(f"{len(trace.dropped)} of {trace.rows} rows dropped; the first: {trace.dropped[0]}")
+    if str(load) != "1":
+        jobs = traces.load_scale(jobs, load)
+    return traces.estimates(jobs, estimates, seed), tuple(notes)
+
+
+def prepare(experiment: Experiment) -> Scene:
+    """Everything before the run: the cluster, the jobs that fit it, and notes on what was left out."""
+    cluster = cluster_table.build(experiment.cluster)
+    cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
+    policy = policy_of(experiment)
+    costs_of(experiment, policy)
+    faults_of(experiment, len(cluster.nodes))
+    table = experiment.trace
+    drawn: tuple[Any, ...] = ()
+    if table.synthetic is not None:
+        wanted = check_synthetic(table.synthetic)
+        drawn = (wanted.jobs, wanted.gpus or cluster.gpus, wanted.load, wanted.outcomes, wanted.estimates)
+    if bool(drawn) == bool(table.path):
+        raise ExperimentError("the trace needs either a path (--trace FILE) or a synthetic table, and not both")
+    made = _arrivals(table.path, table.format, table.strict, drawn, table.load, table.estimates, experiment.run.seed)
+    jobs, notes = made[0], list(made[1])
+    cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
+    jobs, skipped = _feasible(cluster, jobs, policy, table.skip_infeasible)
+    if skipped:
+        notes.append(f"{skipped:,} jobs skipped that could never run")
+    _check_span(jobs, cluster)
+    notes.extend(_overload(jobs, cluster))
+    return Scene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped)
+
+
+def _feasible(
+    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
+) -> tuple[tuple[Job, ...], int]:
+    hopeless = infeasible(cluster, jobs, policy.placement.place)
+    if not hopeless:
+        return jobs, 0
+    if not skip:
+        others = f" ({len(hopeless):,} such jobs in all)" if len(hopeless) > 1 else ""
+        raise InfeasibleJobError(f"{hopeless[0]}{others}; --skip-infeasible drops such jobs and counts them")
+    if len(hopeless) == len(jobs):
+        raise InfeasibleJobError(f"no job of the trace could ever run; {hopeless[0]}")
+    left_out = {each.job.id for each in hopeless}
+    kept = [job for job in jobs if job.id not in left_out]
+    first = kept[0].submit
+    return workload(replace(job, submit=job.submit - first) if first else job for job in kept), len(hopeless)
+
+
+def _check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
+    """Time is kept in 63 bits; a trace that comes near is a mistake."""
+    busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
+    end = jobs[-1].submit + max(job.work for job in jobs) + busy
+    if end > _LARGEST_TIME:
+        raise TraceError(f"the run would take about {end // DAY // 365:,} years: more than the 146 that time can hold")
+
+
+def _overload(jobs: Sequence[Job], cluster: Cluster) -> Iterator[str]:
+    if jobs[-1].submit > jobs[0].submit:
+        load = traces.offered_load(jobs, cluster.gpus)
+        if load > OVERLOAD:
+            yield (
+                f"overload: until the last arrival jobs bring {load:.2f} times the GPU time that the cluster has; "
+                "the queue grows as long as they come"
+            )
+
+
+def _resolved(experiment: Experiment, cluster: Cluster) -> Experiment:
+    """With the partitions and tenants that were derived from the trace written out."""
+    table = msgspec.structs.replace(
+        experiment.cluster,
+        partitions=[
+            cluster_table.PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority)
+            for p in cluster.partitions
+        ],
+        tenants=[
+            cluster_table.TenantTable(
+                name=t.name,
+                weight=t.weight,
+                guaranteed_gpus=t.guaranteed_gpus,
+                limit_gpus=t.limit_gpus,
+                borrow=t.borrow,
+            )
+            for t in cluster.tenants
+        ],
+    )
+    return msgspec.structs.replace(experiment, cluster=table, variants=[])
+
+
+# --- the run --------------------------------------------------------------------------------------------------
+
+
+def run(experiment: Experiment, progress: Progress | None = None) -> RunResult:
+    """Play an experiment out. Ctrl-C ends it after the step in progress; what was done is then on the tape."""
+    folder = Path(experiment.run.out) if experiment.run.out else None
+    if folder is not None:
+        check_folder(folder)
+    return play(prepare(experiment), folder, progress)
+
+
+def play(scene: Scene, folder: Path | None = None, progress: Progress | None = None) -> RunResult:
+    """Run a prepared scene, in memory or into a folder."""
+    if folder is not None:
+        _store(scene, folder)
+    last = scene.jobs[-1].submit
+    with _no_collection():
+        started = perf_counter()
+        policy = scene.policy()
+        jobs = len(scene.jobs)
+        state = TrainingState(scene.cluster, to_come=jobs, arrangement=policy, speed=scene.speed(), costs=scene.costs())
+        policy.bind(state)
+        tape = TapeWriter(folder)
+        scheduler = Scheduler(state, policy, SimulatedCluster(scene.jobs, state, scene.faults()), tape)  # type: ignore[arg-type]
+        with _stops_on_interrupt(scheduler.stop):
+            try:
+                scheduler.run(
+                    None if progress is None else lambda now: progress(now, last, state.queue.size, len(state.running))
+                )
+            finally:
+                closed = tape.close()
+        wall_s = perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return RunResult(scene, policy.name, closed, scheduler.stopped, wall_s, peak, folder, scene.notes)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A run makes no cycles; without the collector it does not walk all jobs again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _stops_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C stops the run in good order, a second one ends the program."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop()
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# --- the folder of a run --------------------------------------------------------------------------------------
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that something is in already."""
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            holds = "a run" if any((folder / name).exists() for name in (FINAL_NAME, STREAM_NAME)) else "files"
+            raise TapeError(f"run folder {folder} already holds {holds}: choose another folder or remove it")
+        if folder.exists() and not folder.is_dir():
+            raise TapeError(f"run folder {folder}: is a file, not a folder")
+    except OSError as problem:
+        raise TapeError(f"run folder {folder}: cannot be used ({problem.strerror or problem})") from None
+
+
+def _store(scene: Scene, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = toml.write(msgspec.to_builtins(scene.experiment))
+        (folder / EXPERIMENT_NAME).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise TapeError(f"run folder {folder}: cannot be written ({problem.strerror or problem})") from None
+    traces.write(scene.jobs, folder / JOBS_NAME)
+
+
+def store_result(folder: Path, result: dict[str, Any]) -> None:
+    """Put the numbers of a run beside its tape."""
+    (folder / RESULT_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+
+
+def open_run(folder: str | Path) -> StoredRun:
+    """A run folder as it was left: closed, stopped, or killed in the middle."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise TapeError(f"run folder {folder}: there is no such folder")
+    tape = read_tape(folder)
+    for name in (EXPERIMENT_NAME, JOBS_NAME):
+        if not (folder / name).is_file():
+            raise TapeError(f"run folder {folder}: {name} is missing beside the tape")
+    path = folder / EXPERIMENT_NAME
+    experiment = toml.typed(toml.read(path), Experiment, str(path))
+    jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
+    return StoredRun(folder, Scene(experiment, cluster_table.build(experiment.cluster), jobs), tape)

@@ -1,0 +1,212 @@
+"""The ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants, as a person writes them."""
+
+from itertools import pairwise
+from typing import Any
+
+from msgspec import Struct, field
+
+from headway.errors import ExperimentError, InputError, unknown_name
+from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
+from headway.units import REFERENCE_SPEED_PPM, parse_size
+
+MOST_NODES = 50_000
+MOST_GPUS_A_NODE = 100_000
+MOST_CPUS_A_NODE = 1_000_000
+MOST_BYTES = 1 << 60
+FASTEST = 1_000.0
+TENANCIES = ("pool", "walls", "quotas", "borrow")
+SIZINGS = ("gpu-time", "equal")
+
+
+class LevelTable(Struct, kw_only=True):
+    """A level outside the node has ``nodes_per_domain``, one inside it ``gpus_per_domain``, the node itself neither."""
+
+    name: str
+    nodes_per_domain: int = 0
+    gpus_per_domain: int = 0
+    bandwidth: str = ""
+
+
+class NodeGroup(Struct, kw_only=True):
+    """So many equal nodes."""
+
+    nodes: int
+    gpus: int
+    gpu_type: str = "gpu"
+    cpus: int | None = None
+    memory: str = ""
+    storage: str = ""
+
+
+class PartitionTable(Struct, kw_only=True):
+    """``nodes`` is a list of positions, or text like ``0-15,32``."""
+
+    name: str
+    nodes: list[int] | str
+    priority: int = 0
+
+
+class TenantTable(Struct, kw_only=True):
+    """Who holds how much; what is left out is not bounded."""
+
+    name: str
+    weight: int = 1
+    guaranteed_gpus: int | None = None
+    limit_gpus: int | None = None
+    borrow: bool = False
+
+
+class ClusterTable(Struct, kw_only=True):
+    """Equal nodes by ``nodes`` and ``gpus_per_node``, or several kinds in ``node_groups``."""
+
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    memory_per_node: str = ""
+    storage_per_node: str = ""
+    gpu_type: str = "gpu"
+    gpu_speed: dict[str, float] = field(default_factory=dict)
+    node_groups: list[NodeGroup] = field(default_factory=list)
+    levels: list[LevelTable] = field(default_factory=list)
+    islands: list[int] = field(default_factory=list)
+    partitions: list[PartitionTable] = field(default_factory=list)
+    tenants: list[TenantTable] = field(default_factory=list)
+    tenancy: str = "pool"
+    sizing: str = "gpu-time"
+    sharing_penalty: float = 0.0
+
+
+def build(table: ClusterTable) -> Cluster:
+    """The cluster that a table describes."""
+    for what, name, valid in (("tenancy", table.tenancy, TENANCIES), ("sizing", table.sizing, SIZINGS)):
+        if name not in valid:
+            raise ExperimentError(unknown_name(what, name, valid))
+    within("sharing_penalty", table.sharing_penalty, 0, 1)
+    groups = table.node_groups or [_only_group(table)]
+    count = sum(within("nodes", group.nodes, 1, MOST_NODES) for group in groups)
+    within("nodes in all", count, 1, MOST_NODES)
+    outer, levels, islands = _levels(table)
+    kinds = [group for group in groups for _ in range(group.nodes)]
+    width = len(str(count - 1))
+    return Cluster(
+        nodes=tuple(_node(f"n{i:0{width}d}", group, i, outer, islands) for i, group in enumerate(kinds)),
+        levels=levels,
+        partitions=tuple(Partition(p.name, _positions(p, count), p.priority) for p in table.partitions),
+        tenants=_tenants(table.tenants),
+        gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
+    )
+
+
+def within(what: str, value: Any, least: float, most: float) -> Any:
+    """A number that lies where it must, or a line that says where."""
+    if not least <= value <= most:
+        raise ExperimentError(f"{what} {value} must lie in {least:,} to {most:,}")
+    return value
+
+
+def _only_group(table: ClusterTable) -> NodeGroup:
+    if table.nodes is None or table.gpus_per_node is None:
+        missing = "nodes" if table.nodes is None else "gpus_per_node"
+        raise ExperimentError(f"the cluster has no size: give {missing} (--nodes and --gpus-per-node, or node_groups)")
+    return NodeGroup(
+        nodes=within("nodes", table.nodes, 1, MOST_NODES),
+        gpus=within("gpus_per_node", table.gpus_per_node, 1, MOST_GPUS_A_NODE),
+        gpu_type=table.gpu_type,
+        cpus=table.cpus_per_node,
+        memory=table.memory_per_node,
+        storage=table.storage_per_node,
+    )
+
+
+def _node(name: str, group: NodeGroup, index: int, outer: list[tuple[str, int]], islands: tuple[int, ...]) -> Node:
+    within("gpus", group.gpus, 0, MOST_GPUS_A_NODE)
+    cpus = None if group.cpus is None else within("cpus_per_node", group.cpus, 1, MOST_CPUS_A_NODE)
+    return Node(
+        name=name,
+        gpus=group.gpus,
+        gpu_type=group.gpu_type,
+        cpu_milli=None if cpus is None else cpus * 1000,
+        memory_bytes=_bytes("memory_per_node", group.memory),
+        storage_bytes_per_second=rate("storage_per_node", group.storage) if group.storage else None,
+        path=tuple(f"{level}{index // size}" for level, size in outer),
+        island_gpus=islands,
+    )
+
+
+def _bytes(what: str, text: str) -> int | None:
+    return None if not text else int(within(f"{what} (bytes)", parse_size(text, what=what), 1, MOST_BYTES))
+
+
+def rate(what: str, text: str) -> int:
+    """``25GB/s`` in bytes a second."""
+    size, slash, unit = text.partition("/")
+    if slash and unit.strip() != "s":
+        raise InputError(f"{what} {text!r} is not understood: write it like 25GB/s")
+    return int(within(f"{what} (bytes a second)", parse_size(size, what=what), 1, MOST_BYTES))
+
+
+def _levels(table: ClusterTable) -> tuple[list[tuple[str, int]], tuple[Level, ...], tuple[int, ...]]:
+    """(outer levels with their sizes, all levels, sizes of islands)."""
+    given = list(table.levels)
+    if not any(level.name == "node" for level in given):
+        given.append(LevelTable(name="node"))
+    for number, size in enumerate(table.islands):
+        given.append(LevelTable(name=f"island{number}" if number else "island", gpus_per_domain=size))
+    node = next(position for position, level in enumerate(given) if level.name == "node")
+    for position, level in enumerate(given):
+        size, what = (
+            (level.nodes_per_domain, "nodes_per_domain")
+            if position < node
+            else (level.gpus_per_domain, "gpus_per_domain")
+        )
+        if position != node:
+            within(f"level {level.name}: {what}", size, 1, MOST_GPUS_A_NODE)
+    outer = [(level.name, level.nodes_per_domain) for level in given[:node]]
+    for (name, size), (inner, inner_size) in pairwise(outer):
+        if size % inner_size:
+            raise ExperimentError(f"level {name}: {size} nodes cannot be divided into {inner}s of {inner_size}")
+    levels = tuple(
+        Level(level.name, rate(f"level {level.name}: bandwidth", level.bandwidth) if level.bandwidth else 0)
+        for level in given
+    )
+    return outer, levels, tuple(level.gpus_per_domain for level in given[node + 1 :])
+
+
+def positions(text: str, what: str) -> list[int]:
+    """``0-15,32`` as a list."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ExperimentError(f"{what} {text!r} is not understood: write positions like 0-15,32")
+        found.extend(range(int(first), within(what, int(last or first), int(first), MOST_NODES) + 1))
+    return found
+
+
+def _positions(partition: PartitionTable, count: int) -> tuple[int, ...]:
+    nodes = partition.nodes
+    what = f"partition {partition.name}: nodes"
+    listed = positions(nodes, what) if isinstance(nodes, str) else nodes
+    for node in listed:
+        within(what, node, 0, count - 1)
+    return tuple(sorted(set(listed)))
+
+
+def _tenants(tables: list[TenantTable]) -> tuple[Tenant, ...]:
+    seen: set[str] = set()
+    for tenant in tables:
+        if tenant.name in seen:
+            raise ExperimentError(f"tenant {tenant.name!r} is described twice")
+        seen.add(tenant.name)
+        within(f"tenant {tenant.name}: weight", tenant.weight, 1, 10**9)
+        for what, gpus in (("guaranteed_gpus", tenant.guaranteed_gpus), ("limit_gpus", tenant.limit_gpus)):
+            within(f"tenant {tenant.name}: {what}", gpus or 0, 0, MOST_NODES * MOST_GPUS_A_NODE)
+    return tuple(Tenant(t.name, t.weight, t.guaranteed_gpus, t.limit_gpus, t.borrow) for t in tables)
+
+
+def _speeds(speeds: dict[str, float], types: set[str]) -> dict[str, int]:
+    for name, speed in speeds.items():
+        if name not in types:
+            raise ExperimentError(unknown_name("GPU type in gpu_speed", name, types))
+        within(f"gpu_speed {name}", speed, 0.001, FASTEST)
+    return {name: round(speed * REFERENCE_SPEED_PPM) for name, speed in speeds.items()}

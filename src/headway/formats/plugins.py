@@ -1,0 +1,93 @@
+"""Parts of policies from outside the package: a class in the user's own file, or an installed entry point.
+
+``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
+Installed packages offer classes under the entry point group ``headway.policies``.
+"""
+
+import importlib.util
+import re
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ExperimentError, unknown_name
+from headway.training.policies import registry
+from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
+
+GROUP = "headway.policies"
+_FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
+
+
+def resolve(spec: str) -> str:
+    """The same policy with every class from a file registered and replaced by its name."""
+    _installed()
+    if ".py:" not in spec:
+        return spec
+    return "+".join(_term(term) for term in spec.split("+"))
+
+
+def _term(term: str) -> str:
+    match = _FROM_FILE.fullmatch(term)
+    if match is None:
+        return term
+    path, name, options = match.groups()
+    classes = {key: value for key, value in vars(_module(Path(path).expanduser().resolve())).items() if _kind(value)}
+    if name not in classes:
+        raise ExperimentError(f"policy file {path}: {unknown_name('part', name, classes or ['none'])}")
+    return register(classes[name], f"policy file {path}") + (options or "")
+
+
+@cache
+def _module(path: Path) -> Any:
+    if not path.is_file():
+        raise ExperimentError(f"policy file {path}: there is no such file")
+    described = importlib.util.spec_from_file_location(f"headway_policy_{path.stem}", path)
+    assert described is not None
+    assert described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    try:
+        described.loader.exec_module(module)
+    except Exception as problem:
+        reason = (str(problem).splitlines() or [""])[0]
+        raise ExperimentError(f"policy file {path}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
+    return module
+
+
+@cache
+def _installed() -> None:
+    for point in entry_points(group=GROUP):
+        try:
+            part = point.load()
+        except (ImportError, AttributeError) as problem:
+            raise ExperimentError(f"entry point {point.name} of {GROUP}: cannot be loaded ({problem})") from problem
+        register(part, f"entry point {point.name} of {GROUP}")
+
+
+def _kind(part: Any) -> dict[str, Any] | None:
+    tables: list[tuple[type, dict[str, Any]]] = [
+        (Order, registry.ORDERS),
+        (Backfill, registry.BACKFILLS),
+        (PlacementRule, registry.PLACEMENTS),
+        (Migration, registry.MIGRATIONS),
+    ]
+    if isinstance(part, type):
+        for kind, table in tables:
+            if issubclass(part, kind) and part is not kind:
+                return table
+    return None
+
+
+def register(part: Any, where: str) -> str:
+    """Put a class into the table of its kind; what comes back is the name it goes by."""
+    table = _kind(part)
+    if table is None:
+        raise ExperimentError(f"{where}: {part!r} is no Order, Backfill, PlacementRule or Migration")
+    name = getattr(part, "name", None)
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+        raise ExperimentError(f"{where}: class {part.__name__} needs a name of letters, digits and '-', not {name!r}")
+    if missing := sorted(getattr(part, "__abstractmethods__", ())):
+        raise ExperimentError(f"{where}: class {part.__name__} does not define {', '.join(missing)}")
+    if table.setdefault(name, part) is not part:
+        raise ExperimentError(f"{where}: the name {name!r} of class {part.__name__} is taken; choose another")
+    return name

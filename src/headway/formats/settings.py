@@ -1,0 +1,134 @@
+"""The tables of an experiment file, typed. What is left out of a file has the default here.
+
+Durations are text like ``5m`` or a number of seconds, sizes text like ``500GB``; empty text means: not given.
+"""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from headway.errors import ExperimentError
+from headway.formats.cluster_table import ClusterTable, within
+from headway.units import DAY, parse_duration
+
+Span = str | int | float
+LONGEST = 100 * 365 * DAY
+MOST_JOBS = 10_000_000
+
+
+class Synthetic(Struct, kw_only=True):
+    """A Philly-like workload instead of a file; without ``gpus`` it is drawn for the whole cluster."""
+
+    jobs: int
+    load: float = 0.8
+    gpus: int = 0
+    outcomes: bool = True
+    estimates: bool = True
+
+
+class TraceTable(Struct, kw_only=True):
+    """What arrives."""
+
+    path: str = ""
+    format: str = ""
+    """Empty: told by the columns of the file."""
+    synthetic: Synthetic | None = None
+    load: float | str = 1
+    """Arrivals come so many times as fast."""
+    estimates: str = "trace"
+    """What users announce: trace, exact, factor:N or user."""
+    skip_infeasible: bool = False
+    """Drop and count jobs that could never run, instead of refusing the trace."""
+    strict: bool = True
+    """Refuse a trace with a bad row or out of order; otherwise bad rows are dropped and counted, and it is sorted."""
+
+
+class PolicyTable(Struct, kw_only=True):
+    """Who decides. The other keys fill in what the name leaves open."""
+
+    name: str = "fifo"
+    backfill: str = ""
+    placement: str = ""
+    preemption: str = ""
+    """on, off, or empty: as the order wants it."""
+    migration: str = ""
+    """off, costed, free, always."""
+    quantum: Span = ""
+    round: Span = 0
+
+
+class CostsTable(Struct, kw_only=True):
+    """What stopping and moving a job costs it."""
+
+    preemption: Span = ""
+    """Empty: the job's own checkpoint and restore times."""
+    migration: Span = "60s"
+
+
+class MaintenanceTable(Struct, kw_only=True):
+    """Scheduled work on some nodes."""
+
+    nodes: list[int] | str
+    start: Span
+    length: Span
+    lead: Span = 0
+
+
+class FailuresTable(Struct, kw_only=True):
+    """What befalls nodes; without ``mtbf`` they do not fail."""
+
+    mtbf: Span = ""
+    repair: Span = "4h"
+    maintenance: list[MaintenanceTable] = field(default_factory=list)
+
+
+class RunTable(Struct, kw_only=True):
+    """The seed of everything that is drawn, and the folder of the run."""
+
+    seed: int = 0
+    out: str = ""
+
+
+class Variant(Struct, kw_only=True):
+    """One line of a comparison: a name, and the keys that it sets."""
+
+    name: str
+    set: dict[str, Any] = field(default_factory=dict)
+
+
+class Experiment(Struct, kw_only=True):
+    """One experiment: a run, or with ``variants`` a run for each."""
+
+    trace: TraceTable = field(default_factory=TraceTable)
+    cluster: ClusterTable = field(default_factory=ClusterTable)
+    policy: PolicyTable = field(default_factory=PolicyTable)
+    costs: CostsTable = field(default_factory=CostsTable)
+    failures: FailuresTable = field(default_factory=FailuresTable)
+    run: RunTable = field(default_factory=RunTable)
+    variants: list[Variant] = field(default_factory=list)
+
+
+def span(value: Span, what: str, *, least: int = 0) -> int:
+    """A duration in nanoseconds."""
+    text = str(value)
+    if text.strip().startswith("-"):
+        raise ExperimentError(f"{what} {text!r} must not be negative")
+    time = parse_duration(text, what=what)
+    if time < least:
+        raise ExperimentError(f"{what} {text!r} must be above 0")
+    if time > LONGEST:
+        raise ExperimentError(f"{what} {text!r} must not be over 100 years")
+    return time
+
+
+def optional_span(value: Span, what: str) -> int | None:
+    """The same, None where it was not given."""
+    return None if value == "" else span(value, what)
+
+
+def check_synthetic(table: Synthetic) -> Synthetic:
+    """The table, its numbers checked."""
+    within("synthetic jobs", table.jobs, 1, MOST_JOBS)
+    within("synthetic load", table.load, 0.001, 1000)
+    within("synthetic gpus", table.gpus, 0, 10**7)
+    return table

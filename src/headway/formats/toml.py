@@ -1,0 +1,156 @@
+"""TOML in and out: read a file, override keys, check it against typed tables, write it back.
+
+A document is checked against ``msgspec`` structs. Whatever is wrong with it is one ``ExperimentError`` line that names
+the key, the value and the rule; an unknown key gets the nearest valid one. The writer covers what documents hold
+(tables, arrays, text, numbers, booleans): the standard library only reads.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from headway.errors import ExperimentError, unknown_name
+
+Document = dict[str, Any]
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def read(path: Path) -> Document:
+    """The document in a file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ExperimentError(f"experiment {path}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise ExperimentError(f"experiment {path}: is not UTF-8 text") from None
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
+        raise ExperimentError(f"experiment {path}: cannot be read ({reason})") from None
+
+
+def override(document: Document, assignment: str) -> None:
+    """``policy.name=srtf`` put into a document; the value is TOML, or plain text where it is none."""
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise ExperimentError(f"--set {assignment!r} is not understood: write it like policy.name=srtf")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    put(document, key.strip(), value)
+
+
+def put(document: Document, key: str, value: Any) -> None:
+    """Set a dotted key; tables on the way are made."""
+    *tables, last = key.split(".")
+    at = document
+    for name in tables:
+        at = at.setdefault(name, {})
+        if not isinstance(at, dict):
+            raise ExperimentError(f"key {key!r}: {name!r} is a value, not a table")
+    at[last] = value
+
+
+def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of a table and their values."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def typed(document: Document, kind: type[StructT], where: str) -> StructT:
+    """A document as its struct."""
+    _known(document, kind, "", where)
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as wrong:
+        rule, _, place = str(wrong).partition(" - at `$.")
+        place = place.rstrip("`")
+        value = _at(document, place)
+        raise ExperimentError(f"{where}: {place or 'the document'} is {value!r}: {_plain(rule)}") from None
+
+
+def _plain(rule: str) -> str:
+    words = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+    kinds = {**words, "array": "a list", "object": "a table"}
+    return re.sub(r"`([a-z]+)`", lambda m: kinds.get(m.group(1), m.group(1)), rule[:1].lower() + rule[1:])
+
+
+def _at(document: Any, place: str) -> Any:
+    for step in re.findall(r"[^.\[\]]+", place):
+        try:
+            document = document[int(step) if step.isdigit() and isinstance(document, list) else step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
+
+
+def _known(value: Any, kind: Any, prefix: str, where: str) -> None:
+    """Refuse keys that a struct does not have, at any depth."""
+    if get_origin(kind) in (Union, UnionType):
+        kind = next((choice for choice in get_args(kind) if _is_struct(choice)), None)
+    if get_origin(kind) is list and isinstance(value, list):
+        for item in value:
+            _known(item, get_args(kind)[0], prefix, where)
+    if not _is_struct(kind) or not isinstance(value, dict):
+        return
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    for key, inner in value.items():
+        if key not in fields:
+            what = f"key of [{prefix.rstrip('.')}]" if prefix else "table or key"
+            raise ExperimentError(f"{where}: {unknown_name(what, key, fields)}")
+        _known(inner, fields[key], f"{prefix}{key}.", where)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def write(document: Mapping[str, Any]) -> str:
+    """A document as text that reads back equal; None is left out."""
+    lines: list[str] = []
+    _table(document, (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
+    if path and (plain or not inner):
+        lines.extend(("", f"[{'.'.join(map(_key, path))}]"))
+    lines.extend(f"{_key(key)} = {_value(value)}" for key, value in plain.items())
+    for key, value in inner.items():
+        _table(value, (*path, key), lines)
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return (
+            '"' + "".join(_ESCAPES.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in value) + '"'
+        )
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None) + "}"
+    if isinstance(value, list | tuple):
+        items = [_value(item) for item in value]
+        if any(isinstance(item, Mapping) for item in value):
+            return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+        return "[" + ", ".join(items) + "]"
+    raise ExperimentError(f"{value!r} cannot be written as TOML")

@@ -1,0 +1,232 @@
+"""Who held which GPUs from when to when, and how each job ended: a tape read once, as arrays, for all metrics to share.
+
+A *hold* is one stretch under one lease: from a start or a move to whatever came next for that job (its end, a
+preemption, an eviction, the next move), or to the last row of a tape that ends early. Nothing here loops over rows.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.tape import Tape
+from headway.errors import TapeError
+from headway.metrics.series import IntArray
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.rows import WORD_BITS, Kind
+
+FIRST_ACTION = int(Kind.START)
+"""Kinds below this are events."""
+_OPENS = (Kind.START, Kind.MIGRATE)
+_ENDS = (Kind.FINISHED, Kind.FAILED, Kind.CANCELLED)
+_CLOSES = (*_ENDS, Kind.PREEMPT, Kind.EVICTED)
+_OF_JOBS = (*_OPENS, *_CLOSES, Kind.ARRIVED, Kind.PLACE, Kind.COST, Kind.RESPEED, Kind.QUEUED_AGAIN)
+_KINDS = 64
+
+
+class Ledger:
+    """A tape, its workload and its cluster, taken apart into columns."""
+
+    def __init__(self, tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> None:
+        self.jobs = jobs
+        self.cluster = cluster
+        columns = np.ascontiguousarray(tape.rows.T)
+        self.time, self.kind, self.subject, self.lease, self.place, self.detail, self.value = columns
+        self.horizon = int(self.time[-1]) if len(tape) else 0
+        """The time of the last row."""
+        self._check()
+        self._jobs()
+        self._holds()
+        self._placements()
+
+    def _check(self) -> None:
+        about_jobs = self.subject[self.rows(*_OF_JOBS)]
+        if about_jobs.size and (about_jobs.max() >= len(self.jobs) or about_jobs.min() < 0):
+            wrong = int(about_jobs.max() if about_jobs.max() >= len(self.jobs) else about_jobs.min())
+            raise TapeError(f"the tape names job {wrong}, the workload has {len(self.jobs)}: not its workload")
+        nodes = len(self.cluster.nodes)
+        if self.place.size and self.place.max() >= nodes:
+            raise TapeError(f"the tape names node {int(self.place.max())}, the cluster has {nodes}: not its cluster")
+
+    def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
+        """The positions of all rows of some kinds, in tape order."""
+        return np.flatnonzero(_among(kinds)[self.kind])
+
+    def of_jobs(self, field: str) -> IntArray:
+        """One integer field of all jobs of the workload."""
+        return np.fromiter(map(attrgetter(field), self.jobs), np.int64, len(self.jobs))
+
+    def codes(self, field: str) -> tuple[list[str], IntArray]:
+        """The distinct values of a text field, in order of appearance, and each job's position in them."""
+        values: list[str] = list(map(attrgetter(field), self.jobs))
+        position = {name: index for index, name in enumerate(dict.fromkeys(values))}
+        return list(position), np.fromiter(map(position.__getitem__, values), np.int64, len(values))
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def _jobs(self) -> None:
+        count = len(self.jobs)
+        self.gpus = self.of_jobs("gpus")
+        self.gpu_milli = self.of_jobs("gpu_milli")
+        self.width = self.gpus * self.gpu_milli
+        """Thousandths of a GPU."""
+        self.submit = np.full(count, -1, dtype=np.int64)
+        """When it arrived; -1 when it has not."""
+        arrivals = self.rows(Kind.ARRIVED)
+        self.submit[self.subject[arrivals]] = self.time[arrivals]
+        self.arrived = self.submit >= 0
+        self.end = np.full(count, -1, dtype=np.int64)
+        """When it left for good; -1 when it has not."""
+        self.ended_by = np.zeros(count, dtype=np.int64)
+        """FINISHED, FAILED or CANCELLED; 0 for a job that has not ended."""
+        ends = self.rows(*_ENDS)
+        self.end[self.subject[ends]] = self.time[ends]
+        self.ended_by[self.subject[ends]] = self.kind[ends]
+        again = self.rows(Kind.QUEUED_AGAIN)
+        failures = self.counted(Kind.FAILED)
+        retried = (self.ended_by == Kind.FAILED) & (np.bincount(self.subject[again], minlength=count) >= failures)
+        self.end[retried] = -1
+        self.ended_by[retried] = 0
+        self.ended = self.end >= 0
+        self.ideal = np.zeros(count, dtype=np.int64)
+        """Work delivered by its last attempt and by those that failed: how long it takes alone at reference speed."""
+        np.add.at(self.ideal, self.subject[ends], self.value[ends])
+
+    def counted(self, kind: Kind) -> IntArray:
+        """Rows of a kind, for each job."""
+        return np.bincount(self.subject[self.rows(kind)], minlength=len(self.jobs)).astype(np.int64)
+
+    def summed(self, subjects: IntArray, values: IntArray) -> IntArray:
+        """The sum of values for each job."""
+        total = np.zeros(len(self.jobs), dtype=np.int64)
+        np.add.at(total, subjects, values)
+        return total
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """First arrival and last completion; the last row instead when jobs are unfinished or still to come."""
+        if not self.arrived.any():
+            return 0, 0
+        start = int(self.submit[self.arrived].min())
+        return start, int(self.end.max()) if bool(self.ended.all()) else self.horizon
+
+    @cached_property
+    def left(self) -> IntArray:
+        """When each job stopped living: its end, or the end of the tape."""
+        return np.where(self.ended, self.end, self.horizon)
+
+    @cached_property
+    def held(self) -> IntArray:
+        """Nanoseconds that each job held what it asked for."""
+        return self.summed(self.hold_job, self.hold_end - self.hold_start)
+
+    @cached_property
+    def wait(self) -> IntArray:
+        """Nanoseconds that each job lived and held nothing; 0 for a job that has not arrived."""
+        return np.where(self.arrived, self.left - self.submit - self.held, 0)
+
+    @cached_property
+    def first_start(self) -> IntArray:
+        """When each job first started; -1 when it never did."""
+        first = np.full(len(self.jobs), -1, dtype=np.int64)
+        first[self.hold_job[::-1]] = self.hold_start[::-1]
+        return first
+
+    @cached_property
+    def completed(self) -> npt.NDArray[np.bool_]:
+        """Jobs that ran and left for good, in whatever way: those that JCT, wait and slow-down are about."""
+        return self.ended & (self.first_start >= 0)
+
+    # --- holds ------------------------------------------------------------------------------------------------
+
+    def _holds(self) -> None:
+        """Sorted by job, then by time."""
+        rows = self.rows(*_OPENS, *_CLOSES)
+        rows = rows[np.argsort(self.subject[rows], kind="stable")]
+        opens = _among(_OPENS)[self.kind[rows]]
+        followed = np.append(self.subject[rows[1:]] == self.subject[rows[:-1]], False)[: len(rows)]
+        following = np.append(rows[1:], 0)[: len(rows)]
+        self.hold_row = rows[opens]
+        """The row that opened it."""
+        self.hold_closed = followed[opens]
+        """False for what still runs when the tape ends."""
+        self.hold_job = self.subject[self.hold_row]
+        self.hold_start = self.time[self.hold_row]
+        self.hold_end = np.where(self.hold_closed, self.time[following[opens]], self.horizon)
+        self.hold_lease = self.lease[self.hold_row]
+        self._by_lease = np.argsort(self.hold_lease, kind="stable")
+        costs = self.rows(Kind.COST)
+        self.hold_cost = np.zeros(len(self.hold_row), dtype=np.int64)
+        self.hold_cost[self.holds_of(costs)] = self.value[costs]
+        self.standstill = np.minimum(self.hold_cost, self.hold_end - self.hold_start)
+        """Nanoseconds at its beginning in which the job made no progress."""
+
+    def holds_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """The hold that each of these rows belongs to, by its lease."""
+        if not len(rows):
+            return np.empty(0, dtype=np.intp)
+        leases = self.hold_lease[self._by_lease]
+        found = np.searchsorted(leases, self.lease[rows])
+        if found.max(initial=-1) >= len(leases) or bool((leases[found] != self.lease[rows]).any()):
+            raise TapeError("the tape has a row under a lease that no start or move took")
+        holds: npt.NDArray[np.intp] = self._by_lease[found]
+        return holds
+
+    def _placements(self) -> None:
+        """A *place* is one word of GPUs of one node under one hold: a start's own row, then its PLACE rows."""
+        more = self.rows(Kind.PLACE)
+        own = np.arange(len(self.hold_row), dtype=np.intp)
+        self.place_hold = np.concatenate((own, self.holds_of(more)))
+        rows = np.concatenate((self.hold_row, more))
+        self.place_node = self.place[rows]
+        self.place_mask = self.detail[rows]
+        self.place_word = np.concatenate((np.zeros(len(own), dtype=np.int64), self.value[more]))
+        self.place_gpus = bit_count(self.place_mask)
+        jobs = self.hold_job[self.place_hold]
+        self.place_width = self.place_gpus * self.gpu_milli[jobs]
+        """Thousandths of a GPU."""
+        self.place_shared = self.gpu_milli[jobs] < 1000
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def node_changes(self) -> tuple[IntArray, IntArray, IntArray]:
+        """(time, node, +1 or -1) whenever a node comes up or stops taking jobs (failed or drained)."""
+        rows = self.rows(Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
+        rows = rows[np.argsort(self.subject[rows], kind="stable")]
+        node = self.subject[rows]
+        up = (self.kind[rows] == Kind.NODE_RECOVERED).astype(np.int64)
+        fresh = np.append(True, node[1:] != node[:-1])[: len(rows)]
+        before = np.where(fresh, 1, np.append(1, up[:-1])[: len(rows)])
+        changed = up != before
+        return self.time[rows][changed], node[changed], (up - before)[changed]
+
+
+def _among(kinds: Iterable[Kind]) -> npt.NDArray[np.bool_]:
+    """A table that says of each kind whether it is one of these."""
+    table = np.zeros(_KINDS, dtype=np.bool_)
+    table[list(kinds)] = True
+    return table
+
+
+def bit_count(words: IntArray) -> IntArray:
+    """Set bits of each word below 2**62."""
+    count = words - ((words >> 1) & 0x5555555555555555)
+    count = (count & 0x3333333333333333) + ((count >> 2) & 0x3333333333333333)
+    count = (count + (count >> 4)) & 0x0F0F0F0F0F0F0F0F
+    count += count >> 8
+    count += count >> 16
+    count += count >> 32
+    result: IntArray = count & 0x7F
+    return result
+
+
+def gpu_bits(ledger: Ledger, places: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], IntArray]:
+    """Every GPU of these places, as (place, number of the GPU in its node); in the order of the places."""
+    masks = np.ascontiguousarray(ledger.place_mask[places]).astype("<i8")
+    bits = np.unpackbits(masks.view(np.uint8).reshape(len(masks), 8), axis=1, bitorder="little")
+    which, bit = np.nonzero(bits)
+    return places[which], bit + WORD_BITS * ledger.place_word[places[which]]

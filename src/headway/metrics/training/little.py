@@ -1,0 +1,24 @@
+"""Little's law as an identity: the queue's length over time adds up to the waits of the jobs, to the nanosecond."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.metrics.series import exact_sum
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.timeline import waiting
+from headway.training.cluster import Cluster, Node
+from headway.training.job import Job
+
+
+def little(tape: Tape, jobs: Sequence[Job]) -> tuple[int, int]:
+    """(integral of the queue length, sum of all waits), both in job-nanoseconds up to the last row.
+
+    The first adds up who joined and left the queue, the second is each job's life less what it held; on a sound
+    tape they are equal.
+    """
+    nodes = int(tape.column("place").max(initial=0)) + 1
+    ledger = Ledger(tape, jobs, Cluster(tuple(Node(f"n{index}", 0) for index in range(nodes))))
+    queue = waiting(ledger, np.ones(len(jobs), dtype=np.int64))
+    return queue.integral(0, ledger.horizon), exact_sum(ledger.wait)

@@ -1,0 +1,85 @@
+"""Whether arrivals outgrow the cluster: then waits measure how long the trace is, not how good the policy is.
+
+Work that arrives is compared with what the cluster could do by then if nothing were ever idle or lost, so the answer is
+about the workload and the cluster, whatever the policy. A partition is looked at in the same way, with the jobs that
+name it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.tape import Tape
+from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.timeline import waiting
+from headway.training.cluster import Cluster
+from headway.training.job import Job, Outcome
+from headway.units import WHOLE_GPU_MILLI
+
+FEWEST_JOBS = 10
+"""Fewer arrivals say nothing about a rate."""
+
+
+def overloaded(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> str | None:
+    """One line when arrivals outgrow the cluster or a partition of it, else None."""
+    return overload(Ledger(tape, jobs, cluster))
+
+
+def overload(ledger: Ledger) -> str | None:
+    """The same from a tape that was already taken apart."""
+    cluster = ledger.cluster
+    everyone = ledger.arrived & (ledger.width > 0)
+    worst = _load(ledger, everyone, cluster.gpus)
+    lines = [(worst, "the cluster", everyone)]
+    if cluster.partitions:
+        names, codes = ledger.codes("partition")
+        for partition in cluster.partitions:
+            if partition.name in names:
+                members = everyone & (codes == names.index(partition.name))
+                gpus = sum(cluster.nodes[node].gpus for node in partition.nodes)
+                lines.append((_load(ledger, members, gpus), f"partition {partition.name}", members))
+    load, where, members = max(lines, key=lambda line: line[0])
+    if load <= 1:
+        return None
+    queue = waiting(ledger, members.astype(np.int64)).at(int(ledger.submit[members].max()))
+    return f"arrivals ask for {load:.2f} of {where}'s GPU time; the queue grew to {queue:.0f} jobs by the last arrival"
+
+
+def _load(ledger: Ledger, members: npt.NDArray[np.bool_], gpus: int) -> float:
+    """GPU time asked for over GPU time there was, first to last arrival; 0 when there is no overload.
+
+    Overload is a load above 1 whose backlog, at the last arrival, is larger than after a quarter of that time: one
+    large batch that is being worked off is none.
+    """
+    order = np.argsort(ledger.submit[members], kind="stable")
+    time = ledger.submit[members][order]
+    if len(time) < FEWEST_JOBS or time[-1] == time[0] or not gpus:
+        return 0.0
+    work = (_work(ledger) * (ledger.width / WHOLE_GPU_MILLI))[members][order]
+    before_last = time < time[-1]
+    load = float(work[before_last].sum()) / (gpus * float(time[-1] - time[0]))
+    quarter = int(time[0] + (time[-1] - time[0]) // 4)
+    early, late = _backlog(time, work, gpus, quarter), _backlog(time, work, gpus, int(time[-1]))
+    return load if load > 1 and late > early else 0.0
+
+
+def _backlog(time: IntArray, work: FloatArray, gpus: int, until: int) -> float:
+    """GPU time that arrived before ``until`` and cannot be done by then, even on GPUs that are never idle in vain."""
+    count = int(np.searchsorted(time, until, side="left"))
+    if not count:
+        return 0.0
+    ahead = np.cumsum(work[:count]) - work[:count] - gpus * (time[:count] - time[0])
+    end = float(work[:count].sum()) - gpus * float(until - time[0])
+    return max(0.0, end - float(ahead.min()))
+
+
+def _work(ledger: Ledger) -> IntArray:
+    """How long each job runs, alone and at reference speed, until it leaves for good."""
+    plain = ledger.of_jobs("work")
+    outcome = ledger.of_jobs("outcome")
+    if not outcome.any():
+        return plain
+    attempts = np.where(outcome == Outcome.FAILS, 1 + ledger.of_jobs("retries"), 1)
+    return np.where(outcome == Outcome.FINISHES, plain, ledger.of_jobs("outcome_after") * attempts)

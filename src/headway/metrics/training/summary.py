@@ -1,0 +1,194 @@
+"""A run in one record: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.metrics.series import FloatArray, IntArray, Series
+from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.jobs import (
+    bounded_slowdown,
+    failed_gpu_seconds,
+    finish_time_fairness,
+    gpu_seconds,
+    lost_gpu_seconds,
+    slowdown,
+)
+from headway.metrics.training.ledger import FIRST_ACTION, Ledger
+from headway.metrics.training.overload import overload
+from headway.metrics.training.tenants import jain, tenant_fairness
+from headway.metrics.training.timeline import timeline
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.rows import Kind
+from headway.units import SECOND
+
+NODE = "node"
+Json = dict[str, str | int | float | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a quantity is distributed over jobs; percentiles interpolate linearly. All None over no jobs."""
+
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    max: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All numbers of one run. Times are in seconds."""
+
+    jobs: int
+    to_come: int
+    finished: int
+    failed: int
+    cancelled: int
+    unfinished: int
+    completed: int
+    jct_s: Spread
+    wait_s: Spread
+    slowdown: Spread
+    bounded_slowdown: Spread
+    ftf: Spread
+    makespan_s: float
+    throughput_per_hour: float
+    gpu_utilisation: float
+    effective_gpu_utilisation: float
+    gpu_availability: float
+    cpu_utilisation: float | None
+    memory_utilisation: float | None
+    fragmentation: dict[str, float]
+    fgd_fragmentation: float
+    queue_mean: float
+    queue_max: int
+    waiting_gpus_mean: float
+    running_mean: float
+    preemptions: int
+    migrations: int
+    evictions: int
+    failed_attempts: int
+    node_failures: int
+    gpu_hours: float
+    lost_gpu_hours: float
+    failed_gpu_hours: float
+    jain_tenants: float | None
+    jain_jobs: float | None
+    refusals: int
+    events: int
+    actions: int
+    overload: str | None
+
+    @property
+    def fragmentation_mean(self) -> float:
+        """The level ``node``, averaged over time."""
+        return self.fragmentation[NODE]
+
+
+def spread(values: FloatArray | IntArray, unit: int = 1) -> Spread:
+    """Mean, percentiles and maximum, divided by a unit; what is nan does not count."""
+    known: FloatArray | IntArray = values[~np.isnan(values)]
+    if not len(known):
+        return Spread(None, None, None, None, None)
+    known.sort()
+    p50, p90, p99 = (percentile(known, percent) / unit for percent in (50, 90, 99))
+    return Spread(float(known.mean(dtype=np.longdouble) / unit), p50, p90, p99, float(known[-1]) / unit)
+
+
+def percentile(ordered: FloatArray | IntArray, percent: int) -> float:
+    """Linear between the two nearest ranks; the rank itself is computed in integers."""
+    rank, hundredths = divmod(percent * (len(ordered) - 1), 100)
+    if not hundredths:
+        return float(ordered[rank])
+    low, high = ordered[rank].item(), ordered[rank + 1].item()
+    return float(low + (high - low) * hundredths / 100)
+
+
+def summarise(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> Summary:
+    """All numbers of one run, interrupted or not."""
+    return of_ledger(Ledger(tape, jobs, cluster))
+
+
+def of_ledger(ledger: Ledger) -> Summary:
+    """The same from a tape that was already taken apart."""
+    lines, fragments = timeline(ledger), fragmentation(ledger)
+    start, end = ledger.span
+    completed = ledger.completed
+    fairness = finish_time_fairness(ledger)
+    hours = (end - start) / (3600 * SECOND)
+    jobs = int(ledger.arrived.sum())
+    kinds = np.bincount(ledger.kind, minlength=int(max(Kind)) + 1)
+    return Summary(
+        jobs=jobs,
+        to_come=len(ledger.jobs) - jobs,
+        finished=int((ledger.ended_by == Kind.FINISHED).sum()),
+        failed=int((ledger.ended_by == Kind.FAILED).sum()),
+        cancelled=int((ledger.ended_by == Kind.CANCELLED).sum()),
+        unfinished=int((ledger.arrived & ~ledger.ended).sum()),
+        completed=int(completed.sum()),
+        jct_s=spread((ledger.end - ledger.submit)[completed], SECOND),
+        wait_s=spread(ledger.wait[completed], SECOND),
+        slowdown=spread(slowdown(ledger)),
+        bounded_slowdown=spread(bounded_slowdown(ledger)),
+        ftf=spread(fairness),
+        makespan_s=(end - start) / SECOND,
+        throughput_per_hour=int(completed.sum()) / hours if hours else 0.0,
+        gpu_utilisation=_share(lines.allocated, ledger, ledger.cluster.gpus),
+        effective_gpu_utilisation=_share(lines.effective, ledger, ledger.cluster.gpus),
+        gpu_availability=_share(lines.gpus_up, ledger, ledger.cluster.gpus),
+        cpu_utilisation=_host_share(lines.cpus, ledger, "cpu_milli", 1000),
+        memory_utilisation=_host_share(lines.memory_bytes, ledger, "memory_bytes", 1),
+        fragmentation={level: series.mean(start, end) for level, series in fragments.levels.items()},
+        fgd_fragmentation=fragments.fgd.mean(start, end),
+        queue_mean=lines.waiting.mean(start, end),
+        queue_max=round(lines.waiting.peak(start, end)),
+        waiting_gpus_mean=lines.waiting_gpus.mean(start, end),
+        running_mean=lines.running.mean(start, end),
+        preemptions=int(kinds[Kind.PREEMPT]),
+        migrations=int(kinds[Kind.MIGRATE]),
+        evictions=int(kinds[Kind.EVICTED]),
+        failed_attempts=int(kinds[Kind.FAILED]),
+        node_failures=int(kinds[Kind.NODE_FAILED]),
+        gpu_hours=float(gpu_seconds(ledger, ledger.held).sum()) / 3600,
+        lost_gpu_hours=float(lost_gpu_seconds(ledger).sum()) / 3600,
+        failed_gpu_hours=float(failed_gpu_seconds(ledger).sum()) / 3600,
+        jain_tenants=tenant_fairness(ledger),
+        jain_jobs=jain(fairness[~np.isnan(fairness)]),
+        refusals=int(kinds[Kind.REFUSED]),
+        events=int(kinds[:FIRST_ACTION].sum()),
+        actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.WAKE_AT]].sum()),
+        overload=overload(ledger),
+    )
+
+
+def as_json(summary: Summary, policy: str) -> Json:
+    """One flat object, times in seconds; the caller adds what only it knows (wall time, memory)."""
+    flat: Json = {"policy": policy, "jobs": summary.jobs}
+    for name in summary.__slots__:
+        value = getattr(summary, name)
+        if isinstance(value, Spread):
+            stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
+            flat |= {f"{stem}_{part}{unit}": getattr(value, part) for part in Spread.__slots__}
+        elif isinstance(value, dict):
+            flat["fragmentation_mean"] = summary.fragmentation_mean
+            flat |= {f"{name}_{level}": share for level, share in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _share(series: Series, ledger: Ledger, capacity: int) -> float:
+    """A series over a capacity, averaged over the run; 0 of nothing."""
+    return series.mean(*ledger.span) / capacity if capacity else 0.0
+
+
+def _host_share(series: Series | None, ledger: Ledger, field: str, unit: int) -> float | None:
+    if series is None:
+        return None
+    capacity = sum(getattr(node, field) or 0 for node in ledger.cluster.nodes)
+    return series.mean(*ledger.span) * unit / capacity if capacity else 0.0

@@ -1,0 +1,68 @@
+"""Who got what: tables a tenant and a partition, and Jain's index of fairness."""
+
+import numpy as np
+import polars as pl
+
+from headway.metrics.series import FloatArray
+from headway.metrics.training.jobs import gpu_seconds, job_table
+from headway.metrics.training.ledger import Ledger
+
+
+def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:
+    """One row a tenant that has submitted a job, by name; ``table`` spares making the job table again."""
+    weights = {tenant.name: tenant.weight for tenant in ledger.cluster.tenants}
+    grouped = _grouped(job_table(ledger) if table is None else table, "tenant")
+    weight = pl.Series("weight", [weights.get(name, 1) for name in grouped["tenant"].to_list()], dtype=pl.Int64)
+    return grouped.insert_column(1, weight)
+
+
+def by_partition(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:
+    """One row a partition that a job has named, by name; jobs that run anywhere stand under the empty name."""
+    return _grouped(job_table(ledger) if table is None else table, "partition")
+
+
+def _grouped(table: pl.DataFrame, key: str) -> pl.DataFrame:
+    completed = pl.col("end_s").is_not_null() & pl.col("first_start_s").is_not_null()
+    wait = pl.col("wait_s").filter(completed)
+    return (
+        table.group_by(key)
+        .agg(
+            jobs=pl.len().cast(pl.Int64),
+            finished=(pl.col("outcome") == "finished").sum().cast(pl.Int64),
+            jct_mean_s=pl.col("jct_s").filter(completed).mean(),
+            wait_mean_s=wait.mean(),
+            wait_p99_s=wait.quantile(0.99, interpolation="linear"),
+            ftf_mean=pl.col("ftf").mean(),
+            gpu_hours=pl.col("gpu_s").sum() / 3600,
+            lost_gpu_hours=pl.col("lost_gpu_s").sum() / 3600,
+            preemptions=pl.col("preemptions").sum(),
+            migrations=pl.col("migrations").sum(),
+        )
+        .with_columns(share=_share())
+        .sort(key)
+    )
+
+
+def _share() -> pl.Expr:
+    total = pl.col("gpu_hours").sum()
+    return pl.when(total > 0).then(pl.col("gpu_hours") / total).otherwise(0.0)
+
+
+def jain(values: FloatArray) -> float | None:
+    """Jain's index: 1 when all are equal, 1/n when one has everything; None of nothing, 1 when all are 0."""
+    if not len(values):
+        return None
+    largest = float(values.max())
+    if largest <= 0:
+        return 1.0
+    scaled = values / largest
+    return float(scaled.sum()) ** 2 / (len(scaled) * float((scaled * scaled).sum()))
+
+
+def tenant_fairness(ledger: Ledger) -> float | None:
+    """Jain's index over tenants that have submitted a job, of GPU time received over weight."""
+    weights = {tenant.name: tenant.weight for tenant in ledger.cluster.tenants}
+    names, codes = ledger.codes("tenant")
+    received = np.bincount(codes, weights=gpu_seconds(ledger, ledger.held), minlength=len(names))
+    present = np.bincount(codes[ledger.arrived], minlength=len(names)) > 0
+    return jain((received / np.array([max(1, weights.get(name, 1)) for name in names], dtype=np.float64))[present])

@@ -1,0 +1,1 @@
+"""From numbers to what a person looks at: tables, the story of one job, figures and pages."""

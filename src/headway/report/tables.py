@@ -1,0 +1,132 @@
+"""Tables for a terminal: runs side by side, and the parts that policies are made of."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, get_type_hints
+
+from rich.table import Table
+from rich.text import Text
+
+from headway.training.policies import registry
+from headway.units import Duration, format_duration, seconds
+
+Row = Mapping[str, Any]
+_UNITS = (("h", 3600), ("min", 60), ("s", 1))
+
+_PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("order", registry.ORDERS),
+    ("backfill", registry.BACKFILLS),
+    ("placement", registry.PLACEMENTS),
+    ("migration", registry.MIGRATIONS),
+)
+
+
+def comparison(rows: Sequence[Row], title: str = "") -> Table:
+    """One line a run; times as people say them, the best mean JCT and wait set off."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    labelled = any(row.get("variant") for row in rows)
+    if labelled:
+        table.add_column("variant", no_wrap=True)
+    table.add_column("policy", no_wrap=True, overflow="fold")
+    for name in ("finished", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("lost GPU-h", justify="right", no_wrap=True)
+    table.add_column("jobs/s", justify="right", no_wrap=True)
+    for row in rows:
+        label = [str(row.get("variant", ""))] if labelled else []
+        table.add_row(*label, *_cells(row, rows))
+    return table
+
+
+def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
+    finished = row["finished"]
+    jobs = f"{finished:,}" if finished == row["jobs"] else f"{finished:,} of {row['jobs']:,}"
+    return [
+        str(row["policy"]),
+        jobs,
+        _best(row, rows, "jct_mean_s"),
+        _time(row["jct_p50_s"], *_unit(rows)),
+        _time(row["jct_p99_s"], *_unit(rows)),
+        _best(row, rows, "wait_mean_s"),
+        _whole(row["makespan_s"]),
+        _share(row["gpu_utilisation"]),
+        _share(row["fragmentation_mean"]),
+        f"{row['preemptions']:,}",
+        f"{row['migrations']:,}",
+        f"{row['lost_gpu_hours']:,.1f}",
+        f"{row['jobs_per_s']:,.0f}",
+    ]
+
+
+def _best(row: Row, rows: Sequence[Row], key: str) -> Text:
+    values = [other[key] for other in rows if other[key] is not None]
+    best = len(rows) > 1 and row[key] is not None and row[key] == min(values)
+    return Text(_time(row[key], *_unit(rows)), style="bold green" if best else "")
+
+
+def _unit(rows: Sequence[Row]) -> tuple[str, int]:
+    """One unit for all times of a table, so that they can be compared at a glance."""
+    longest = max((row["jct_mean_s"] or 0 for row in rows), default=0)
+    return next((name, size) for name, size in _UNITS if longest >= 2 * size or size == 1)
+
+
+def _time(value: float | None, unit: str, size: int) -> str:
+    return "–" if value is None else f"{value / size:,.2f} {unit}"
+
+
+def _whole(value: float | None) -> str:
+    return "–" if value is None else format_duration(seconds(float(value)))
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def parts() -> list[dict[str, Any]]:
+    """Every part a policy can be made of: kind, name, what it does, its options and their defaults."""
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "description": (inspect.getdoc(part) or "").partition("\n")[0],
+            "preempts": bool(getattr(part, "preempts", False)),
+            "options": _options(part),
+        }
+        for kind, table in _PARTS
+        for name, part in table.items()
+    ]
+
+
+def _options(part: Any) -> dict[str, str]:
+    hints = get_type_hints(part.__init__)
+    found = {}
+    for name, parameter in inspect.signature(part).parameters.items():
+        if name in hints and parameter.default is not inspect.Parameter.empty:
+            found[name] = _written(parameter.default, hints[name])
+    return found
+
+
+def _written(value: Any, kind: Any) -> str:
+    if isinstance(value, tuple):
+        inner = getattr(kind, "__args__", (None,))[0]
+        return "/".join(_written(item, inner) for item in value)
+    if kind is Duration:
+        return format_duration(value).replace(" ", "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parts_table() -> Table:
+    """The same for a terminal."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("kind", "name", "what it does", "options (defaults)"):
+        table.add_column(name, no_wrap=name in ("kind", "name"))
+    before = ""
+    for part in parts():
+        if before and part["kind"] != before:
+            table.add_section()
+        options = ", ".join(f"{key}={value}" for key, value in part["options"].items())
+        preempts = " Preempts by default." if part["preempts"] and "preempt" not in part["description"] else ""
+        kind = part["kind"] if part["kind"] != before else ""
+        table.add_row(kind, part["name"], part["description"] + preempts, options)
+        before = part["kind"]
+    return table

@@ -1,0 +1,157 @@
+"""Jobs that no empty cluster of this kind could ever run: found before a run, so that none waits for ever.
+
+A start needs a place and a quota. Both are tried here on the empty cluster, once for each distinct shape of demand:
+what fails even there can never start.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headway.training.actions import Placement
+from headway.training.cluster import Cluster, Node, Tenant
+from headway.training.job import Job
+from headway.training.pool import Pool, host_share
+from headway.training.state import Account, JobState
+from headway.units import WHOLE_GPU_MILLI, format_size
+
+Place = Callable[[Pool, JobState], Placement | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """A job that can never start, and why, with the largest of its kind that could."""
+
+    job: Job
+    reason: str
+
+    def __str__(self) -> str:
+        return f"job {self.job.name or self.job.id} can never run: {self.reason}"
+
+
+def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None) -> list[Infeasible]:
+    """All such jobs, in order of submission; ``place`` is the rule that has to find GPUs for them."""
+    judged: dict[tuple[object, ...], str | None] = {}
+    tenants = {tenant.name: tenant for tenant in cluster.tenants}
+    eligible = _Eligible(cluster)
+    found = []
+    for job in jobs:
+        host = (job.cpu_milli, job.memory_bytes, job.preemptible)
+        shape = (job.gpus, job.gpu_milli, job.nodes, job.partition, job.gpu_types, job.tenant, *host)
+        if shape not in judged:
+            judged[shape] = (
+                _misplaced(eligible, job)
+                or _over_quota(tenants.get(job.tenant), job)
+                or (_unplaced(cluster, eligible, job, place) if place is not None else None)
+            )
+        if (reason := judged[shape]) is not None:
+            found.append(Infeasible(job, reason))
+    return found
+
+
+class _Eligible:
+    """The nodes where a job may run, by what restricts it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._known: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        self._partitions = {partition.name: partition.nodes for partition in cluster.partitions}
+
+    def of(self, job: Job) -> list[int]:
+        key = (job.partition, job.gpu_types)
+        if key not in self._known:
+            everywhere = range(len(self.cluster.nodes))
+            nodes = self._partitions.get(job.partition, ()) if job.partition else everywhere
+            types = set(job.gpu_types)
+            self._known[key] = [n for n in nodes if not types or self.cluster.nodes[n].gpu_type in types]
+        return self._known[key]
+
+    def why_none(self, job: Job) -> str:
+        if job.partition and job.partition not in self._partitions:
+            return (
+                f"partition {job.partition!r} does not exist (valid: {', '.join(sorted(self._partitions)) or 'none'})"
+            )
+        return f"no node {_where(job)}has a GPU of type {' or '.join(job.gpu_types)}"
+
+
+def _where(job: Job) -> str:
+    return f"of partition {job.partition} " if job.partition else ""
+
+
+def _misplaced(eligible: _Eligible, job: Job) -> str | None:
+    """Why the nodes cannot hold the job even when they are empty."""
+    nodes = [eligible.cluster.nodes[index] for index in eligible.of(job)]
+    if not nodes:
+        return eligible.why_none(job)
+    gpus, largest = sum(node.gpus for node in nodes), max(node.gpus for node in nodes)
+    if job.nodes > 1:
+        each = job.gpus // job.nodes
+        fitting = sum(node.gpus >= each and _hosts(job, node, each) for node in nodes)
+        if fitting >= job.nodes:
+            return None
+        return f"it wants {each} GPUs on each of {job.nodes} nodes; the largest that fits has {fitting} such nodes"
+    if job.gpus > gpus:
+        return f"it wants {job.gpus} GPUs; the largest job that fits {_where(job)}has {gpus}"
+    if job.nodes == 1 and job.gpus > largest:
+        return f"it wants {job.gpus} GPUs on one node; the largest job that fits has {largest}"
+    if job.gpus <= largest:
+        if any(node.gpus >= job.gpus and _hosts(job, node, job.gpus) for node in nodes):
+            return None
+        return _no_host(job, [node for node in nodes if node.gpus >= job.gpus])
+    held = sum(_most_hosted(job, node) for node in nodes)
+    if held < job.gpus:
+        return f"with its CPUs and memory the nodes hold {held} of its {job.gpus} GPUs: {held} is the largest that fits"
+    return None
+
+
+def _hosts(job: Job, node: Node, gpus: int) -> bool:
+    cpu_milli, memory_bytes = _share(job, gpus)
+    return (node.cpu_milli is None or cpu_milli <= node.cpu_milli) and (
+        node.memory_bytes is None or memory_bytes <= node.memory_bytes
+    )
+
+
+def _share(job: Job, gpus: int) -> tuple[int, int]:
+    if not (job.cpu_milli or job.memory_bytes):
+        return 0, 0
+    return host_share(JobState(job, Account(job.tenant), 0, 0), gpus, counted=True)
+
+
+def _most_hosted(job: Job, node: Node) -> int:
+    """The most of the job's GPUs that a node can take with their part of CPUs and memory."""
+    count = min(node.gpus, job.gpus)
+    while count and not _hosts(job, node, count):
+        count -= 1
+    return count
+
+
+def _no_host(job: Job, nodes: list[Node]) -> str:
+    wants, most = [], []
+    if job.cpu_milli and all(node.cpu_milli is not None for node in nodes):
+        wants.append(f"{job.cpu_milli / 1000:g} CPUs")
+        most.append(f"{max(node.cpu_milli or 0 for node in nodes) / 1000:g} CPUs")
+    if job.memory_bytes and all(node.memory_bytes is not None for node in nodes):
+        wants.append(f"{format_size(job.memory_bytes)} of memory")
+        most.append(f"{format_size(max(node.memory_bytes or 0 for node in nodes))} of memory")
+    return f"it wants {' and '.join(wants)} on one node; the largest that fits has {' and '.join(most)}"
+
+
+def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
+    """Why the tenant could never start the job even when it holds nothing."""
+    if tenant is None:
+        return None
+    limits = [limit for limit in (tenant.limit_gpus,) if limit is not None]
+    if tenant.guaranteed_gpus is not None and not (tenant.borrow and job.preemptible):
+        limits.append(tenant.guaranteed_gpus)
+    if limits and job.width_milli > min(limits) * WHOLE_GPU_MILLI:
+        wanted = job.width_milli / WHOLE_GPU_MILLI
+        return (
+            f"it wants {wanted:g} GPUs; the largest job that fits the quota of tenant {tenant.name} has {min(limits)}"
+        )
+    return None
+
+
+def _unplaced(cluster: Cluster, eligible: _Eligible, job: Job, place: Place) -> str | None:
+    mask = sum(1 << node for node in eligible.of(job))
+    if place(Pool(cluster), JobState(job, Account(job.tenant), mask, 0)) is not None:
+        return None
+    return f"the placement finds no room for its {job.gpus} GPUs even on the empty cluster"

@@ -1,0 +1,362 @@
+"""The audit: does a tape contradict itself, its workload or its cluster? A finding for each thing that cannot be.
+
+Everything is recomputed from the rows with the naive ``books``: who holds each GPU, what each job was delivered, what
+it owes. One thing needs more than books: that guaranteed quota is met within one decision (``guarantee.py``).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.tape import Tape
+from headway.training.books import Books, Life
+from headway.training.cluster import Cluster
+from headway.training.events import (
+    JobArrived,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    NodeDrained,
+    NodeFailed,
+    NodeRecovered,
+    Woke,
+)
+from headway.training.guarantee import unmet_guarantees
+from headway.training.job import Job, Outcome
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.replay import placement_of, rows_of
+from headway.training.rows import Kind
+from headway.training.speed import Costs, SpeedModel
+
+PROGRESS_EVERY_ROWS = 65_536
+MOST_FINDINGS = 1000
+"""One mistake breaks many rules after it; nobody reads more."""
+
+_ACTION_RANK = 100
+_RANKS = {
+    Kind.ARRIVED: JobArrived.rank,
+    Kind.FINISHED: JobFinished.rank,
+    Kind.FAILED: JobFailed.rank,
+    Kind.CANCELLED: JobCancelled.rank,
+    Kind.NODE_FAILED: NodeFailed.rank,
+    Kind.NODE_RECOVERED: NodeRecovered.rank,
+    Kind.NODE_DRAINED: NodeDrained.rank,
+    Kind.WOKE: Woke.rank,
+}
+_START, _MIGRATE, _PLACE, _COST = int(Kind.START), int(Kind.MIGRATE), int(Kind.PLACE), int(Kind.COST)
+
+
+def audit(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    *,
+    policy: ComposedPolicy | None = None,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+    complete: bool = False,
+    punctual: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> list[Finding]:
+    """What cannot be on this tape; empty when it is sound.
+
+    With ``policy``, fresh, it is also proved that guarantees were met. ``complete`` asks for the end of every job,
+    ``punctual`` for jobs to end at the very nanosecond at which their work is done: true in virtual time only.
+    ``progress`` is told the row every so often.
+    """
+    found = order_findings(tape, _row_ranks(tape))
+    clerk = _Clerk(cluster, jobs, speed or SpeedModel(cluster), costs or Costs(), punctual)
+    for index, row in enumerate(rows_of(tape)):
+        clerk.enter(index, row)
+        if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
+            progress(index)
+        if len(clerk.found) > MOST_FINDINGS:
+            break
+    clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
+    found.extend(clerk.found)
+    if policy is not None and not found:
+        found.extend(unmet_guarantees(cluster, jobs, tape, policy, speed=speed, costs=costs))
+    return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]
+
+
+def _row_ranks(tape: Tape) -> npt.NDArray[np.int64]:
+    table = np.full(64, CONSEQUENCE, dtype=np.int64)
+    for kind, rank in _RANKS.items():
+        table[kind] = rank
+    table[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.WAKE_AT, Kind.REFUSED]] = _ACTION_RANK
+    kinds, values = tape.column("kind"), tape.column("value")
+    ranks: npt.NDArray[np.int64] = table[np.clip(kinds, 0, 63)]
+    stale = kinds == Kind.STALE
+    ranks[stale] = table[np.clip(values[stale], 0, 63)]
+    return ranks
+
+
+class _Clerk:
+    """Goes through the rows one by one and keeps the books."""
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[Job], speed: SpeedModel, costs: Costs, punctual: bool) -> None:
+        self.found: list[Finding] = []
+        self._jobs = jobs
+        self._speed = speed
+        self._costs = costs
+        self._punctual = punctual
+        self._books = Books(cluster)
+        self._lives: dict[int, Life] = {}
+        self._arrived = bytearray(len(jobs))
+        self._lease = 0
+        self._row = 0
+        self._now = 0
+        self._placing: list[list[int]] = []
+        """A START or MIGRATE row and the PLACE and COST rows that belong to it."""
+        self._emptied: set[int] = set()
+        """Nodes that failed or were emptied in this instant."""
+        self._failed_node = False
+        self._again: int | None = None
+        """A job whose failed attempt has to be followed by QUEUED_AGAIN."""
+        self._shared: set[tuple[int, int]] = set()
+        """(node, mask) of shared GPUs touched in this instant, where sharing costs speed."""
+        self._rows: dict[int, Callable[[list[int]], None]] = {
+            Kind.ARRIVED: self._on_arrived,
+            Kind.FINISHED: self._on_ended,
+            Kind.FAILED: self._on_ended,
+            Kind.CANCELLED: self._on_ended,
+            Kind.NODE_FAILED: self._on_node,
+            Kind.NODE_RECOVERED: self._on_node,
+            Kind.NODE_DRAINED: self._on_node,
+            Kind.STALE: self._on_stale,
+            Kind.PREEMPT: self._on_preempt,
+            Kind.EVICTED: self._on_evicted,
+            Kind.RESPEED: self._on_respeed,
+            Kind.QUEUED_AGAIN: self._on_queued_again,
+            Kind.WOKE: _ignore,
+            Kind.WAKE_AT: _ignore,
+            Kind.REFUSED: _ignore,
+        }
+
+    def enter(self, index: int, row: list[int]) -> None:
+        """The next row."""
+        kind = row[1]
+        if self._placing and not (kind in (_PLACE, _COST) and row[2:4] == self._placing[0][2:4]):
+            self._placed()
+        if row[0] != self._now:
+            self._end_instant()
+            self._now = row[0]
+        self._row = index
+        if self._again is not None and kind != Kind.QUEUED_AGAIN:
+            self._find("retry", f"job {self._again} has retries left and was not queued again")
+            self._again = None
+        if kind in (_START, _MIGRATE) or self._placing:
+            self._placing.append(row)
+        elif (entry := self._rows.get(kind)) is not None:
+            entry(row)
+        else:
+            self._find("kind", f"a row of kind {kind} cannot stand here")
+
+    def close(self, *, complete: bool) -> None:
+        """The tape ends here."""
+        if self._placing:
+            self._placed()
+        self._end_instant()
+        if complete:
+            for job, life in self._lives.items():
+                self._find("end", f"job {job} {'runs' if life.lease else 'waits'} at the end of the tape")
+            for job in range(len(self._jobs)):
+                if not self._arrived[job]:
+                    self._find("end", f"job {job} of the workload never arrived")
+
+    def _find(self, rule: str, text: str) -> None:
+        self.found.append(Finding(self._row, self._now, rule, text))
+
+    def _end_instant(self) -> None:
+        for node in self._emptied:
+            for job in sorted(self._books.on_node[node]):
+                self._find("evict", f"job {job} still runs on node {node}, which went down")
+        self._emptied.clear()
+        if self._shared:
+            for life in self._lives.values():
+                if life.lease and life.job.shared and life.placement[0] in self._shared:
+                    self._check_speed(life)
+            self._shared.clear()
+
+    # --- arrivals and ends ------------------------------------------------------------------------------------
+
+    def _on_arrived(self, row: list[int]) -> None:
+        job = row[2]
+        if not 0 <= job < len(self._jobs):
+            self._find("arrival", f"job {job} is not in the workload of {len(self._jobs)}")
+            return
+        if self._arrived[job]:
+            self._find("arrival", f"job {job} arrives a second time")
+        if row[0] < self._jobs[job].submit:
+            self._find("arrival", f"job {job} arrives before it is submitted at {self._jobs[job].submit} ns")
+        self._arrived[job] = 1
+        self._lives[job] = Life(self._jobs[job])
+
+    def _on_ended(self, row: list[int]) -> None:
+        now, kind, job, lease, _, _, value = row
+        life = self._lives.get(job)
+        if life is None:
+            self._find("end", f"job {job} ends but does not live")
+            return
+        if lease != life.lease or (not lease and kind != Kind.CANCELLED):
+            self._find("lease", f"job {job} ends under lease {lease}, its live one is {life.lease}")
+        target = life.job.outcome_after if life.job.outcome else life.job.work
+        if kind == Kind.FINISHED:
+            target = life.job.work
+        delivered = min(life.done_at(now), target)
+        if value != delivered:
+            self._find("service", f"job {job} was delivered {delivered} ns of work, the tape says {value}")
+        if kind == Kind.FINISHED or (lease and _outcome(kind) is life.job.outcome):
+            if delivered != target:
+                self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
+            elif self._punctual and life.base < now and life.done_at(now - 1) >= target:
+                self._find("service", f"job {job} was done before {now} ns and went on holding its GPUs")
+        self._stop(life)
+        life.attempt += kind == Kind.FAILED
+        if kind == Kind.FAILED and life.attempt <= life.job.retries:
+            life.done = life.debt = 0
+            self._again = job
+        else:
+            del self._lives[job]
+
+    def _on_queued_again(self, row: list[int]) -> None:
+        expected, self._again = self._again, None
+        life = self._lives.get(row[2])
+        if expected != row[2] or life is None or life.attempt != row[6]:
+            self._find("retry", f"job {row[2]} is queued again as attempt {row[6]}, which follows from nothing")
+
+    def _on_stale(self, row: list[int]) -> None:
+        life = self._lives.get(row[2])
+        if life is not None and life.lease == row[3] and (row[3] or row[6] == Kind.CANCELLED):
+            self._find("lease", f"job {row[2]}: an event under its live lease {row[3]} was called stale")
+
+    # --- starting and stopping --------------------------------------------------------------------------------
+
+    def _placed(self) -> None:
+        rows, self._placing = self._placing, []
+        now, kind, job, lease, _, _, speed = rows[0]
+        verb = "starts" if kind == _START else "moves"
+        life = self._lives.get(job)
+        if lease <= self._lease:
+            self._find("lease", f"job {job} {verb} under lease {lease}, not above the last one, {self._lease}")
+        self._lease = max(self._lease, lease)
+        if life is None or bool(life.lease) != (kind == _MIGRATE):
+            self._find(
+                "start",
+                f"job {job} {verb} but {'does not live' if life is None else 'runs' if life.lease else 'waits'}",
+            )
+            if life is None:
+                return
+        if kind == _MIGRATE and not life.job.preemptible:
+            self._find("preempt", f"job {job} moves but is not preemptible")
+        owed = life.debt
+        if life.lease:
+            owed = max(0, life.base - now) + self._costs.of_migration(life.job)
+            life.done = life.done_at(now)
+            self._stop(life)
+        paid = sum(row[6] for row in rows if row[1] == _COST)
+        if paid != owed:
+            self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
+        life.lease, life.base, life.speed, life.debt = lease, now + paid, speed, 0
+        life.placement = placement_of([row for row in rows if row[1] != _COST])
+        for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
+            self._find(rule, f"job {job} {verb}: {text}")
+        if kind == _START and (over := self._books.over_quota(life.job)) is not None:
+            self._find("quota", f"job {job} starts: {over}")
+        self._check_speed(life)
+        self._touch(life)
+
+    def _stop(self, life: Life) -> None:
+        if life.lease:
+            self._books.give(life)
+            life.lease = 0
+            self._touch(life)
+
+    def _touch(self, life: Life) -> None:
+        if self._speed.sharing_penalty_ppm and life.job.shared and life.placement:
+            self._shared.add(life.placement[0])
+
+    def _check_speed(self, life: Life) -> None:
+        job, neighbours = life.job, 0
+        if any(node >= len(self._books.on_node) for node, _ in life.placement):
+            return
+        if job.shared:
+            node, mask = life.placement[0]
+            neighbours = self._books.gpu_milli[node, mask.bit_length() - 1] - job.gpu_milli
+        speed = self._speed.of(job, life.placement, job.cpu_milli, job.memory_bytes, neighbours)
+        if speed != life.speed:
+            self._find("speed", f"job {job.id} runs at {life.speed} ppm, the model says {speed}")
+
+    def _on_preempt(self, row: list[int]) -> None:
+        life = self._running(row, "is preempted")
+        if life is None:
+            return
+        if not life.job.preemptible:
+            self._find("preempt", f"job {row[2]} is preempted but is not preemptible")
+        life.done = life.done_at(row[0])
+        if life.done != row[6]:
+            self._find("service", f"job {row[2]} was delivered {life.done} ns of work, the tape says {row[6]}")
+        self._stop(life)
+        life.debt = self._costs.of_preemption(life.job)
+
+    def _on_evicted(self, row: list[int]) -> None:
+        life = self._running(row, "is evicted")
+        if life is None:
+            return
+        node, lost, kept = row[4:]
+        if node not in self._emptied or row[2] not in self._books.on_node[node]:
+            self._find("evict", f"job {row[2]} is evicted from node {node}, where nothing happened to it")
+        life.done = life.done_at(row[0])
+        every = life.job.checkpoint_every
+        expected = life.done % every if self._failed_node and every else 0
+        if kept != life.done - expected or lost != expected:
+            self._find(
+                "service", f"job {row[2]} keeps {kept} and loses {lost} ns of {life.done}, of which {expected} are lost"
+            )
+        self._stop(life)
+        life.done = life.done - expected
+        life.debt = self._costs.of_preemption(life.job)
+        if self._failed_node:
+            life.debt = life.job.restore if life.done else 0
+
+    def _on_respeed(self, row: list[int]) -> None:
+        life = self._running(row, "changes speed")
+        if life is not None:
+            life.done = life.done_at(row[0])
+            life.base = max(life.base, row[0])
+            life.speed = row[6]
+            self._touch(life)
+
+    def _running(self, row: list[int], what: str) -> Life | None:
+        life = self._lives.get(row[2])
+        if life is None or not life.lease:
+            self._find("start", f"job {row[2]} {what} but does not run")
+            return None
+        if life.lease != row[3]:
+            self._find("lease", f"job {row[2]} {what} under lease {row[3]}, its live one is {life.lease}")
+        return life
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    def _on_node(self, row: list[int]) -> None:
+        _, kind, node, _, _, _, value = row
+        if not 0 <= node < len(self._books.on_node):
+            self._find("node", f"node {node} does not exist")
+            return
+        self._failed_node = kind == Kind.NODE_FAILED
+        if kind == Kind.NODE_RECOVERED:
+            self._books.closed.discard(node)
+            return
+        self._books.closed.add(node)
+        if kind == Kind.NODE_FAILED or value:
+            self._emptied.add(node)
+
+
+def _outcome(kind: int) -> Outcome:
+    return {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}.get(Kind(kind), Outcome.FINISHES)
+
+
+def _ignore(_: list[int]) -> None:
+    """Nothing follows from this row."""

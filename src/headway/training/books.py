@@ -1,0 +1,153 @@
+"""A second, naive set of books for the audit: who holds what of each GPU, CPU and byte, one entry a device.
+
+It shares nothing with ``pool`` and ``state``, which are fast and therefore clever: what they agree on is
+likely to be right.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from headway.training.actions import Placement
+from headway.training.cluster import Cluster, Tenant
+from headway.training.job import Job
+
+
+class Life:
+    """What has become of a job so far."""
+
+    __slots__ = ("attempt", "base", "debt", "done", "job", "lease", "placement", "speed")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.lease = 0
+        """Of the present run; 0 while it waits."""
+        self.placement: Placement = ()
+        self.base = 0
+        self.speed = 0
+        self.done = 0
+        self.debt = 0
+        self.attempt = 0
+
+    def done_at(self, now: int) -> int:
+        """Work delivered by now: whole nanoseconds of each stretch at one speed."""
+        if self.lease and now > self.base:
+            return self.done + (now - self.base) * self.speed // 1_000_000
+        return self.done
+
+
+class Books:
+    """What is held where, entry by entry."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.gpu_milli: dict[tuple[int, int], int] = defaultdict(int)
+        """Thousandths held of each (node, GPU)."""
+        self.cpu_milli = [0] * len(cluster.nodes)
+        self.memory_bytes = [0] * len(cluster.nodes)
+        self.on_node: list[set[int]] = [set() for _ in cluster.nodes]
+        self.tenant_milli: dict[str, int] = defaultdict(int)
+        self.closed: set[int] = set()
+        """Nodes that are down or drained."""
+        self._tenants = {tenant.name: tenant for tenant in cluster.tenants}
+        self._partitions = {partition.name: frozenset(partition.nodes) for partition in cluster.partitions}
+
+    def take(self, life: Life) -> Iterator[tuple[str, str]]:
+        """Enter a start; yields (rule, text) for each thing that is now held twice."""
+        job = life.job
+        self.tenant_milli[job.tenant] += job.gpus * job.gpu_milli
+        for node, mask in life.placement:
+            if not 0 <= node < len(self.cluster.nodes):
+                continue
+            machine = self.cluster.nodes[node]
+            self.on_node[node].add(job.id)
+            for gpu in gpus_in(mask):
+                self.gpu_milli[node, gpu] += job.gpu_milli
+                if gpu >= machine.gpus:
+                    yield "gpu", f"node {machine.name} has no GPU {gpu}, only {machine.gpus}"
+                elif self.gpu_milli[node, gpu] > 1000:
+                    yield "gpu", f"GPU {gpu} of node {machine.name} is held {self.gpu_milli[node, gpu]} thousandths"
+            cpu_milli, memory_bytes = _host_part(job, mask.bit_count())
+            self.cpu_milli[node] += cpu_milli
+            self.memory_bytes[node] += memory_bytes
+            if machine.cpu_milli is not None and self.cpu_milli[node] > machine.cpu_milli:
+                yield (
+                    "host",
+                    f"node {machine.name} has {machine.cpu_milli} CPU thousandths, {self.cpu_milli[node]} are held",
+                )
+            if machine.memory_bytes is not None and self.memory_bytes[node] > machine.memory_bytes:
+                yield (
+                    "host",
+                    f"node {machine.name} has {machine.memory_bytes} bytes, {self.memory_bytes[node]} are held",
+                )
+
+    def give(self, life: Life) -> None:
+        """Enter that a run ended."""
+        job = life.job
+        self.tenant_milli[job.tenant] -= job.gpus * job.gpu_milli
+        for node, mask in life.placement:
+            if not 0 <= node < len(self.cluster.nodes):
+                continue
+            self.on_node[node].discard(job.id)
+            for gpu in gpus_in(mask):
+                self.gpu_milli[node, gpu] -= job.gpu_milli
+            cpu_milli, memory_bytes = _host_part(job, mask.bit_count())
+            self.cpu_milli[node] -= cpu_milli
+            self.memory_bytes[node] -= memory_bytes
+
+    def wrong_place(self, job: Job, placement: Placement) -> Iterator[tuple[str, str]]:
+        """(rule, text) for each reason why a job has no business there, whatever is free."""
+        allowed = self._partitions.get(job.partition, frozenset()) if job.partition else None
+        for node, _ in placement:
+            if not 0 <= node < len(self.cluster.nodes):
+                yield "place", f"node {node} does not exist"
+                continue
+            machine = self.cluster.nodes[node]
+            if node in self.closed:
+                yield "place", f"node {machine.name} is down or drained"
+            if allowed is not None and node not in allowed:
+                yield "place", f"node {machine.name} is not in partition {job.partition}"
+            if job.gpu_types and machine.gpu_type not in job.gpu_types:
+                yield "place", f"node {machine.name} has {machine.gpu_type}, the job wants {' or '.join(job.gpu_types)}"
+        counts = [mask.bit_count() for _, mask in placement]
+        if sum(counts) != job.gpus:
+            yield "shape", f"wants {job.gpus} GPUs and got {sum(counts)}"
+        if job.nodes and (len(counts) != job.nodes or len(set(counts)) > 1):
+            yield "shape", f"wants {job.nodes} equal nodes and got {counts}"
+
+    def over_quota(self, job: Job) -> str | None:
+        """Why the job's tenant may not hold what it holds now that this job has started; None when it may."""
+        tenant = self._tenants.get(job.tenant)
+        if tenant is None:
+            return None
+        held = self.tenant_milli[job.tenant]
+        holds = f"tenant {tenant.name} holds {held / 1000:g} GPUs"
+        if tenant.limit_gpus is not None and held > tenant.limit_gpus * 1000:
+            return f"{holds}, its limit is {tenant.limit_gpus}"
+        if tenant.guaranteed_gpus is None or held <= tenant.guaranteed_gpus * 1000:
+            return None
+        return _borrowing(tenant, job, holds)
+
+
+def _borrowing(tenant: Tenant, job: Job, holds: str) -> str | None:
+    if not tenant.borrow:
+        return f"{holds}, its quota is {tenant.guaranteed_gpus} and it may not borrow"
+    if not job.preemptible:
+        return f"{holds}, its quota is {tenant.guaranteed_gpus}, and job {job.id} borrows but is not preemptible"
+    return None
+
+
+def gpus_in(mask: int) -> Iterator[int]:
+    """The GPUs of a mask, lowest first."""
+    gpu = 0
+    while mask:
+        if mask & 1:
+            yield gpu
+        mask >>= 1
+        gpu += 1
+
+
+def _host_part(job: Job, gpus: int) -> tuple[int, int]:
+    """CPUs and memory that go with so many of a job's GPUs, rounded up."""
+    if not job.gpus:
+        return job.cpu_milli, job.memory_bytes
+    return (job.cpu_milli * gpus + job.gpus - 1) // job.gpus, (job.memory_bytes * gpus + job.gpus - 1) // job.gpus

@@ -1,0 +1,291 @@
+"""Why a job waits: the causes that, taken away together, let it start.
+
+Asked of a state at the end of an instant, after the policy has done what it would. Each cause is something that could be otherwise:
+more quota, nobody ahead, no reservation, a few more GPUs, the free ones in one place. ``counterfactual.py`` takes
+causes away and asks the policy again, which is how the tests prove that what is named here is enough.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headway.training.feasible import quota_refusal
+from headway.training.policies.backfills.walk import guaranteed
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.pool import Pool, members
+from headway.training.queue import Entry, Key, Lane
+from headway.training.state import JobState, TrainingState
+from headway.units import WHOLE_GPU_MILLI, format_duration, format_size
+
+
+class CauseKind(StrEnum):
+    """What can keep a job waiting."""
+
+    ROUND = "round"
+    """The policy decides later."""
+    QUOTA = "quota"
+    """Its tenant may not hold this much more."""
+    HEAD_OF_LINE = "head-of-line"
+    """Jobs ahead of it hold it back, whether or not it would fit."""
+    RESERVATION = "reservation"
+    """It would fit now but delay a job that was promised its GPUs."""
+    ORDER = "order"
+    """Jobs ahead of it would take what it needs before it."""
+    NODES_DOWN = "nodes-down"
+    """It would fit on nodes that are down or drained."""
+    CAPACITY = "capacity"
+    """Fewer GPUs are free than it wants."""
+    FRAGMENTATION = "fragmentation"
+    """Enough GPUs are free, but not together."""
+    HOST = "host"
+    """The GPUs are there, the CPUs or the memory are not."""
+    PLACEMENT = "placement"
+    """The placement rule wants something else than GPUs on one node."""
+
+
+SHORTAGES = frozenset(
+    (CauseKind.CAPACITY, CauseKind.FRAGMENTATION, CauseKind.HOST, CauseKind.PLACEMENT, CauseKind.NODES_DOWN)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that keeps a job waiting. Two causes of the same kind and level are the same cause with other numbers."""
+
+    kind: CauseKind
+    text: str
+    level: str = ""
+    """Of the topology, for fragmentation; ``quota`` where the order of a tenant's jobs for its quota is meant."""
+    jobs: tuple[int, ...] = ()
+    """Jobs that it is about: the first one ahead, the holders of reservations."""
+    facts: dict[str, int] = field(default_factory=dict)
+    """The numbers in the text, by name."""
+
+    @property
+    def identity(self) -> tuple[CauseKind, str]:
+        """What it is, apart from the numbers of the moment."""
+        return self.kind, self.level
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[Cause, ...]:
+    """The causes that keep a waiting job out at the end of an instant: together they are enough."""
+    causes = [_round(now, policy)] if _between_rounds(now, policy) else []
+    refusal = quota_refusal(js) if state.quotas else None
+    if refusal is not None:
+        account = js.account
+        facts = {"held_milli": account.held, "guaranteed_milli": account.guaranteed, "limit_milli": account.limit}
+        causes.append(Cause(CauseKind.QUOTA, refusal, facts=facts))
+    with raised_quota(js):
+        fits = policy.admit(now, state, js) is not None
+        ahead = Ahead(state, policy, js, quota=refusal is not None)
+        if (held_back := _held_back(policy, ahead, fits)) is not None:
+            causes.append(held_back)
+        if not fits:
+            causes.append(_shortage(state, policy, js))
+        if not causes:
+            causes.append(_round(now, policy))
+        if not policy.backfill.strict:
+            if len(causes) == 1 and causes[0].kind is CauseKind.QUOTA:
+                ahead = Ahead(state, policy, js, quota=True, nodes=False)
+            if (rivals := ahead.waits - len(ahead.holders) * (held_back is not None)) > 0:
+                causes.append(_ordered(ahead, rivals))
+    return tuple(causes)
+
+
+# --- quota --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def raised_quota(js: JobState) -> Iterator[None]:
+    """The job's tenant with just as much more quota as the job needs: of its limit where it may borrow, else guaranteed."""
+    account = js.account
+    before = account.guaranteed, account.limit
+    raise_quota(js)
+    try:
+        yield
+    finally:
+        account.guaranteed, account.limit = before
+
+
+def raise_quota(js: JobState) -> None:
+    """Let the job's tenant hold it, and no more than that."""
+    account, wanted = js.account, js.account.held + js.width
+    if wanted > account.guaranteed:
+        account.limit = max(account.limit, wanted)
+        if not (account.borrow and js.job.preemptible):
+            account.guaranteed = wanted
+
+
+# --- who comes first ----------------------------------------------------------------------------------------------
+
+
+class Ahead:
+    """The waiting jobs that come before one and could matter to it: they share nodes with it, or a quota."""
+
+    def __init__(
+        self, state: TrainingState, policy: ComposedPolicy, js: JobState, *, quota: bool, nodes: bool = True
+    ) -> None:
+        """``quota`` counts jobs of the same tenant, ``nodes`` those that may run where this one may."""
+        self._state = state
+        self._policy = policy
+        self._js = js
+        self._entry: Entry = (js.key, js.id)
+        self._place = self._rank(js)
+        self.over_quota = not nodes
+        self._parts: list[tuple[Lane, int]] = []
+        """Lanes, and how many of the jobs at the head of each come first."""
+        for lane in state.queue.lanes.values():
+            head = state.jobs[lane.head[1]]
+            if (quota and head.account is js.account) or (nodes and self._meets(head)):
+                if count := self._count(lane, head):
+                    self._parts.append((lane, count))
+        self.waits = sum(count for _, count in self._parts)
+        self.first = min((lane.head for lane, _ in self._parts), default=(0, -1))[1]
+        reserved = getattr(policy.backfill, "reservations", {})
+        self.holders = tuple(job for job in reserved if job in state.jobs and self._holds(state.jobs[job]))
+        """Those ahead that were promised GPUs."""
+
+    def jobs(self) -> list[int]:
+        """All of them; costs as many as there are."""
+        return [job for lane, count in self._parts for _, job in list(lane)[:count]]
+
+    def _rank(self, js: JobState) -> tuple[bool, Key]:
+        """What lanes are compared by ahead of keys: guaranteed jobs first, then what the order says of lanes."""
+        policy, state = self._policy, self._state
+        return state.quotas and not guaranteed(js), policy.order.lane_key(state, js)
+
+    def _meets(self, head: JobState) -> bool:
+        partition = head.job.partition
+        return partition == self._js.job.partition or bool(self._state.eligible(partition, ()) & self._js.eligible)
+
+    def _count(self, lane: Lane, head: JobState) -> int:
+        if lane.name != self._js.lane and (rank := self._rank(head)) != self._place:
+            return len(lane) if rank < self._place else 0
+        return bisect_left(lane._entries, self._entry, lo=lane._head) - lane._head
+
+    def _holds(self, js: JobState) -> bool:
+        for lane, count in self._parts:
+            if lane.name == js.lane:
+                return bisect_left(lane._entries, (js.key, js.id), lo=lane._head) - lane._head < count
+        return False
+
+
+def _held_back(policy: ComposedPolicy, ahead: Ahead, fits: bool) -> Cause | None:
+    """Jobs ahead keep it out by the rules of the backfill, not by what they hold."""
+    if policy.backfill.strict and ahead.waits:
+        text = f"{_some(ahead.first, ahead.waits)} ahead of it, and none may be overtaken"
+        return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(ahead.first,), facts={"ahead": ahead.waits})
+    if fits and ahead.holders:
+        text = f"it would fit now, and delay what is reserved for {_some(ahead.holders[0], len(ahead.holders))}"
+        return Cause(CauseKind.RESERVATION, text, jobs=ahead.holders, facts={"reserved": len(ahead.holders)})
+    return None
+
+
+def _ordered(ahead: Ahead, rivals: int) -> Cause:
+    what, level = ("its tenant's quota", "quota") if ahead.over_quota else ("what becomes free", "")
+    text = f"{_some(ahead.first, rivals)} ahead of it for {what}"
+    return Cause(CauseKind.ORDER, text, level, (ahead.first,), {"ahead": rivals})
+
+
+def _some(first: int, count: int) -> str:
+    return f"job {first}" + (f" and {count - 1} more" if count > 1 else "")
+
+
+def _between_rounds(now: int, policy: ComposedPolicy) -> bool:
+    return bool(policy.round_length and now % policy.round_length)
+
+
+def _round(now: int, policy: ComposedPolicy) -> Cause:
+    if not _between_rounds(now, policy):
+        return Cause(CauseKind.ROUND, "it would start now; the policy decides again when something happens")
+    following = (now // policy.round_length + 1) * policy.round_length
+    return Cause(CauseKind.ROUND, f"the policy decides next at {format_duration(following)}", facts={"next": following})
+
+
+# --- what is missing ----------------------------------------------------------------------------------------------
+
+
+def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cause:
+    """What the placement rule lacks."""
+    pool, rule = state.pool, policy.placement
+    if (away := js.eligible & ~pool.schedulable) and _fits_on(pool, policy, js, away):
+        names = [state.cluster.nodes[node].name for node in members(away)]
+        text = f"it would fit with {', '.join(names[:3])}{' and others' if len(names) > 3 else ''} in service"
+        return Cause(CauseKind.NODES_DOWN, text, facts={"nodes": len(names)})
+    if (js.cpu_milli or js.memory_bytes) and _fits_without_host(pool, policy, js):
+        return _host(pool, js)
+    wanted, free = js.width, _free_milli(pool, js)
+    facts = {"wanted_milli": wanted, "free_milli": free}
+    numbers = f"{wanted / 1000:g} GPUs wanted, {free / 1000:g} free where it may run"
+    if free < wanted:
+        return Cause(CauseKind.CAPACITY, numbers, facts=facts)
+    level, most, how = _scattered(state, js)
+    if level:
+        facts["largest_milli"] = most
+        return Cause(CauseKind.FRAGMENTATION, f"{numbers}, {how}", level=level, facts=facts)
+    return Cause(CauseKind.PLACEMENT, f"{numbers}, but not as {rule.name} wants them", facts=facts)
+
+
+def _fits_on(pool: Pool, policy: ComposedPolicy, js: JobState, away: int) -> bool:
+    for node in members(away):
+        pool.set_schedulable(node, True)
+    try:
+        return policy.placement.place(pool, js) is not None
+    finally:
+        for node in members(away):
+            pool.set_schedulable(node, False)
+
+
+def _fits_without_host(pool: Pool, policy: ComposedPolicy, js: JobState) -> bool:
+    before = js.cpu_milli, js.memory_bytes
+    js.cpu_milli = js.memory_bytes = 0
+    try:
+        return policy.placement.place(pool, js) is not None
+    finally:
+        js.cpu_milli, js.memory_bytes = before
+
+
+def _host(pool: Pool, js: JobState) -> Cause:
+    wants = f"{js.cpu_milli / 1000:g} CPUs and {format_size(js.memory_bytes)}"
+    text = f"GPUs are free, but not with the {wants} that it wants beside them"
+    facts = {"cpu_milli": js.cpu_milli, "memory_bytes": js.memory_bytes}
+    return Cause(CauseKind.HOST, text, facts=facts)
+
+
+def _free_milli(pool: Pool, js: JobState) -> int:
+    """What is free where a job may run, in thousandths; for whole GPUs only whole ones count."""
+    free = pool.free_among(js.eligible) * WHOLE_GPU_MILLI
+    if js.gpu_milli != WHOLE_GPU_MILLI:
+        free += sum(sum(pool.shares[node].values()) for node in members(pool.sharing & js.eligible & pool.schedulable))
+    return free
+
+
+def _scattered(state: TrainingState, js: JobState) -> tuple[str, int, str]:
+    """The outermost level of which no domain has enough free, the most that one has in thousandths, and both in words."""
+    pool = state.pool
+    open_nodes = js.eligible & pool.schedulable
+    if js.gpu_milli != WHOLE_GPU_MILLI:
+        most = max(
+            (free for node in members(pool.sharing & open_nodes) for free in pool.shares[node].values()), default=0
+        )
+        return "gpu", most, f"at most {most / 1000:g} on one GPU"
+    if js.nodes > 1:
+        each = js.gpus // js.nodes
+        count = pool.with_free(each, open_nodes).bit_count()
+        if count < js.nodes:
+            return "node", count * each * 1000, f"{count} of {js.nodes} nodes have {each} free"
+        return "", 0, ""
+    free = [(state.cluster.nodes[node].path, pool.free_count[node]) for node in members(open_nodes)]
+    for depth, level in enumerate(state.cluster.outer_levels):
+        domains: dict[tuple[str, ...], int] = {}
+        for path, count in free:
+            domains[path[: depth + 1]] = domains.get(path[: depth + 1], 0) + count
+        if (largest := max(domains.values(), default=0)) < js.gpus:
+            return level.name, largest * 1000, f"at most {largest} in one {level.name}"
+    largest = max((count for _, count in free), default=0)
+    return ("node", largest * 1000, f"at most {largest} on one node") if largest < js.gpus else ("", 0, "")

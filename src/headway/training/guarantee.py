@@ -1,0 +1,73 @@
+"""The proof that guaranteed quota is met within one decision, on a tape.
+
+At the end of each instant: is there a waiting job, first in its lane and within its tenant's guarantee, that free
+GPUs or GPUs taken back from borrowers would have admitted? One such job is one finding.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from headway.core.audit import Finding
+from headway.core.tape import Tape
+from headway.training.cluster import Cluster
+from headway.training.events import JobArrived, Woke
+from headway.training.job import Job
+from headway.training.policies.backfills.walk import guaranteed
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.preemption import borrowed, make_room
+from headway.training.replay import Walk
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import Account, JobState, TrainingState
+
+
+def unmet_guarantees(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    policy: ComposedPolicy,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+) -> Iterator[Finding]:
+    """A finding for each job and instant at which a guarantee could have been met and was not.
+
+    ``policy`` arranges the queue and is not asked. It answers for the instants at which it decides: where it has
+    rounds, for the beginning of each.
+    """
+    promised = [tenant.name for tenant in cluster.tenants if tenant.guaranteed_gpus is not None]
+    if not any(tenant.borrow for tenant in cluster.tenants) or not promised:
+        return
+    walk = Walk(cluster, jobs, tape, policy, speed=speed, costs=costs)
+    state = walk.state
+    accounts = [state.accounts[name] for name in promised]
+    checked = -1
+    times = tape.column("time")
+    for step in walk:
+        walk.act()
+        if policy.round_length and step.time % policy.round_length:
+            continue
+        if state.queue.size and any(account.held > account.guaranteed for account in accounts):
+            same = checked == state.changes and all(isinstance(event, JobArrived | Woke) for event in step.events)
+            only = {event.job.id for event in step.events if isinstance(event, JobArrived)} if same else None
+            for js in _left_waiting(state, policy, accounts, only):
+                row = int(np.searchsorted(times, step.time, side="right")) - 1
+                text = f"job {js.id} waits within the guarantee of tenant {js.account.name} while others borrow"
+                yield Finding(row, step.time, "guarantee", text)
+            checked = state.changes
+
+
+def _left_waiting(
+    state: TrainingState, policy: ComposedPolicy, accounts: list[Account], only: set[int] | None
+) -> Iterator[JobState]:
+    """Heads of lanes within their guarantee that could be admitted; only ``only`` where nothing else has changed."""
+    hungry = {account.name for account in accounts if account.held < account.guaranteed}
+    if not hungry:
+        return
+    for lane in list(state.queue.lanes.values()):
+        js = state.jobs[lane.head[1]]
+        if js.account.name not in hungry or not guaranteed(js) or (only is not None and js.id not in only):
+            continue
+        rule = policy.placement
+        if rule.place(state.pool, js) is not None or make_room(state, js, rule, borrowed(state, js)) is not None:
+            yield js

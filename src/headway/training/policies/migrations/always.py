@@ -1,0 +1,68 @@
+"""Every strictly better place, after every completion: AnalySIM's migration, kept to reproduce its results.
+
+Whenever GPUs were given back, each running job that fits into one node is moved if another node would be left with fewer free GPUs than the one
+it leaves has now. ``migrate-always`` charges each move, ``migrate-free`` does not: charging turns its gain into a loss under
+backfill, which is why ``migrate`` is the one to use.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from headway.training.actions import Action, MigrateJob, Placement
+from headway.training.policies.parts import Admission, Migration
+from headway.training.policies.placements.pick import gpus_of
+from headway.training.pool import Pool
+from headway.training.state import JobState, TrainingState
+
+
+class Always(Migration):
+    """Moves without asking what they cost."""
+
+    name: ClassVar[str] = "migrate-always"
+
+    def __init__(self) -> None:
+        self._seen = -1
+
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Tighten everything after a release, then start what fits now."""
+        if state.releases == self._seen:
+            return
+        moved = False
+        for action in self._tighten(state):
+            moved = True
+            yield action
+        self._seen = state.releases
+        if moved and state.queue.size:
+            policy.blocked = None
+            yield from policy.walk(now, state)
+
+    def idle(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
+        """AnalySIM moves whether or not anybody waits."""
+        return () if state.releases == self._seen else self.decide(now, state, policy)
+
+    def _tighten(self, state: TrainingState) -> Iterator[Action]:
+        for js in sorted(state.running.values(), key=lambda js: (js.gpus, js.id)):
+            if len(js.placement) == 1 and js.gpu_milli == 1000 and js.gpus and js.job.preemptible:
+                target = _tighter(state.pool, js)
+                if target is not None:
+                    yield MigrateJob(js.id, target)
+
+
+def _tighter(pool: Pool, js: JobState) -> Placement | None:
+    """The node that would have the fewest GPUs left, if that is fewer than the present one has left now."""
+    left_here = pool.free_count[js.placement[0][0]]
+    for free in range(js.gpus, min(len(pool.buckets), left_here + js.gpus)):
+        nodes = pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]
+        while nodes:
+            node = (nodes & -nodes).bit_length() - 1
+            if pool.host_fits(js, node, js.gpus):
+                return ((node, gpus_of(pool, node, js.gpus)),)
+            nodes &= nodes - 1
+    return None
+
+
+class Free(Always):
+    """The same, at no charge."""
+
+    name: ClassVar[str] = "migrate-free"
+    charged: ClassVar[bool] = False

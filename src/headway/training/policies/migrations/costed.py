@@ -1,0 +1,136 @@
+"""Costed defragmentation: move running jobs only when what it admits is worth more than the moves cost.
+
+When the first blocked job would fit into one node but for fragmentation, look for the node that can be cleared with the fewest moves.
+The gain is the wait that it saves: from now until the job would fit by itself, by the expected ends of the running jobs. The loss is what the
+moves cost, each in the time that the moved job stands still. The moves are made when the gain exceeds ``margin`` times the loss.
+Hysteresis: a job that started or moved less than ``rest`` times its move's cost ago stays where it is.
+
+A strict queue stands still until its head has started, so there nobody is displaced by a move. Where the backfill lets others overtake, the GPUs that a wide job
+is helped to would have served many narrow ones, and helping it can lengthen the mean: there moves are made only for a job
+that waits alone.
+
+After AnalySIM (arXiv 2201.03175), whose migration is free in its results; there every move to a tighter place is made (``migrate-always``). Jobs
+that span several nodes, and shares of a GPU, are not moved; jobs wider than a node need no defragmentation.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import ClassVar
+
+from headway.training.actions import Action, MigrateJob, Placement, StartJob
+from headway.training.feasible import quota_refusal
+from headway.training.policies.forecast import earliest_fit
+from headway.training.policies.parts import Admission, Migration, PlacementRule
+from headway.training.policies.placements.pick import gpus_of
+from headway.training.pool import members
+from headway.training.state import JobState, TrainingState
+
+Plan = tuple[list[tuple[JobState, Placement]], Placement]
+"""Who moves where, and where the blocked job then goes."""
+
+_MOST_MOVES = 7
+_NODES_TRIED = 8
+
+
+class Costed(Migration):
+    """Moves that pay."""
+
+    name: ClassVar[str] = "migrate"
+    ranks_ends: ClassVar[bool] = True
+
+    def __init__(self, margin: float = 2.0, rest: float = 10.0) -> None:
+        self.margin = margin
+        self.rest = rest
+        self._failed: tuple[int, int] = (-1, -1)
+
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Clear a node for the first blocked job, and for those that are first after it."""
+        while (js := policy.blocked) is not None and (js.id, state.changes) != self._failed:
+            plan = self._plan(now, state, js, policy.placement, strict=policy.backfill.strict)
+            if plan is None:
+                self._failed = (js.id, state.changes)
+                return
+            moves, placement = plan
+            for moved, target in moves:
+                yield MigrateJob(moved.id, target)
+            yield StartJob(js.id, placement)
+            policy.blocked = None
+            yield from policy.walk(now, state)
+
+    def _plan(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule, *, strict: bool) -> Plan | None:
+        pool = state.pool
+        if js.gpu_milli < 1000 or js.nodes > 1 or not js.gpus or quota_refusal(js) is not None:
+            return None
+        if not strict and state.queue.size > 1:
+            return None
+        if pool.free_among(js.eligible) < js.gpus or js.gpus > pool.largest_among(js.eligible):
+            return None
+        saved: int | None = None
+        for node, movers in self._clearances(now, state, js):
+            plan = _try(state, js, rule, node, movers)
+            if plan is None:
+                continue
+            if saved is None:
+                fits_by_itself = earliest_fit(now, state, js, rule)
+                saved = (1 << 62) if fits_by_itself is None else fits_by_itself - now
+            loss = sum(state.costs.of_migration(moved.job) for moved in movers)
+            return plan if saved > self.margin * loss else None
+        return None
+
+    def _clearances(self, now: int, state: TrainingState, js: JobState) -> list[tuple[int, list[JobState]]]:
+        """Nodes that could be cleared, with who would have to leave, cheapest first."""
+        pool = state.pool
+        found: list[tuple[int, int, int, list[JobState]]] = []
+        for free in range(js.gpus - 1, -1, -1):
+            for node in members(pool.buckets[free] & js.eligible):
+                if pool.capacity[node] < js.gpus:
+                    continue
+                movers = _smallest_cover(self._movable(now, state, node), js.gpus - free)
+                if movers:
+                    loss = sum(state.costs.of_migration(moved.job) for moved in movers)
+                    found.append((loss, sum(moved.gpus for moved in movers), node, movers))
+        found.sort(key=lambda item: item[:3])
+        return [(node, movers) for _, _, node, movers in found[:_NODES_TRIED]]
+
+    def _movable(self, now: int, state: TrainingState, node: int) -> list[JobState]:
+        return [
+            js
+            for js in state.on_node[node].values()
+            if len(js.placement) == 1
+            and js.gpu_milli == 1000
+            and js.gpus
+            and js.job.preemptible
+            and js.nodes <= 1
+            and now - js.since >= self.rest * state.costs.of_migration(js.job)
+        ]
+
+
+def _smallest_cover(movable: list[JobState], deficit: int) -> list[JobState] | None:
+    """The fewest jobs that hold at least so many GPUs, of those the ones with the fewest GPUs."""
+    movable = sorted(movable, key=lambda js: (js.gpus, js.id))
+    for count in range(1, min(_MOST_MOVES, len(movable)) + 1):
+        if sum(js.gpus for js in movable[-count:]) < deficit:
+            continue
+        covers = (c for c in combinations(movable, count) if sum(js.gpus for js in c) >= deficit)
+        return list(min(covers, key=lambda c: sum(js.gpus for js in c)))
+    return None
+
+
+def _try(state: TrainingState, js: JobState, rule: PlacementRule, node: int, movers: list[JobState]) -> Plan | None:
+    """Where everybody goes if the movers leave this node for the job; None when one of them fits nowhere else."""
+    pool = state.pool
+    with state.draft() as draft:
+        for moved in movers:
+            draft.release(moved)
+        if not pool.host_fits(js, node, js.gpus):
+            return None
+        placement: Placement = ((node, gpus_of(pool, node, js.gpus)),)
+        draft.start(js, placement)
+        moves: list[tuple[JobState, Placement]] = []
+        for moved in sorted(movers, key=lambda m: (-m.gpus, m.id)):
+            target = rule.place(pool, moved)
+            if target is None or any(where == node for where, _ in target):
+                return None
+            draft.start(moved, target)
+            moves.append((moved, target))
+    return moves, placement

@@ -1,0 +1,132 @@
+"""Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant share comes first.
+
+A tenant's dominant share is the largest of its parts of the cluster's GPUs, CPUs and memory (of those that are
+counted), divided by its weight. Jobs of one tenant go by submission. A job may take GPUs from a tenant with a larger
+share only as far as that one, after it has given them up, is still no worse off than the taker with its new job.
+Every swap therefore brings the two closer together and none can be reversed by the next, and a started job keeps its
+GPUs for a quantum.
+
+Departures: the paper has no preemption (tasks are short); jobs here are indivisible and may be most of the cluster;
+ties go to the job submitted first.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import ClassVar, TypeAlias
+
+from headway.training.policies.orders.fruitless import Fruitless
+from headway.training.policies.parts import Order
+from headway.training.pool import UNCOUNTED
+from headway.training.queue import Key
+from headway.training.state import Account, JobState, TrainingState
+from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
+
+QUANTUM = Duration(10 * MINUTE)
+Holding: TypeAlias = tuple[int, int, int]
+"""GPUs and CPUs in thousandths, and bytes of memory."""
+
+
+class Drf(Order):
+    """By the dominant share of the job's tenant, with preemption."""
+
+    name: ClassVar[str] = "drf"
+    preempts: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+
+    def __init__(self, quantum: Duration = QUANTUM) -> None:
+        self.quantum = quantum
+        self._fruitless = Fruitless()
+        self._totals: Holding = (1, 1, 1)
+        self._counts_hosts = False
+        self._hosts: dict[Account, Holding] = {}
+        """What tenants held when the state had changed ``_hosts_of`` times; kept where CPUs or memory are counted."""
+        self._hosts_of = -1
+
+    def bind(self, state: TrainingState) -> None:
+        """What shares are parts of; what is not counted is endless."""
+        nodes = state.cluster.nodes
+        cpu_milli = sum(node.cpu_milli or 0 for node in nodes)
+        memory_bytes = sum(node.memory_bytes or 0 for node in nodes)
+        self._counts_hosts = bool(cpu_milli or memory_bytes)
+        self._totals = (
+            state.cluster.gpus * WHOLE_GPU_MILLI or UNCOUNTED,
+            cpu_milli or UNCOUNTED,
+            memory_bytes or UNCOUNTED,
+        )
+
+    def key(self, now: int, js: JobState) -> Key:
+        """By submission within a tenant."""
+        return js.id
+
+    def lane(self, js: JobState) -> Hashable:
+        """Tenants change places; jobs of one tenant do not."""
+        return js.account.name
+
+    def lane_key(self, state: TrainingState, js: JobState) -> Key:
+        """The tenant's share as it is now."""
+        return self.share(state, js.account)
+
+    def share(self, state: TrainingState, account: Account) -> float:
+        """The weighted dominant share of a tenant."""
+        return self._dominant(account.weight, self._holding(state, account))
+
+    def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
+        """Jobs of tenants that can spare them, the largest share first, of a tenant the latest submission first."""
+        if self._fruitless.still(now, state, js):
+            return
+        least = self._dominant(js.account.weight, _plus(self._holding(state, js.account), js))
+        richer = [a for a in state.accounts.values() if a is not js.account and self.share(state, a) > least]
+        again = now + self.quantum
+        if richer:
+            jobs: dict[Account, list[JobState]] = {account: [] for account in richer}
+            for victim in state.running.values():
+                if victim.account in jobs and victim.job.preemptible and _within(victim, js.eligible):
+                    if victim.since + self.quantum <= now:
+                        jobs[victim.account].append(victim)
+                    else:
+                        again = min(again, victim.since + self.quantum)
+            yield from self._to_spare(state, least, jobs)
+        self._fruitless.note(js, again)
+
+    def _to_spare(self, state: TrainingState, least: float, jobs: dict[Account, list[JobState]]) -> Iterator[JobState]:
+        """What tenants can give up and still have ``least``, from the one that then has most."""
+        left = {account: self._holding(state, account) for account in jobs}
+        for theirs in jobs.values():
+            theirs.sort(key=_submission)
+        while jobs:
+            account = max(jobs, key=lambda a: (self._dominant(a.weight, left[a]), a.name))
+            theirs = jobs[account]
+            while theirs:
+                rest = _plus(left[account], victim := theirs.pop(), -1)
+                if self._dominant(account.weight, rest) >= least:
+                    left[account] = rest
+                    yield victim
+                    break
+            else:
+                del jobs[account]
+
+    def _dominant(self, weight: int, holding: Holding) -> float:
+        return max(part / total for part, total in zip(holding, self._totals, strict=True)) / weight
+
+    def _holding(self, state: TrainingState, account: Account) -> Holding:
+        if not self._counts_hosts:
+            return account.held, 0, 0
+        if self._hosts_of != state.changes:
+            self._hosts_of = state.changes
+            self._hosts = {}
+            for js in state.running.values():
+                self._hosts[js.account] = _plus(self._hosts.get(js.account, (0, 0, 0)), js)
+        _, cpu_milli, memory_bytes = self._hosts.get(account, (0, 0, 0))
+        return account.held, cpu_milli, memory_bytes
+
+
+def _plus(holding: Holding, js: JobState, sign: int = 1) -> Holding:
+    gpu_milli, cpu_milli, memory_bytes = holding
+    return gpu_milli + sign * js.width, cpu_milli + sign * js.cpu_milli, memory_bytes + sign * js.memory_bytes
+
+
+def _within(js: JobState, eligible: int) -> bool:
+    return any(eligible >> node & 1 for node, _ in js.placement)
+
+
+def _submission(js: JobState) -> int:
+    return js.id

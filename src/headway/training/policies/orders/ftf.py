@@ -1,0 +1,66 @@
+"""Finish-time fairness (Themis, Mahajan et al., NSDI 2020): the job that sharing hurts most comes first.
+
+A job's rho is T_shared / T_ideal. T_shared is the time from its submission to its end if it ran from now on without
+interruption. T_ideal is what it would take with a 1/n part of the cluster to itself, n being the jobs alive now: its
+whole work at reference speed, longer in proportion where it is wider than that part. The LARGEST rho comes first
+(some published code sorts it the other way round). A start is a lease: at the end of a round, jobs that have run for
+one may be preempted for a job whose rho is larger by a margin.
+
+Departures: jobs here are rigid gangs, so Themis' partial auction comes down to the order of bids; its rho is per app
+of many trials, ours per job; n is the present contention, not its mean over the job's life; and the margin is ours,
+against swapping equals every lease.
+"""
+
+from typing import ClassVar
+
+from headway.errors import ExperimentError
+from headway.training.policies.orders.rounds import RoundOrder
+from headway.training.queue import Key
+from headway.training.state import JobState, TrainingState
+from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
+
+LEASE = Duration(20 * MINUTE)
+PPM = 1_000_000
+
+
+class Ftf(RoundOrder):
+    """By finish-time fairness, worst off first, with preemption at the end of leases."""
+
+    name: ClassVar[str] = "ftf"
+    preempts: ClassVar[bool] = True
+    starves: ClassVar[bool] = True
+
+    def __init__(self, lease: Duration = LEASE, margin: float = 0.1, contention: bool = True) -> None:
+        super().__init__()
+        if lease <= 0:
+            raise ExperimentError(f"ftf(lease=...): {lease} ns must be above 0")
+        if not margin >= 0:
+            raise ExperimentError(f"ftf(margin=...): {margin} must not be negative")
+        self.lease = lease
+        self.margin = margin
+        self.contention = contention
+        self.refresh = lease
+        self._margin_ppm = PPM + round(margin * PPM)
+        self._state: TrainingState | None = None
+        self._total = 1
+
+    def bind(self, state: TrainingState) -> None:
+        """Whose jobs compete, for how many GPUs."""
+        self._state = state
+        self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
+
+    def key(self, now: int, js: JobState) -> Key:
+        """Minus rho, in millionths."""
+        return -self.rho_ppm(now, js)
+
+    def rho_ppm(self, now: int, js: JobState) -> int:
+        """T_shared / T_ideal of a live job, in millionths."""
+        shared = now - js.job.submit + js.remaining(now)
+        wanted = js.width * len(self._state.jobs) if self.contention and self._state is not None else 0
+        if wanted <= self._total:
+            return shared * PPM // js.expected
+        return shared * PPM * self._total // (js.expected * wanted)
+
+    def gives_way(self, key: int, running_key: int) -> bool:
+        """Only to a rho that is larger by the margin."""
+        return key * PPM < running_key * self._margin_ppm

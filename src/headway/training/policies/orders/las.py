@@ -1,0 +1,59 @@
+"""Least attained service: the job that has held the least GPU time comes first, and takes the place of one that has
+held more.
+
+Foreground-background scheduling (Kleinrock 1976; Nuyens and Wierman 2008), with service counted in GPUs times time as
+in Tiresias (Gu et al., NSDI 2019, "2D-LAS"). It needs no estimates. Departure: undiscretised LAS shares a GPU between
+equal jobs in infinitely small slices; here a started job keeps its GPUs for a quantum, and it is started in the place
+of another only if it will not have overtaken that one when the quantum is over, so that no two jobs swap back and
+forth.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from headway.training.policies.orders.fruitless import Fruitless
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+from headway.training.state import JobState, TrainingState
+from headway.units import MINUTE, Duration
+
+QUANTUM = Duration(30 * MINUTE)
+
+
+class Las(Order):
+    """By attained GPU time, with preemption."""
+
+    name: ClassVar[str] = "las"
+    preempts: ClassVar[bool] = True
+    starves: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+
+    def __init__(self, quantum: Duration = QUANTUM) -> None:
+        self.quantum = quantum
+        self._fruitless = Fruitless()
+
+    def key(self, now: int, js: JobState) -> Key:
+        """GPU time held so far."""
+        return js.attained
+
+    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
+        """It grows with the job's width."""
+        return js.width, js.attained - js.width * js.since
+
+    def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
+        """Jobs that had their quantum and will have held more even when this one has had its own."""
+        quantum = self.quantum
+        enough = js.key + quantum * js.width
+        most = state.ranked.largest(now)
+        if most is None or most <= enough or self._fruitless.still(now, state, js):
+            return
+        again = now + quantum
+        for held, job in state.ranked.descending(now):
+            if held <= enough:
+                break
+            victim = state.running[job]
+            if victim.since + quantum <= now:
+                yield victim
+            else:
+                again = min(again, victim.since + quantum)
+        self._fruitless.note(js, again)

@@ -1,0 +1,137 @@
+"""Slurm's multifactor priority (the priority/multifactor plugin, SchedMD): a weighted sum of factors between 0 and 1.
+
+Age grows to 1 over ``max_age``. Fair-share is 2^(-usage/share): a tenant's part of all GPU time used, decayed with
+``half_life``, against its part of all weights. Size is the job's part of the cluster's GPUs (``favor_small`` turns it
+round). QOS and partition are their priorities against the largest one. Everything is computed anew every ``period``,
+as Slurm does; what jobs will use is never looked at, only what they have held.
+
+Departures: the classic fair-share formula over one level of tenants (Slurm's default is the Fair Tree over accounts
+and users); usage counts GPU time only; weights default to those of the example in Slurm's manual, because Slurm's own
+default of 0 for all is fifo.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from headway.errors import ExperimentError
+from headway.training.policies.orders.rounds import RoundOrder
+from headway.training.queue import Key
+from headway.training.state import JobState, TrainingState
+from headway.units import DAY, MINUTE, WHOLE_GPU_MILLI, Duration
+
+WEEK = Duration(7 * DAY)
+CALC_PERIOD = Duration(5 * MINUTE)
+SCALE = 1000
+"""Priorities are kept in thousandths of Slurm's, so that ties are rarer."""
+
+
+class Multifactor(RoundOrder):
+    """By Slurm's weighted sum."""
+
+    name: ClassVar[str] = "multifactor"
+    starves: ClassVar[bool] = True
+    watches_ends: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        age_weight: int = 1000,
+        fairshare_weight: int = 10_000,
+        size_weight: int = 1000,
+        qos_weight: int = 1000,
+        partition_weight: int = 1000,
+        max_age: Duration = WEEK,
+        half_life: Duration = WEEK,
+        period: Duration = CALC_PERIOD,
+        favor_small: bool = False,
+        qos: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__()
+        if min(max_age, half_life, period) <= 0:
+            raise ExperimentError("multifactor: max_age, half_life and period must be above 0")
+        self.age_weight = age_weight
+        self.fairshare_weight = fairshare_weight
+        self.size_weight = size_weight
+        self.qos_weight = qos_weight
+        self.partition_weight = partition_weight
+        self.max_age = max_age
+        self.half_life = half_life
+        self.period = period
+        self.favor_small = favor_small
+        self.qos = qos
+        self.refresh = period
+        self._qos = _parts_of_largest(_parsed(qos))
+        self._partitions: dict[str, float] = {}
+        self._state: TrainingState | None = None
+        self._total = 1
+        self._calculated = -1
+        self._ended: dict[str, int] = {}
+        self._counted: dict[str, int] = {}
+        self._usage: dict[str, float] = {}
+        self._factors: dict[str, float] = {}
+
+    def bind(self, state: TrainingState) -> None:
+        """Sizes and priorities are relative to the cluster's."""
+        self._state = state
+        self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
+        self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
+
+    def key(self, now: int, js: JobState) -> Key:
+        """Minus the priority, in thousandths."""
+        state = self._state
+        assert state is not None, "multifactor needs to be bound to a state"
+        if state.refreshed != self._calculated:
+            self._calculate(state.refreshed, state)
+        job = js.job
+        size = min(1.0, js.width / self._total)
+        return -round(
+            SCALE
+            * (
+                self.age_weight * min(1.0, (now - job.submit) / self.max_age)
+                + self.fairshare_weight * self._factors.get(job.tenant, 1.0)
+                + self.size_weight * (1.0 - size if self.favor_small else size)
+                + self.qos_weight * self._qos.get(job.qos, 0.0)
+                + self.partition_weight * self._partitions.get(job.partition, 0.0)
+            )
+        )
+
+    def ended(self, now: int, js: JobState) -> None:
+        """What it has held counts from the next period on."""
+        self._ended[js.account.name] = self._ended.get(js.account.name, 0) + js.attained
+
+    def factor(self, tenant: str) -> float:
+        """The fair-share factor of a tenant in this period: 1 for one that used nothing, 0.5 at exactly its share."""
+        return self._factors.get(tenant, 1.0)
+
+    def _calculate(self, now: int, state: TrainingState) -> None:
+        """Decay what was used before, add what was held since, and derive each tenant's factor."""
+        held = dict(self._ended)
+        for js in state.jobs.values():
+            if used := js.attained_at(now):
+                held[js.account.name] = held.get(js.account.name, 0) + used
+        decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
+        for tenant, attained in held.items():
+            fresh = attained - self._counted.get(tenant, 0)
+            self._usage[tenant] = self._usage.get(tenant, 0.0) * decay + fresh
+        self._counted = held
+        self._calculated = now
+        whole = sum(self._usage.values())
+        weights = sum(account.weight for account in state.accounts.values())
+        self._factors = {
+            tenant: 2.0 ** -(usage / whole * weights / state.accounts[tenant].weight) if whole else 1.0
+            for tenant, usage in self._usage.items()
+        }
+
+
+def _parsed(levels: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for level in levels:
+        name, colon, value = level.partition(":")
+        if not colon or not value.strip().isdecimal():
+            raise ExperimentError(f"multifactor(qos=...): {level!r} must be like high:1000")
+        found[name.strip()] = int(value)
+    return found
+
+
+def _parts_of_largest(priorities: Mapping[str, int]) -> dict[str, float]:
+    largest = max(priorities.values(), default=0)
+    return {name: priority / largest for name, priority in priorities.items()} if largest > 0 else {}

@@ -1,0 +1,23 @@
+"""Priority: the job with the larger priority comes first, equal ones in order of their submission.
+
+What Kubernetes' priority classes and Slurm's nice values come down to. No paper. Quotas and guarantees are not this
+part's business: they hold for every order. Preemption, when asked for, takes GPUs only from strictly lower
+priorities.
+"""
+
+from typing import ClassVar
+
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+from headway.training.state import JobState
+
+
+class Priority(Order):
+    """By priority, then submission."""
+
+    name: ClassVar[str] = "priority"
+    starves: ClassVar[bool] = True
+
+    def key(self, now: int, js: JobState) -> Key:
+        """Equal keys are told apart by ids, which are in order of submission."""
+        return -js.job.priority

@@ -1,0 +1,154 @@
+"""Consolidate: the smallest domain of the topology that can hold the job, and of those the one where the least stays free.
+
+Domains are tried from the innermost level outwards (NVLink island, node, rack, zone: whatever the cluster has) and last of all the whole cluster,
+as Gandiva (Xiao et al., OSDI 2018) and Tiresias (Gu et al., NSDI 2019) pack jobs whose speed depends on locality. Inside a domain of
+several nodes a job takes as few of them as possible.
+
+How far a job may fall back outwards is ``up_to``: a job that one empty domain of that level could hold never spans two of them, it
+waits. The default, node, is what every other placement does; ``any`` lets a job spread rather than wait, ``rack`` makes
+jobs up to the size of a rack wait for one. Topology-blind jobs (shares, single GPUs) are placed by best fit.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from headway.errors import ExperimentError, unknown_name
+from headway.training.actions import Placement
+from headway.training.cluster import Cluster
+from headway.training.policies.parts import PlacementRule
+from headway.training.policies.placements.best_fit import BestFit
+from headway.training.policies.placements.pick import (
+    by_free,
+    choose,
+    equal_nodes,
+    fewest_nodes,
+    first,
+    holding,
+    on_equal_nodes,
+    on_node,
+    one_node,
+    room,
+)
+from headway.training.pool import UNCOUNTED, Pool, members
+from headway.training.state import JobState
+
+ANYWHERE = "any"
+
+
+class Consolidate(PlacementRule):
+    """The smallest domain that holds it."""
+
+    name: ClassVar[str] = "consolidate"
+
+    def __init__(self, up_to: str = "node") -> None:
+        self.up_to = up_to
+        self._tight = BestFit()
+        self._cluster: Cluster | None = None
+        self._domains: list[tuple[str, list[int]]] = []
+        self._islands = False
+
+    def place(self, pool: Pool, js: JobState) -> Placement | None:
+        """From the innermost level outwards."""
+        if pool.cluster is not self._cluster:
+            self._survey(pool)
+        if js.gpus <= 1 and js.nodes <= 1:
+            return self._tight.place(pool, js)
+        if js.gpus > pool.free_gpus:
+            return None
+        if js.nodes <= 1:
+            if nodes := holding(pool, js):
+                return self._inside(pool, js, nodes)
+            if js.nodes == 1 or (self.up_to == "node" and one_node(pool, js)):
+                return None
+        return self._across(pool, js)
+
+    def _survey(self, pool: Pool) -> None:
+        cluster = pool.cluster
+        names = [level.name for level in cluster.levels]
+        if self.up_to not in (ANYWHERE, *names):
+            raise ExperimentError(unknown_name("level of consolidate(up_to=...)", self.up_to, [ANYWHERE, *names]))
+        if self.up_to in names[cluster.node_level + 1 :]:
+            raise ExperimentError(
+                f"consolidate(up_to={self.up_to}): must be a level from the node outwards, or {ANYWHERE}"
+            )
+        self._cluster = cluster
+        self._islands = any(node.island_gpus for node in cluster.nodes)
+        self._domains = []
+        for depth in range(cluster.node_level, 0, -1):
+            groups: dict[tuple[str, ...], int] = {}
+            for index, node in enumerate(cluster.nodes):
+                groups[node.path[:depth]] = groups.get(node.path[:depth], 0) | pool.bits[index]
+            self._domains.append((names[depth - 1], list(groups.values())))
+        self._domains.append((ANYWHERE, [pool.everywhere]))
+
+    def _inside(self, pool: Pool, js: JobState, nodes: int) -> Placement:
+        """On one of these nodes: the fullest island that holds the job, innermost level first, else the fullest node."""
+        if self._islands:
+            depth = max(len(node.island_gpus) for node in pool.cluster.nodes)
+            for level in range(depth - 1, -1, -1):
+                found = min((part for n in members(nodes) for part in _islands(pool, js, n, level)), default=None)
+                if found is not None:
+                    _, node, island = found
+                    inner = pool.cluster.nodes[node].island_gpus[level + 1 :]
+                    return ((node, choose(island, js.gpus, inner)),)
+        for free in range(js.gpus, len(pool.buckets)):
+            if tight := pool.buckets[free] & nodes:
+                return on_node(pool, first(tight), js.gpus)
+        raise AssertionError("a node that holds the job is in a bucket")
+
+    def _across(self, pool: Pool, js: JobState) -> Placement | None:
+        """Over the nodes of one domain, of the innermost level that has one with room; the fullest of those."""
+        for name, domains in self._domains:
+            best: tuple[int, int] | None = None
+            for domain in domains:
+                free = pool.free_among(js.eligible & domain)
+                if free >= js.gpus and (best is None or free < best[0]) and _has_room(pool, js, domain):
+                    best = (free, domain)
+            if best is not None:
+                if js.nodes > 1:
+                    return on_equal_nodes(pool, js, by_free(pool, js.eligible & best[1], most_first=False))
+                return fewest_nodes(pool, js, best[1])
+            if name == self.up_to and _could_hold(pool, js, domains):
+                return None
+        return None
+
+
+def _islands(pool: Pool, js: JobState, node: int, level: int) -> list[tuple[int, int, int]]:
+    """(GPUs free, node, mask) of a node's islands of this level that hold a job."""
+    sizes = pool.cluster.nodes[node].island_gpus
+    if level >= len(sizes):
+        return []
+    size, free = sizes[level], pool.free_mask[node]
+    parts = (free & (((1 << size) - 1) << start) for start in range(0, free.bit_length(), size))
+    return [(part.bit_count(), node, part) for part in parts if part.bit_count() >= js.gpus]
+
+
+def _has_room(pool: Pool, js: JobState, domain: int) -> bool:
+    if js.nodes > 1:
+        return equal_nodes(pool, js, domain).bit_count() >= js.nodes
+    if not (js.cpu_milli or js.memory_bytes):
+        return True
+    return sum(room(pool, js, node) for node in members(js.eligible & domain & pool.schedulable)) >= js.gpus
+
+
+def _could_hold(pool: Pool, js: JobState, domains: Sequence[int]) -> bool:
+    """Whether one of these domains could hold a job if it were empty."""
+    for domain in domains:
+        counts = [_capacity(pool, js, node) for node in members(js.eligible & domain)]
+        if js.nodes > 1:
+            if sum(count * js.nodes >= js.gpus for count in counts) >= js.nodes:
+                return True
+        elif sum(counts) >= js.gpus:
+            return True
+    return False
+
+
+def _capacity(pool: Pool, js: JobState, node: int) -> int:
+    """How many of a job's GPUs an empty node could give."""
+    machine = pool.cluster.nodes[node]
+    cpu_milli = UNCOUNTED if machine.cpu_milli is None else machine.cpu_milli
+    memory_bytes = UNCOUNTED if machine.memory_bytes is None else machine.memory_bytes
+    count = min(machine.gpus, js.gpus)
+    if js.cpu_milli:
+        count = min(count, cpu_milli * js.gpus // js.cpu_milli)
+    return min(count, memory_bytes * js.gpus // js.memory_bytes) if js.memory_bytes else count

@@ -1,0 +1,57 @@
+"""Random: any node that holds the job, each as likely as the others. The yardstick that a placement has to beat.
+
+The draw of a job depends on the seed, the job and how often it has been stopped, and on nothing that was drawn before: asking twice,
+or for other jobs in between, changes nothing. A larger job takes nodes in a random order, a share any GPU with
+room of a random node.
+"""
+
+from typing import ClassVar
+
+from headway.streams import small_stream
+from headway.training.actions import Placement
+from headway.training.policies.parts import PlacementRule
+from headway.training.policies.placements.pick import (
+    holding,
+    on_equal_nodes,
+    on_node,
+    one_node,
+    over_nodes,
+    share_nodes,
+    share_on,
+)
+from headway.training.pool import Pool, members
+from headway.training.state import JobState
+
+
+class RandomFit(PlacementRule):
+    """Any place, with equal chance."""
+
+    name: ClassVar[str] = "random"
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def place(self, pool: Pool, js: JobState) -> Placement | None:
+        """A random place."""
+        if js.gpu_milli != 1000:
+            if not (nodes := share_nodes(pool, js)):
+                return None
+            draw = small_stream(self.seed, _name(js))
+            node = draw.choice(list(members(nodes)))
+            return ((node, 1 << draw.choice(share_on(pool, js, node))),)
+        if js.nodes > 1:
+            return on_equal_nodes(pool, js, self._shuffled(pool, js))
+        if nodes := holding(pool, js):
+            return on_node(pool, small_stream(self.seed, _name(js)).choice(list(members(nodes))), js.gpus)
+        if one_node(pool, js) or js.gpus > pool.free_among(js.eligible):
+            return None
+        return over_nodes(pool, js, self._shuffled(pool, js))
+
+    def _shuffled(self, pool: Pool, js: JobState) -> list[int]:
+        order = list(members(js.eligible & pool.schedulable))
+        small_stream(self.seed, _name(js)).shuffle(order)
+        return order
+
+
+def _name(js: JobState) -> str:
+    return f"placement random {js.id} {js.attempt} {js.preemptions}"

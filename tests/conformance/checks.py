@@ -1,0 +1,241 @@
+"""What every policy must keep, one function a promise. ``test_broken.py`` proves that each of them can fail.
+
+A check takes a way to make the policy (it is made anew for each run) and a world; it raises what the loop raises
+(``InfeasibleActionError``, ``StalledRunError``) or ``BrokenPromise`` with the name of what was broken.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from unittest import mock
+
+from headway.training.actions import Action
+from headway.training.events import JobArrived, JobCancelled, JobFailed, JobFinished, NodeDrained, NodeRecovered, Woke
+from headway.training.job import Outcome
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.pool import Pool
+from headway.training.rows import Kind
+from headway.training.state import TrainingState
+from headway.units import REFERENCE_SPEED_PPM
+from tests.drive import FIRST_ACTION, Run, Watched, World, digest, drive, replayed
+
+Make = Callable[[], ComposedPolicy]
+CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time")
+RANKS = {
+    Kind.FINISHED: JobFinished.rank,
+    Kind.FAILED: JobFailed.rank,
+    Kind.NODE_FAILED: JobFailed.rank,
+    Kind.CANCELLED: JobCancelled.rank,
+    Kind.NODE_RECOVERED: NodeRecovered.rank,
+    Kind.NODE_DRAINED: NodeDrained.rank,
+    Kind.ARRIVED: JobArrived.rank,
+    Kind.WOKE: Woke.rank,
+}
+
+
+class BrokenPromise(AssertionError):  # noqa: N818  (it reads as what it is)
+    """A policy or a run broke something it has to keep; the text begins with what."""
+
+
+def promise(name: str, kept: object, told: object = "") -> None:
+    """Raise unless kept."""
+    if not kept:
+        raise BrokenPromise(f"{name}: {told}")
+
+
+class Guarded(Watched):
+    """Looks at the state whenever the policy hands over, and at when it is asked."""
+
+    def __init__(self, policy: ComposedPolicy) -> None:
+        super().__init__(policy)
+        self.asked = -1
+
+    def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """The policy's actions; the state must be the same before and after each of its turns."""
+        promise("asked once an instant", now > self.asked, f"at {now} after {self.asked}")
+        self.asked = now
+        before = digest(state)
+        actions = self.policy.decide(now, state)
+        promise("state untouched", digest(state) == before, f"decide() at {now}")
+        return self._turns(now, state, iter(actions))
+
+    def _turns(self, now: int, state: TrainingState, actions: Iterator[Action]) -> Iterator[Action]:
+        while True:
+            before = digest(state)
+            action = next(actions, None)
+            promise("state untouched", digest(state) == before, f"before {action} at {now}")
+            if action is None:
+                return
+            yield action
+
+
+def check_all(make: Make, world: World) -> Run:
+    """Every promise, one after the other."""
+    run = check_untouched(make, world)
+    check_conserved(run, world)
+    check_ends(run)
+    check_delivered(run)
+    check_drained(run)
+    check_little(run)
+    check_repeatable(make, world, run)
+    check_replay(make, world, run)
+    return run
+
+
+def check_untouched(make: Make, world: World) -> Run:
+    """Nothing but ``apply`` and ``commit`` changes the state; the policy is asked once an instant. Gives the run."""
+    return drive(make(), world, watch=Guarded)
+
+
+def check_conserved(run: Run, world: World) -> None:
+    """After the run everything is free again, and nobody holds anything."""
+    pool, empty = run.state.pool, Pool(world.cluster)
+    for node, name in enumerate(n.name for n in world.cluster.nodes):
+        held = (pool.free_mask[node], pool.free_count[node], pool.cpu_free[node], pool.memory_free[node])
+        full = (empty.free_mask[node], empty.free_count[node], empty.cpu_free[node], empty.memory_free[node])
+        promise("resources conserved", held == full and not pool.shares[node], f"node {name}: {held}, not {full}")
+    promise("resources conserved", not pool.sharing and not run.state.queue.size and not run.state.running)
+    held_by = {account.name: account.held for account in run.state.accounts.values() if account.held}
+    promise("resources conserved", not held_by, f"held at the end: {held_by}")
+
+
+def check_ends(run: Run) -> None:
+    """Every job that arrived ends once, in the way it was said to."""
+    ended: Counter[int] = Counter()
+    for row in run.tape:
+        if row.kind in (Kind.FINISHED, Kind.CANCELLED):
+            ended[row.subject] += 1
+    for job in run.jobs:
+        failed = sum(row.subject == job.id for row in run.rows(Kind.FAILED))
+        if job.outcome is Outcome.FAILS and not ended[job.id]:
+            promise("every job ends", failed == job.retries + 1, f"job {job.id} failed {failed} times")
+        else:
+            promise("every job ends", ended[job.id] == 1 and failed <= job.retries, f"job {job.id}: {ended[job.id]} ends")
+
+
+def check_drained(run: Run) -> None:
+    """All events of an instant, in rank order, come before the first action."""
+    for now, rows in groupby(run.tape, key=lambda row: row.time):
+        decided, rank = False, -1
+        for row in rows:
+            if FIRST_ACTION <= row.kind < Kind.PLACE:
+                decided = True
+            elif row.kind < FIRST_ACTION:
+                of_row = RANKS[Kind(row.value if row.kind == Kind.STALE else row.kind)]
+                promise("drained before decided", not decided and of_row >= rank, f"{Kind(row.kind)!r} at {now}")
+                rank = of_row
+    times = [row.time for row in run.tape]
+    promise("drained before decided", times == sorted(times), "time runs backwards")
+
+
+class Progress:
+    """A job's progress as the tape tells it, integrated by itself: no code shared with the state."""
+
+    def __init__(self) -> None:
+        self.done = self.base = self.speed = 0
+        self.running = False
+        self.before = (0, 0, 0)
+        """Work done, from when on and how fast, before what was settled last."""
+
+    def start(self, now: int, speed: int) -> None:
+        """It runs from now on."""
+        self.settle(now)
+        self.base, self.speed, self.running = max(self.base, now), speed, True
+
+    def settle(self, now: int) -> None:
+        """Count what was delivered until now."""
+        if self.running and now > self.base:
+            self.before = (self.done, self.base, self.speed)
+            self.done += (now - self.base) * self.speed // REFERENCE_SPEED_PPM
+            self.base = now
+
+    def stop(self, now: int) -> None:
+        """It runs no longer."""
+        self.settle(now)
+        self.running, self.base = False, now
+
+    def ends_at(self, now: int, target: int) -> bool:
+        """Whether it has all of its work now, and did not have it a nanosecond ago."""
+        self.settle(now)
+        done, base, speed = self.before
+        return self.done >= target > done + max(0, now - 1 - base) * speed // REFERENCE_SPEED_PPM
+
+
+def check_delivered(run: Run) -> None:
+    """Delivered service equals work exactly, and no job ends a nanosecond after it had it all."""
+    progress = {job.id: Progress() for job in run.jobs}
+    lost = 0
+    for row in run.tape:
+        if row.kind in (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED, Kind.WOKE, Kind.WAKE_AT):
+            continue
+        job = run.jobs[row.subject]
+        seen = progress[row.subject]
+        target = job.outcome_after if job.outcome else job.work
+        if row.kind in (Kind.FINISHED, Kind.FAILED, Kind.CANCELLED):
+            if seen.running:
+                exact = row.value == target and seen.ends_at(row.time, target)
+                promise("service equals work", exact, f"job {job.id}: {row.value} of {target} at {row.time}")
+            seen.stop(row.time)
+            seen.done = 0
+        elif row.kind in (Kind.START, Kind.MIGRATE):
+            seen.start(row.time, row.value)
+        elif row.kind == Kind.COST:
+            seen.base = row.time + row.value
+        elif row.kind == Kind.RESPEED:
+            seen.settle(row.time)
+            seen.speed = row.value
+        elif row.kind == Kind.PREEMPT:
+            seen.stop(row.time)
+            promise("service equals work", row.value == seen.done, f"job {job.id}: {row.value}, not {seen.done}")
+        elif row.kind == Kind.EVICTED:
+            seen.stop(row.time)
+            told = row.value + row.detail
+            promise("service equals work", told == seen.done, f"job {job.id}: {told} evicted, not {seen.done}")
+            every = job.checkpoint_every
+            promise("service equals work", row.detail == 0 or row.detail == seen.done % every, f"job {job.id} lost {row.detail}")
+            seen.done, lost = row.value, lost + row.detail
+
+
+def check_little(run: Run) -> None:
+    """Little's law as an identity of integers: time spent by jobs in the system = jobs in the system over time."""
+    arrived, gone, present, area, last = 0, 0, 0, 0, 0
+    departures = {row.subject: row.time for row in run.tape if row.kind in (Kind.FINISHED, Kind.FAILED, Kind.CANCELLED)}
+    leaving = Counter(departures.values())
+    arriving = Counter(job.submit for job in run.jobs)
+    for now in sorted({*leaving, *arriving}):
+        area += present * (now - last)
+        present += arriving[now] - leaving[now]
+        arrived, gone, last = arrived + arriving[now], gone + leaving[now], now
+    stayed = sum(departures[job.id] - job.submit for job in run.jobs)
+    promise("little's law", area == stayed and arrived == gone == len(run.jobs) and not present, f"{area} vs {stayed}")
+
+
+def check_repeatable(make: Make, world: World, run: Run) -> None:
+    """The same seed gives the same digest, and no clock is read on the way."""
+
+    def read(*_: object) -> None:
+        raise BrokenPromise("reads no clock: time was asked for")
+
+    with mock.patch.multiple(time, **dict.fromkeys(CLOCKS, read)):
+        again = drive(make(), world)
+    promise("repeatable", again.tape.digest == run.tape.digest, "two runs made two tapes")
+
+
+def check_replay(make: Make, world: World, run: Run) -> None:
+    """The events of a tape, played to a fresh policy, yield its actions again."""
+    promise("replay identical", replayed(make(), world, run.tape).digest == run.tape.digest, "another tape came out")
+
+
+def check_blind(make: Make, world: World) -> None:
+    """Until a job ends, nobody knows how long it takes: with other true work, all is decided the same until then."""
+    run = drive(make(), world)
+    for chosen in world.jobs[:3]:
+        if not chosen.estimate or chosen.id not in run.ends:
+            continue
+        longer = tuple(replace(j, work=j.work * 2) if j.id == chosen.id else j for j in world.jobs)
+        other = drive(make(), replace(world, jobs=longer))
+        until = run.ends[chosen.id] - 1
+        same = run.tape.until(until).digest == other.tape.until(until).digest
+        promise("blind to the truth", same, f"job {chosen.id} was treated by its true work")

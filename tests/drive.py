@@ -1,0 +1,225 @@
+"""One way to run a policy in a test: over a workload, on a cluster, to the end; what comes back is the tape and the state.
+
+Also here: a digest of everything a policy could change, a replay of a tape through a fresh policy, and a workload built from
+a few numbers.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import BATCH_ROWS, Tape, TapeRow, TapeWriter
+from headway.sim.faults import Faults
+from headway.sim.training import SimulatedCluster
+from headway.training.actions import Action
+from headway.training.cluster import Cluster
+from headway.training.events import (
+    Event,
+    JobArrived,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    NodeDrained,
+    NodeFailed,
+    NodeRecovered,
+    Woke,
+)
+from headway.training.job import Job, workload
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.registry import build
+from headway.training.rows import Kind
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import JobState, TrainingState
+from headway.units import SECOND
+
+Watch = Callable[[ComposedPolicy], "Watched"]
+FIRST_ACTION = 20
+MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything about a run but its policy."""
+
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    faults: Callable[[], Faults] | None = None
+    """Made anew for each run: it holds random streams."""
+    costs: Costs | None = None
+    sharing_penalty_ppm: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left behind."""
+
+    tape: Tape
+    state: TrainingState
+    policy: ComposedPolicy
+    jobs: tuple[Job, ...]
+
+    def rows(self, kind: Kind) -> list[TapeRow]:
+        """The tape's rows of one kind."""
+        return [TapeRow(*row) for row in self.tape.rows[self.tape.column("kind") == int(kind)].tolist()]
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """When each job finished."""
+        return {row.subject: row.time for row in self.rows(Kind.FINISHED)}
+
+    @property
+    def starts(self) -> dict[int, int]:
+        """When each job first started."""
+        return {row.subject: row.time for row in reversed(self.rows(Kind.START))}
+
+    @property
+    def mean_jct_s(self) -> float:
+        """Mean time from submission to completion."""
+        ends = self.ends
+        return sum(ends[job.id] - job.submit for job in self.jobs) / len(self.jobs) / SECOND
+
+
+class Watched:
+    """A policy that looks on while another one decides; does nothing by itself."""
+
+    def __init__(self, policy: ComposedPolicy) -> None:
+        self.policy = policy
+        self.name = policy.name
+
+    def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """What the policy decides."""
+        return self.policy.decide(now, state)
+
+
+class Bounded(SimulatedCluster):
+    """Gives up on a run that goes on and on: a test's worlds end within some thousand steps."""
+
+    left = MOST_STEPS
+
+    def next(self) -> tuple[int, Sequence[Event]] | None:
+        """The next instant, as long as there are not too many."""
+        self.left -= 1
+        if self.left < 0:
+            raise RunawayError(f"{MOST_STEPS} steps, and no end")
+        return super().next()
+
+
+class RunawayError(AssertionError):
+    """A run of a small world that did not end."""
+
+
+def fresh_state(policy: ComposedPolicy, world: World) -> TrainingState:
+    """The state that a run of this policy begins with."""
+    speed = SpeedModel(world.cluster, sharing_penalty_ppm=world.sharing_penalty_ppm)
+    state = TrainingState(
+        world.cluster, to_come=len(world.jobs), arrangement=policy, speed=speed, costs=world.costs
+    )
+    policy.bind(state)
+    return state
+
+
+def drive(
+    policy: str | ComposedPolicy,
+    world: World,
+    *,
+    watch: Watch = Watched,
+    folder: Path | None = None,
+    batch_rows: int = BATCH_ROWS,
+    bounded: bool = True,
+) -> Run:
+    """Run a policy, given by its name or freshly built, to the end."""
+    chosen = build(policy) if isinstance(policy, str) else policy
+    state = fresh_state(chosen, world)
+    faults = world.faults() if world.faults is not None else None
+    writer = TapeWriter(folder, batch_rows=batch_rows)
+    executor = (Bounded if bounded else SimulatedCluster)(world.jobs, state, faults)
+    Scheduler[Event, Action](state, watch(chosen), executor, writer).run()
+    return Run(writer.close(), state, chosen, world.jobs)
+
+
+def seconds_of(*jobs: tuple[float, float, int]) -> tuple[Job, ...]:
+    """A workload of (submit, work, GPUs), times in seconds."""
+    return workload(Job(0, round(submit * SECOND), round(work * SECOND), gpus) for submit, work, gpus in jobs)
+
+
+# --- replay ---------------------------------------------------------------------------------------------------
+
+
+class Recorded:
+    """An executor that plays the events of a tape and lets actions have no effect: what they caused is on the tape."""
+
+    def __init__(self, tape: Tape, jobs: Sequence[Job]) -> None:
+        events = (row for row in tape if row.kind < FIRST_ACTION)
+        self._steps = [(time, [_event(row, jobs) for row in rows]) for time, rows in groupby(events, _time_of)]
+        self._steps.reverse()
+
+    def next(self) -> tuple[int, Sequence[Event]] | None:
+        """The next instant of the tape."""
+        return self._steps.pop() if self._steps else None
+
+    def execute(self, now: int, action: Action) -> None:
+        """Nothing follows."""
+
+
+def replayed(policy: ComposedPolicy, world: World, tape: Tape) -> Tape:
+    """The tape that a fresh policy makes of the events of another."""
+    state = fresh_state(policy, world)
+    writer = TapeWriter()
+    Scheduler[Event, Action](state, policy, Recorded(tape, world.jobs), writer).run()
+    return writer.close()
+
+
+def _time_of(row: TapeRow) -> int:
+    return row.time
+
+
+def _event(row: TapeRow, jobs: Sequence[Job]) -> Event:
+    match Kind(row.value if row.kind == Kind.STALE else row.kind):
+        case Kind.ARRIVED:
+            return JobArrived(jobs[row.subject])
+        case Kind.FINISHED:
+            return JobFinished(row.subject, row.lease)
+        case Kind.FAILED:
+            return JobFailed(row.subject, row.lease)
+        case Kind.CANCELLED:
+            return JobCancelled(row.subject, row.lease)
+        case Kind.NODE_FAILED:
+            return NodeFailed(row.subject)
+        case Kind.NODE_RECOVERED:
+            return NodeRecovered(row.subject)
+        case Kind.NODE_DRAINED:
+            return NodeDrained(row.subject, evict=bool(row.value))
+        case Kind.WOKE:
+            return Woke()
+        case other:
+            raise AssertionError(f"{other!r} is not an event")
+
+
+# --- what a policy could change -------------------------------------------------------------------------------
+
+
+def digest(state: TrainingState) -> str:
+    """Of everything in a state that a policy is shown and must leave as it is."""
+    pool = state.pool
+    seen = (
+        *(pool.free_mask, pool.free_count, pool.cpu_free, pool.memory_free, pool.buckets),
+        [sorted(shares.items()) for shares in pool.shares],
+        (pool.sharing, pool.schedulable, pool.free_gpus),
+        {repr(name): list(lane) for name, lane in state.queue.lanes.items()},
+        state.queue.size,
+        list(state.running),
+        [(a.name, a.guaranteed, a.limit, a.borrow, a.weight, a.held) for a in state.accounts.values()],
+        [_job_digest(js) for js in state.jobs.values()],
+        [list(state.ranked.ascending(0)), list(state.ends.ascending(0))] if state.running else [],
+        (state.to_come, state.down, state.changes, state.releases, state.lease),
+        [js.id for js in state.respeeded],
+    )
+    return hashlib.sha256(repr(seen).encode()).hexdigest()
+
+
+def _job_digest(js: JobState) -> tuple[object, ...]:
+    plain = [slot for slot in JobState.__slots__ if slot not in ("account", "job")]
+    return (js.account.name, hash(js.job), *(getattr(js, slot) for slot in plain))
