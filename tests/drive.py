@@ -5,10 +5,11 @@ a few numbers.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import BATCH_ROWS, Tape, TapeRow, TapeWriter
@@ -28,16 +29,18 @@ from headway.training.events import (
     Woke,
 )
 from headway.training.job import Job, workload
+from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import SECOND
 
 Watch = Callable[[ComposedPolicy], "Watched"]
 FIRST_ACTION = 20
-MOST_STEPS = 20_000
+MOST_STEPS = 3_000
+MOST_ACTIONS = 500
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,21 @@ class World:
     """Made anew for each run: it holds random streams."""
     costs: Costs | None = None
     sharing_penalty_ppm: int = 0
+    told: str = ""
+    """About the faults, for people."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As hypothesis shows it: what differs from the defaults, nothing else."""
+        nodes = "\n  ".join(_short(node) for node in self.cluster.nodes)
+        jobs = "\n  ".join(_short(job) for job in self.jobs)
+        rest = [_short(item) for item in (*self.cluster.levels, *self.cluster.partitions, *self.cluster.tenants)]
+        told = f"{self.costs} sharing {self.sharing_penalty_ppm} {self.told} {self.cluster.gpu_speed_ppm}"
+        printer.text(f"World of {rest} {told}\n  {nodes}\n  {jobs}\n")
+
+
+def _short(item: Any) -> str:
+    shown = [f"{f.name}={v!r}" for f in fields(item) if (v := getattr(item, f.name)) != f.default]
+    return f"{type(item).__name__}({', '.join(shown)})"
 
 
 @dataclass(frozen=True)
@@ -83,7 +101,7 @@ class Run:
 
 
 class Watched:
-    """A policy that looks on while another one decides; does nothing by itself."""
+    """A policy that looks on while another one decides; gives up when that never ends."""
 
     def __init__(self, policy: ComposedPolicy) -> None:
         self.policy = policy
@@ -91,7 +109,14 @@ class Watched:
 
     def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
         """What the policy decides."""
-        return self.policy.decide(now, state)
+        return self.bounded(self.policy.decide(now, state))
+
+    def bounded(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """As many actions as one instant of a small world can need."""
+        for count, action in enumerate(actions):
+            if count > MOST_ACTIONS:
+                raise RunawayError(f"{MOST_ACTIONS} actions in one instant, and no end")
+            yield action
 
 
 class Bounded(SimulatedCluster):

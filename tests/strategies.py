@@ -17,7 +17,7 @@ from tests.drive import World
 
 GPU_TYPES = ("A100", "V100")
 GIGABYTE = 10**9
-FAST, MIDDLE, SLOW = 300 * GIGABYTE, 50 * GIGABYTE, 10 * GIGABYTE
+FAST, MIDDLE, SLOW = 300 * GIGABYTE, 150 * GIGABYTE, 80 * GIGABYTE
 SHAPES: tuple[tuple[tuple[Level, ...], tuple[int, ...]], ...] = (
     ((Level("node"),), ()),
     ((Level("rack"), Level("node")), ()),
@@ -184,11 +184,12 @@ def worlds(
     seed = draw(st.integers(0, 1000))
     if not (draw(st.integers(0, 2)) == 0 if faults is None else faults):
         return World(cluster, jobs, None, costs, penalty)
-    failures = draw(st.sampled_from([None, FailureModel(90 * SECOND, 15 * SECOND)]))
+    failures = draw(st.sampled_from([None, FailureModel(400 * SECOND, 15 * SECOND)]))
     start, lead = draw(st.integers(1, 40)) * SECOND, draw(st.sampled_from([0, 5])) * SECOND
     maintenance = draw(st.sampled_from([(), (Maintenance((0,), start, 20 * SECOND, lead),)]))
     count = len(cluster.nodes)
-    return World(cluster, jobs, lambda: Faults(count, seed, failures, maintenance), costs, penalty)
+    told = f"seed {seed} {failures} {maintenance}"
+    return World(cluster, jobs, lambda: Faults(count, seed, failures, maintenance), costs, penalty, told)
 
 
 @st.composite

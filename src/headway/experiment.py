@@ -4,14 +4,14 @@
 ``jobs.parquet`` (the workload as it was played), the tape, and ``result.json``. ``open_run`` gives all of it back.
 """
 
-import gc
 import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -30,6 +30,7 @@ from headway.formats.plugins import resolve
 from headway.formats.settings import Experiment, check_synthetic, optional_span, span
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.training import SimulatedCluster
+from headway.traces.build import no_collection
 from headway.traces.guess import guess
 from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster
@@ -46,7 +47,8 @@ JOBS_NAME = "jobs.parquet"
 RESULT_NAME = "result.json"
 MIGRATIONS = {"off": None, "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
 SWITCH = {"": None, "on": True, "off": False}
-OVERLOAD = 1.0
+LOADS = (0.001, 1000)
+"""More than a thousand times as fast, or as slow, is a slip."""
 _LARGEST_TIME = 2**62
 
 Progress = Callable[[int, int, int, int], None]
@@ -108,6 +110,8 @@ class StoredRun:
     folder: Path
     scene: Scene
     tape: Tape
+    complete: bool
+    """Whether the run went to its end."""
 
 
 # --- from tables to things ------------------------------------------------------------------------------------
@@ -141,7 +145,7 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         raise ExperimentError(unknown_name("preemption", table.preemption, ("on", "off")))
     if table.migration and table.migration not in MIGRATIONS:
         raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
-    policy = build(
+    return build(
         resolve(table.name),
         backfill=resolve(table.backfill) or None,
         placement=resolve(table.placement) or None,
@@ -150,7 +154,6 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         quantum=optional_span(table.quantum, "quantum"),
         round_length=span(table.round, "round"),
     )
-    return policy
 
 
 def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
@@ -180,27 +183,33 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
 # --- the workload ---------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _read_trace(path: str, format: str, strict: bool) -> traces.Trace:
-    return traces.load(path, format or guess(path), strict=strict)
+def _stamp(path: str) -> tuple[int, ...]:
+    """Changes when the file does."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return ()  # the reader will say what is wrong
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 @lru_cache(maxsize=1)
 def _arrivals(
-    path: str, format: str, strict: bool, drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
+    file: tuple[Any, ...], drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Jobs after load and estimates, and what a reader of results should know."""
+    """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
+    path, format, strict, _ = file
     notes: list[str] = []
     if drawn:
         count, gpus, level, outcomes, announced = drawn
         jobs = traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
     else:
-        trace = _read_trace(path, format, strict)
+        trace = traces.load(path, format or guess(path), strict=strict)
         jobs, notes = trace.jobs, list(trace.notes)
         if trace.dropped:
             notes.append(f"{len(trace.dropped)} of {trace.rows} rows dropped; the first: {trace.dropped[0]}")
     if str(load) != "1":
         jobs = traces.load_scale(jobs, load)
+        cluster_table.within("load", Fraction(str(load)), *LOADS)
     return traces.estimates(jobs, estimates, seed), tuple(notes)
 
 
@@ -217,16 +226,20 @@ def prepare(experiment: Experiment) -> Scene:
         wanted = check_synthetic(table.synthetic)
         drawn = (wanted.jobs, wanted.gpus or cluster.gpus, wanted.load, wanted.outcomes, wanted.estimates)
     if bool(drawn) == bool(table.path):
-        raise ExperimentError("the trace needs either a path (--trace FILE) or a synthetic table, and not both")
-    made = _arrivals(table.path, table.format, table.strict, drawn, table.load, table.estimates, experiment.run.seed)
+        found = "both a path and a synthetic table: give one" if drawn else "no jobs: give --trace FILE --format NAME"
+        raise ExperimentError(f"the experiment has {found}")
+    file = (table.path, table.format, table.strict, _stamp(table.path))
+    made = _arrivals(file, drawn, table.load, table.estimates, experiment.run.seed)
     jobs, notes = made[0], list(made[1])
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs, skipped = _feasible(cluster, jobs, policy, table.skip_infeasible)
     if skipped:
-        notes.append(f"{skipped:,} jobs skipped that could never run")
+        notes.append(f"{skipped:,} job{'s' if skipped > 1 else ''} skipped that could never run")
     _check_span(jobs, cluster)
-    notes.extend(_overload(jobs, cluster))
-    return Scene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped)
+    resolved = msgspec.structs.replace(
+        experiment, cluster=cluster_table.described(experiment.cluster, cluster), variants=[]
+    )
+    return Scene(resolved, cluster, jobs, tuple(notes), skipped)
 
 
 def _feasible(
@@ -251,39 +264,7 @@ def _check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
     busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
     end = jobs[-1].submit + max(job.work for job in jobs) + busy
     if end > _LARGEST_TIME:
-        raise TraceError(f"the run would take about {end // DAY // 365:,} years: more than the 146 that time can hold")
-
-
-def _overload(jobs: Sequence[Job], cluster: Cluster) -> Iterator[str]:
-    if jobs[-1].submit > jobs[0].submit:
-        load = traces.offered_load(jobs, cluster.gpus)
-        if load > OVERLOAD:
-            yield (
-                f"overload: until the last arrival jobs bring {load:.2f} times the GPU time that the cluster has; "
-                "the queue grows as long as they come"
-            )
-
-
-def _resolved(experiment: Experiment, cluster: Cluster) -> Experiment:
-    """With the partitions and tenants that were derived from the trace written out."""
-    table = msgspec.structs.replace(
-        experiment.cluster,
-        partitions=[
-            cluster_table.PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority)
-            for p in cluster.partitions
-        ],
-        tenants=[
-            cluster_table.TenantTable(
-                name=t.name,
-                weight=t.weight,
-                guaranteed_gpus=t.guaranteed_gpus,
-                limit_gpus=t.limit_gpus,
-                borrow=t.borrow,
-            )
-            for t in cluster.tenants
-        ],
-    )
-    return msgspec.structs.replace(experiment, cluster=table, variants=[])
+        raise TraceError(f"the run would take about {min(end // DAY // 365, 10**9):,} years; time holds 146 of them")
 
 
 # --- the run --------------------------------------------------------------------------------------------------
@@ -300,13 +281,15 @@ def run(experiment: Experiment, progress: Progress | None = None) -> RunResult:
 def play(scene: Scene, folder: Path | None = None, progress: Progress | None = None) -> RunResult:
     """Run a prepared scene, in memory or into a folder."""
     if folder is not None:
-        _store(scene, folder)
+        with _whole_or_nothing(folder):
+            _store(scene, folder)
     last = scene.jobs[-1].submit
-    with _no_collection():
+    with no_collection():  # a run makes no cycles, and the collector would walk all jobs again and again
         started = perf_counter()
         policy = scene.policy()
-        jobs = len(scene.jobs)
-        state = TrainingState(scene.cluster, to_come=jobs, arrangement=policy, speed=scene.speed(), costs=scene.costs())
+        state = TrainingState(
+            scene.cluster, to_come=len(scene.jobs), arrangement=policy, speed=scene.speed(), costs=scene.costs()
+        )
         policy.bind(state)
         tape = TapeWriter(folder)
         scheduler = Scheduler(state, policy, SimulatedCluster(scene.jobs, state, scene.faults()), tape)  # type: ignore[arg-type]
@@ -320,18 +303,6 @@ def play(scene: Scene, folder: Path | None = None, progress: Progress | None = N
         wall_s = perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return RunResult(scene, policy.name, closed, scheduler.stopped, wall_s, peak, folder, scene.notes)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """A run makes no cycles; without the collector it does not walk all jobs again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager
@@ -377,6 +348,18 @@ def _store(scene: Scene, folder: Path) -> None:
     traces.write(scene.jobs, folder / JOBS_NAME)
 
 
+@contextmanager
+def _whole_or_nothing(folder: Path) -> Iterator[None]:
+    """What is stopped while a folder is being prepared leaves no half-made run that would be in the way later."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for name in (EXPERIMENT_NAME, JOBS_NAME):
+                (folder / name).unlink(missing_ok=True)
+        raise
+
+
 def store_result(folder: Path, result: dict[str, Any]) -> None:
     """Put the numbers of a run beside its tape."""
     (folder / RESULT_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
@@ -394,4 +377,13 @@ def open_run(folder: str | Path) -> StoredRun:
     path = folder / EXPERIMENT_NAME
     experiment = toml.typed(toml.read(path), Experiment, str(path))
     jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
-    return StoredRun(folder, Scene(experiment, cluster_table.build(experiment.cluster), jobs), tape)
+    scene = Scene(experiment, cluster_table.build(experiment.cluster), jobs)
+    return StoredRun(folder, scene, tape, _went_to_its_end(folder))
+
+
+def _went_to_its_end(folder: Path) -> bool:
+    try:
+        result = msgspec.json.decode((folder / RESULT_NAME).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return False
+    return isinstance(result, dict) and result.get("stopped") is False

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 from unittest import mock
 
+from headway.errors import InfeasibleActionError, StalledRunError
 from headway.training.actions import Action
 from headway.training.events import JobArrived, JobCancelled, JobFailed, JobFinished, NodeDrained, NodeRecovered, Woke
 from headway.training.job import Outcome
@@ -59,7 +60,7 @@ class Guarded(Watched):
         before = digest(state)
         actions = self.policy.decide(now, state)
         promise("state untouched", digest(state) == before, f"decide() at {now}")
-        return self._turns(now, state, iter(actions))
+        return self.bounded(self._turns(now, state, iter(actions)))
 
     def _turns(self, now: int, state: TrainingState, actions: Iterator[Action]) -> Iterator[Action]:
         while True:
@@ -225,7 +226,11 @@ def check_repeatable(make: Make, world: World, run: Run) -> None:
 
 def check_replay(make: Make, world: World, run: Run) -> None:
     """The events of a tape, played to a fresh policy, yield its actions again."""
-    promise("replay identical", replayed(make(), world, run.tape).digest == run.tape.digest, "another tape came out")
+    try:
+        same = replayed(make(), world, run.tape).digest == run.tape.digest
+    except (InfeasibleActionError, StalledRunError) as other:
+        raise BrokenPromise(f"replay identical: {other}") from other
+    promise("replay identical", same, "another tape came out")
 
 
 def check_blind(make: Make, world: World) -> None:

@@ -15,7 +15,7 @@ from tests.drive import World
 from tests.strategies import specs, worlds
 
 few = settings(
-    max_examples=8,
+    max_examples=5,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
 )
@@ -42,14 +42,14 @@ def test_every_placement_keeps_its_promises(placement: str, data: st.DataObject,
 
 @pytest.mark.parametrize("migration", sorted(MIGRATIONS))
 @given(data=st.data(), world=worlds())
-@settings(few, max_examples=20)
+@settings(few, max_examples=12)
 def test_every_migration_keeps_its_promises(migration: str, data: st.DataObject, world: World) -> None:
     spec = data.draw(specs(migration=migration))
     check_all(lambda: build(spec), world)
 
 
 @given(spec=specs(), world=worlds(), round_length=st.sampled_from([7 * SECOND, 60 * SECOND]))
-@settings(few, max_examples=25)
+@settings(few, max_examples=12)
 def test_rounds_keep_their_promises_and_decide_only_at_their_beat(spec: str, world: World, round_length: int) -> None:
     def make() -> ComposedPolicy:
         return build(spec, round_length=round_length)
@@ -59,13 +59,13 @@ def test_rounds_keep_their_promises_and_decide_only_at_their_beat(spec: str, wor
 
 
 @given(spec=specs(), world=worlds(), quantum=st.sampled_from([1, 5 * SECOND, 60 * SECOND]))
-@settings(few, max_examples=25)
+@settings(few, max_examples=12)
 def test_a_quantum_keeps_its_promises(spec: str, world: World, quantum: int) -> None:
     check_all(lambda: build(spec, quantum=quantum), world)
 
 
 @given(spec=specs(), world=worlds(quotas=True))
-@settings(few, max_examples=40)
+@settings(few, max_examples=12)
 def test_quotas_keep_their_promises(spec: str, world: World) -> None:
     check_all(lambda: build(spec), world)
 

@@ -11,12 +11,20 @@ PLAIN_WIDTH = 180
 
 
 def out() -> Console:
+    """Where results go."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def err() -> Console:
+    """Where everything else goes."""
     return Console(stderr=True)
 
 
+def note(line: str) -> None:
+    """One line on stderr, as it is."""
+    sys.stderr.write(f"{line}\n")
+
+
 def print_json(value: Any) -> None:
+    """One value, the only thing on stdout."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

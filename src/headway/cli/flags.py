@@ -70,7 +70,7 @@ JsonFlag = Annotated[bool, _run("--json", help="Print JSON, times in seconds.")]
 SetFlag = Annotated[
     list[str] | None, _run("--set", help="Any key of an experiment file: cluster.tenancy=walls.", metavar="KEY=VALUE")
 ]
-JobsFlag = Annotated[int, _run("--jobs", help="Runs at a time, each in its own process.", min=1, max=256)]
+ProcessesFlag = Annotated[int, _run("--processes", help="Runs at a time, each in its own process.", min=1, max=256)]
 RunArgument = Annotated[str, typer.Argument(help="The folder of a run (--out).", metavar="RUN")]
 
 
@@ -78,6 +78,8 @@ def document_of(flags: Mapping[str, Any], overrides: Sequence[str] | None) -> to
     """The document that flags stand for; ``--set`` comes last and wins."""
     document: toml.Document = {}
     for flag, key in FLAGS.items():
+        if flags.get(flag) == "":
+            raise ExperimentError(f"--{flag.replace('_', '-')} is empty: give it a value, or leave it out")
         if flags.get(flag) is not None:
             toml.put(document, key, flags[flag])
     if flags.get("failures") is not None:

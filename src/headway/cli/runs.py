@@ -50,6 +50,7 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
         "peak_rss_bytes": result.peak_rss_bytes,
         "skipped": result.scene.skipped,
         "digest": result.tape.digest,
+        "stopped": result.stopped,
     }
     if label:
         flat["variant"] = label
@@ -57,8 +58,8 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
     if result.folder is not None:
         experiment.store_result(result.folder, row)
     notes = [*result.notes]
-    if summary.overload and not any(note.startswith("overload") for note in notes):
-        notes.append(summary.overload)
+    if summary.overload:
+        notes.append(f"overload: {summary.overload}")
     return Outcome(row, tuple(notes), _how_far(result) if result.stopped else "")
 
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
@@ -95,6 +95,18 @@ def build(table: ClusterTable) -> Cluster:
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
     )
+
+
+def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
+    """The table with the partitions and tenants of the cluster written out, where they were derived from a trace."""
+    partitions = [PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority) for p in cluster.partitions]
+    tenants = [
+        TenantTable(
+            name=t.name, weight=t.weight, guaranteed_gpus=t.guaranteed_gpus, limit_gpus=t.limit_gpus, borrow=t.borrow
+        )
+        for t in cluster.tenants
+    ]
+    return structs.replace(table, partitions=partitions, tenants=tenants)
 
 
 def within(what: str, value: Any, least: float, most: float) -> Any:

@@ -83,7 +83,11 @@ def typed(document: Document, kind: type[StructT], where: str) -> StructT:
 def _plain(rule: str) -> str:
     words = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
     kinds = {**words, "array": "a list", "object": "a table"}
-    return re.sub(r"`([a-z]+)`", lambda m: kinds.get(m.group(1), m.group(1)), rule[:1].lower() + rule[1:])
+
+    def said(match: re.Match[str]) -> str:
+        return " or ".join(kinds.get(kind, kind) for kind in match.group(1).split(" | ") if kind != "null")
+
+    return re.sub(r"`([a-z| ]+)`", said, rule[:1].lower() + rule[1:])
 
 
 def _at(document: Any, place: str) -> Any:

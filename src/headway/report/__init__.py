@@ -1,1 +1,1 @@
-"""From numbers to what a person looks at: tables, the story of one job, figures and pages."""
+"""Numbers and tapes into what a person looks at."""

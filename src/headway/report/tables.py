@@ -28,7 +28,7 @@ def comparison(rows: Sequence[Row], title: str = "") -> Table:
     if labelled:
         table.add_column("variant", no_wrap=True)
     table.add_column("policy", no_wrap=True, overflow="fold")
-    for name in ("finished", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
+    for name in ("jobs", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("lost GPU-h", justify="right", no_wrap=True)
     table.add_column("jobs/s", justify="right", no_wrap=True)
@@ -39,14 +39,13 @@ def comparison(rows: Sequence[Row], title: str = "") -> Table:
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
-    finished = row["finished"]
-    jobs = f"{finished:,}" if finished == row["jobs"] else f"{finished:,} of {row['jobs']:,}"
+    jobs = f"{row['jobs']:,}" if not row["unfinished"] else f"{row['jobs'] - row['unfinished']:,} of {row['jobs']:,}"
     return [
         str(row["policy"]),
         jobs,
         _best(row, rows, "jct_mean_s"),
-        _time(row["jct_p50_s"], *_unit(rows)),
-        _time(row["jct_p99_s"], *_unit(rows)),
+        _time(row["jct_p50_s"], *_unit(rows, "jct_mean_s")),
+        _time(row["jct_p99_s"], *_unit(rows, "jct_mean_s")),
         _best(row, rows, "wait_mean_s"),
         _whole(row["makespan_s"]),
         _share(row["gpu_utilisation"]),
@@ -61,12 +60,12 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
 def _best(row: Row, rows: Sequence[Row], key: str) -> Text:
     values = [other[key] for other in rows if other[key] is not None]
     best = len(rows) > 1 and row[key] is not None and row[key] == min(values)
-    return Text(_time(row[key], *_unit(rows)), style="bold green" if best else "")
+    return Text(_time(row[key], *_unit(rows, key)), style="bold green" if best else "")
 
 
-def _unit(rows: Sequence[Row]) -> tuple[str, int]:
-    """One unit for all times of a table, so that they can be compared at a glance."""
-    longest = max((row["jct_mean_s"] or 0 for row in rows), default=0)
+def _unit(rows: Sequence[Row], key: str) -> tuple[str, int]:
+    """One unit for all times of a column, so that they can be compared at a glance."""
+    longest = max((row[key] or 0 for row in rows), default=0)
     return next((name, size) for name, size in _UNITS if longest >= 2 * size or size == 1)
 
 

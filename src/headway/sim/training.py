@@ -21,7 +21,8 @@ from headway.training.events import (
     Woke,
 )
 from headway.training.job import Job, Outcome
-from headway.training.state import JobState, TrainingState
+from headway.training.jobstate import JobState
+from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
 
 _FINISHED, _FAILED, _CANCELLED = JobFinished.rank, JobFailed.rank, JobCancelled.rank

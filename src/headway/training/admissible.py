@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from headway.training.actions import Placement
 from headway.training.cluster import Cluster, Node, Tenant
 from headway.training.job import Job
+from headway.training.jobstate import Account, JobState
 from headway.training.pool import Pool, host_share
-from headway.training.state import Account, JobState
 from headway.units import WHOLE_GPU_MILLI, format_size
 
 Place = Callable[[Pool, JobState], Placement | None]

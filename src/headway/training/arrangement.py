@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from headway.training.queue import Key
 
 if TYPE_CHECKING:
-    from headway.training.state import JobState
+    from headway.training.jobstate import JobState
 
 
 class Arrangement(Protocol):

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
 
-from headway.training.cluster import Node
 from headway.training.explain import Ahead, Cause, CauseKind, raise_quota
+from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.pool import UNCOUNTED, Pool, host_share, members
+from headway.training.pool import Pool, host_share, members
 from headway.training.speed import SpeedModel
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
+from headway.units import WHOLE_GPU_MILLI
 
 _ADDED = (CauseKind.CAPACITY, CauseKind.FRAGMENTATION, CauseKind.HOST, CauseKind.PLACEMENT)
 
@@ -50,10 +51,8 @@ def without(
         for node in members(js.eligible & ~world.pool.schedulable):
             world.down &= ~world.pool.bits[node]
             world.pool.set_schedulable(node, True)
-    if CauseKind.FRAGMENTATION in kinds:
-        _use_up(world.pool, js)
     if kinds & set(_ADDED):
-        _add_nodes(world, js)
+        _add_nodes(world, js, gathered=CauseKind.FRAGMENTATION in kinds)
     world.changes += 1
     world.releases += 1
     return world, asked
@@ -68,39 +67,52 @@ def _withdraw(world: TrainingState, policy: ComposedPolicy, jobs: Iterable[int])
         reservations.pop(job, None)
 
 
-def _use_up(pool: Pool, js: JobState) -> None:
-    """Take as many scattered GPUs as the job wants: gathered, they will lie on the nodes that are added."""
-    left = js.gpus
-    for node in members(js.eligible & pool.schedulable):
-        for gpu in range(pool.capacity[node]):
-            if left and js.gpu_milli == 1000 and pool.free_mask[node] >> gpu & 1:
-                pool._recount(node, 1 << gpu, -1)
-                left -= 1
+def _add_nodes(world: TrainingState, js: JobState, *, gathered: bool) -> None:
+    """Empty nodes that hold exactly this job, of the kind, in the partition and in the place of one that it may use.
 
-
-def _add_nodes(world: TrainingState, js: JobState) -> None:
-    """Empty nodes that hold exactly this job, of the kind, in the partition and in the place of one that it may use."""
-    pool = world.pool
-    template = world.cluster.nodes[max(members(js.eligible), key=lambda node: (pool.capacity[node], -node))]
-    counts = _shape(js, pool.largest_among(js.eligible))
-    first = len(pool.capacity)
-    for index, gpus in enumerate(counts):
+    ``gathered`` says that their GPUs are free ones that lay scattered.
+    """
+    pool, cluster = world.pool, world.cluster
+    template = cluster.nodes[max(members(js.eligible), key=lambda node: (pool.capacity[node], -node))]
+    added = []
+    for index, gpus in enumerate(_shape(js, pool.largest_among(js.eligible))):
         cpu_milli, memory_bytes = host_share(js, gpus, counted=True)
-        node = replace(template, name=f"added {index}", gpus=gpus, cpu_milli=cpu_milli, memory_bytes=memory_bytes)
-        _extend(pool, node)
-        world.on_node.append({})
-    new = sum(1 << node for node in range(first, first + len(counts)))
-    added = tuple(replace(template, name=f"added {index}", gpus=gpus) for index, gpus in enumerate(counts))
-    world.cluster = replace(world.cluster, nodes=(*world.cluster.nodes, *added))
-    pool.cluster = world.cluster
+        name = f"added {index}"
+        added.append(replace(template, name=name, gpus=gpus, cpu_milli=cpu_milli, memory_bytes=memory_bytes))
+    first = len(cluster.nodes)
+    world.cluster = replace(cluster, nodes=(*cluster.nodes, *added))
     speed = world.speed
     world.speed = SpeedModel(
         world.cluster, sharing_penalty_ppm=speed.sharing_penalty_ppm, sensitivity=speed.sensitivity
     )
+    world.on_node.extend({} for _ in added)
+    _rebuild(world)
+    if gathered and js.gpu_milli == WHOLE_GPU_MILLI:
+        _use_up(pool, js)
+    new = sum(pool.bits[first:])
     for other in world.jobs.values():
         if (other.job.partition, other.job.gpu_types) == (js.job.partition, js.job.gpu_types):
             other.eligible |= new
-    world._eligible = {key: nodes | new if nodes & js.eligible else nodes for key, nodes in world._eligible.items()}
+
+
+def _rebuild(world: TrainingState) -> None:
+    """The same pool for a larger cluster: whoever holds on to it sees the new nodes."""
+    larger = Pool(world.cluster)
+    for js in world.running.values():
+        larger.take(js, js.placement)
+    for node in members(world.pool.everywhere & ~world.pool.schedulable):
+        larger.set_schedulable(node, False)
+    vars(world.pool).update(vars(larger))
+
+
+def _use_up(pool: Pool, js: JobState) -> None:
+    """Take as many scattered GPUs as the job wants."""
+    left = js.gpus
+    for node in members(js.eligible & pool.schedulable):
+        for gpu in range(pool.capacity[node]):
+            if left and pool.free_mask[node] >> gpu & 1:
+                pool._recount(node, 1 << gpu, -1)
+                left -= 1
 
 
 def _shape(js: JobState, largest: int) -> list[int]:
@@ -111,23 +123,6 @@ def _shape(js: JobState, largest: int) -> list[int]:
         return [js.gpus]
     whole, rest = divmod(js.gpus, largest)
     return [largest] * whole + [rest] * bool(rest)
-
-
-def _extend(pool: Pool, node: Node) -> None:
-    index = len(pool.capacity)
-    bit = 1 << index
-    pool.bits.append(bit)
-    pool.capacity.append(node.gpus)
-    pool.free_mask.append((1 << node.gpus) - 1)
-    pool.free_count.append(node.gpus)
-    pool.cpu_free.append(UNCOUNTED if node.cpu_milli is None else node.cpu_milli)
-    pool.memory_free.append(UNCOUNTED if node.memory_bytes is None else node.memory_bytes)
-    pool.shares.append({})
-    pool.buckets[node.gpus] |= bit
-    pool.everywhere |= bit
-    pool.schedulable |= bit
-    pool.free_gpus += node.gpus
-    pool._largest = {}
 
 
 def _unrecorded(_: object) -> None:

@@ -11,7 +11,7 @@ from headway.training.actions import Placement
 from headway.training.pool import Pool
 
 if TYPE_CHECKING:
-    from headway.training.state import JobState
+    from headway.training.jobstate import JobState
 
 
 class Draft:
@@ -21,7 +21,7 @@ class Draft:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._log: list[tuple[bool, "JobState", Placement]] = []
+        self._log: list[tuple[bool, JobState, Placement]] = []
 
     def release(self, js: "JobState", placement: Placement | None = None) -> None:
         """As if a running job had stopped (or one started in this draft, on ``placement``)."""

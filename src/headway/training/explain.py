@@ -1,22 +1,25 @@
 """Why a job waits: the causes that, taken away together, let it start.
 
-Asked of a state at the end of an instant, after the policy has done what it would. Each cause is something that could be otherwise:
-more quota, nobody ahead, no reservation, a few more GPUs, the free ones in one place. ``counterfactual.py`` takes
-causes away and asks the policy again, which is how the tests prove that what is named here is enough.
+Asked of a state at the end of an instant, after the policy has done what it would. Each cause is something that could
+be otherwise: more quota, nobody ahead, no reservation, a few more GPUs, the free ones in one place.
+``counterfactual.py`` takes causes away and asks the policy again: so the tests prove that what is named here is enough.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headway.training.feasible import quota_refusal
+from headway.training.jobstate import JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI, format_duration, format_size
 
 
@@ -52,7 +55,7 @@ SHORTAGES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that keeps a job waiting. Two causes of the same kind and level are the same cause with other numbers."""
+    """One thing that keeps a job waiting. Causes of one kind and level are the same cause with other numbers."""
 
     kind: CauseKind
     text: str
@@ -73,7 +76,11 @@ class Cause:
 
 
 def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[Cause, ...]:
-    """The causes that keep a waiting job out at the end of an instant: together they are enough."""
+    """The causes that keep a waiting job out at the end of an instant: together they are enough.
+
+    The policy's memory is left as it is: a probe is asked in its stead.
+    """
+    policy = probe(policy)
     causes = [_round(now, policy)] if _between_rounds(now, policy) else []
     refusal = quota_refusal(js) if state.quotas else None
     if refusal is not None:
@@ -81,8 +88,8 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         facts = {"held_milli": account.held, "guaranteed_milli": account.guaranteed, "limit_milli": account.limit}
         causes.append(Cause(CauseKind.QUOTA, refusal, facts=facts))
     with raised_quota(js):
-        fits = policy.admit(now, state, js) is not None
         ahead = Ahead(state, policy, js, quota=refusal is not None)
+        fits = _fits(now, state, policy, js, ahead)
         if (held_back := _held_back(policy, ahead, fits)) is not None:
             causes.append(held_back)
         if not fits:
@@ -97,12 +104,28 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
     return tuple(causes)
 
 
+def _fits(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState, ahead: "Ahead") -> bool:
+    """Whether the job itself could start now. With reservations only a job that nobody holds back may preempt."""
+    if hasattr(policy.backfill, "reservations") and ahead.waits and not (state.quotas and guaranteed(js)):
+        return policy.placement.place(state.pool, js) is not None
+    return policy.admit(now, state, js) is not None
+
+
+def probe(policy: ComposedPolicy) -> ComposedPolicy:
+    """A policy that answers as this one would, for questions of whether a job fits, and may be asked at will."""
+    asked = copy(policy)
+    asked.order = copy(policy.order)
+    if any(name.startswith("_") for name in vars(policy.placement)):
+        asked.placement = BestFit()  # it remembers what it was asked; whether a job fits does not depend on that
+    return asked
+
+
 # --- quota --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def raised_quota(js: JobState) -> Iterator[None]:
-    """The job's tenant with just as much more quota as the job needs: of its limit where it may borrow, else guaranteed."""
+    """The job's tenant with as much more quota as the job needs: limit where it may borrow, else guaranteed."""
     account = js.account
     before = account.guaranteed, account.limit
     raise_quota(js)
@@ -141,9 +164,9 @@ class Ahead:
         """Lanes, and how many of the jobs at the head of each come first."""
         for lane in state.queue.lanes.values():
             head = state.jobs[lane.head[1]]
-            if (quota and head.account is js.account) or (nodes and self._meets(head)):
-                if count := self._count(lane, head):
-                    self._parts.append((lane, count))
+            matters = (quota and head.account is js.account) or (nodes and self._meets(head))
+            if matters and (count := self._count(lane, head)):
+                self._parts.append((lane, count))
         self.waits = sum(count for _, count in self._parts)
         self.first = min((lane.head for lane, _ in self._parts), default=(0, -1))[1]
         reserved = getattr(policy.backfill, "reservations", {})
@@ -166,13 +189,18 @@ class Ahead:
     def _count(self, lane: Lane, head: JobState) -> int:
         if lane.name != self._js.lane and (rank := self._rank(head)) != self._place:
             return len(lane) if rank < self._place else 0
-        return bisect_left(lane._entries, self._entry, lo=lane._head) - lane._head
+        return _before(lane, self._entry)
 
     def _holds(self, js: JobState) -> bool:
         for lane, count in self._parts:
             if lane.name == js.lane:
-                return bisect_left(lane._entries, (js.key, js.id), lo=lane._head) - lane._head < count
+                return _before(lane, (js.key, js.id)) < count
         return False
+
+
+def _before(lane: Lane, entry: Entry) -> int:
+    """How many of a lane come before an entry."""
+    return bisect_left(lane._entries, entry, lo=lane._first) - lane._first
 
 
 def _held_back(policy: ComposedPolicy, ahead: Ahead, fits: bool) -> Cause | None:
@@ -221,7 +249,7 @@ def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cau
         return _host(pool, js)
     wanted, free = js.width, _free_milli(pool, js)
     facts = {"wanted_milli": wanted, "free_milli": free}
-    numbers = f"{wanted / 1000:g} GPUs wanted, {free / 1000:g} free where it may run"
+    numbers = f"{wanted / 1000:g} GPU{'' if wanted == 1000 else 's'} wanted, {free / 1000:g} free where it may run"
     if free < wanted:
         return Cause(CauseKind.CAPACITY, numbers, facts=facts)
     level, most, how = _scattered(state, js)
@@ -266,7 +294,7 @@ def _free_milli(pool: Pool, js: JobState) -> int:
 
 
 def _scattered(state: TrainingState, js: JobState) -> tuple[str, int, str]:
-    """The outermost level of which no domain has enough free, the most that one has in thousandths, and both in words."""
+    """The outermost level of which no domain has enough free, the most that one has (in thousandths), and a text."""
     pool = state.pool
     open_nodes = js.eligible & pool.schedulable
     if js.gpu_milli != WHOLE_GPU_MILLI:

@@ -7,7 +7,8 @@ from headway.training.pool import host_share, members
 from headway.units import WHOLE_GPU_MILLI
 
 if TYPE_CHECKING:
-    from headway.training.state import JobState, TrainingState
+    from headway.training.jobstate import JobState
+    from headway.training.state import TrainingState
 
 
 def start_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:

@@ -1,14 +1,14 @@
 """What of the free GPUs typical jobs could not use: the measure of fragmentation gradient descent.
 
-Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023. For a node n and
-a typical shape of job m, F_n(m) is
+Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC
+2023. For a node n and a typical shape of job m, F_n(m) is
 
 - all that is free on the node, if m cannot run there (too few GPUs, CPUs or memory, or a node where it may not run);
 - otherwise what is free on those GPUs that have less left than m asks of one: min(gpu_milli, 1000) thousandths.
 
-F_n is the mean of F_n(m) over the distribution of typical jobs, F of the cluster the sum over its nodes. Departures from the paper: jobs that
-ask for no GPU are left out (to them every free GPU counts the same, wherever it is); a job over several nodes counts
-with its part on one node, and one that is larger than any node with a whole largest node.
+F_n is the mean of F_n(m) over the distribution of typical jobs, F of the cluster the sum over its nodes. Departures
+from the paper: jobs that ask for no GPU are left out (to them every free GPU counts the same, wherever it is); a job
+over several nodes counts with its part on one node, and one that is larger than any node with a whole largest node.
 
 Everything is an integer, in thousandths of a GPU times weight, so that equal states score equal.
 """

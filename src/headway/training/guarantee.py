@@ -13,12 +13,13 @@ from headway.core.tape import Tape
 from headway.training.cluster import Cluster
 from headway.training.events import JobArrived, Woke
 from headway.training.job import Job
+from headway.training.jobstate import Account, JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.preemption import borrowed, make_room
 from headway.training.replay import Walk
 from headway.training.speed import Costs, SpeedModel
-from headway.training.state import Account, JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 def unmet_guarantees(

@@ -1,12 +1,13 @@
 """The measure of fragmentation gradient descent (Weng et al., ATC 2023) over a whole run.
 
-``headway.training.fragmentation`` says what it is, for one moment; this is the same for every moment at once. A job drawn from
-the workload cannot use what is free on a node where it may not run or that has too few whole GPUs for it, nor a partly
-used GPU that has less left than it asks for. Whole and partly used GPUs contribute apart from each other, so
-both are sums over domains. Departure: CPUs and memory are left out, a free GPU counts as one even where they ran out.
+``headway.training.fragmentation`` says what it is, for one moment; this is the same for every moment at once. A job
+drawn from the workload cannot use what is free on a node where it may not run or that has too few whole GPUs for it,
+nor a partly used GPU that has less left than it asks for. Whole and partly used GPUs contribute apart from each other,
+so both are sums over domains. Departure: CPUs and memory are left out; a free GPU counts even where they ran out.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.domains import Cells, Domains
@@ -70,15 +71,14 @@ def _more(sizes: IntArray, largest: int) -> FloatArray:
     return (len(sizes) - np.cumsum(counts)).astype(np.float64)
 
 
-def _admissions(ledger: Ledger) -> tuple[IntArray, IntArray]:
+def _admissions(ledger: Ledger) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     """Each job's wish (partition and GPU types), and for each wish and node whether the node is in it."""
     cluster = ledger.cluster
     members = {partition.name: set(partition.nodes) for partition in cluster.partitions}
-    seen: dict[tuple[str, tuple[str, ...]], int] = {}
-    codes = [seen.setdefault((job.partition, job.gpu_types), len(seen)) for job in ledger.jobs]
-    allowed = np.zeros((max(1, len(seen)), len(cluster.nodes)), dtype=np.bool_)
-    for (partition, types), row in seen.items():
+    wishes, codes = ledger.codes("partition", "gpu_types")
+    allowed = np.zeros((max(1, len(wishes)), len(cluster.nodes)), dtype=np.bool_)
+    for row, (partition, types) in enumerate(wishes):
         inside = members.get(partition, set()) if partition else range(len(cluster.nodes))
         for index in inside:
             allowed[row, index] = not types or cluster.nodes[index].gpu_type in types
-    return np.array(codes, dtype=np.int64), allowed
+    return codes, allowed

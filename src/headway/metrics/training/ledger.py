@@ -7,6 +7,7 @@ preemption, an eviction, the next move), or to the last row of a tape that ends 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,9 +60,9 @@ class Ledger:
         """One integer field of all jobs of the workload."""
         return np.fromiter(map(attrgetter(field), self.jobs), np.int64, len(self.jobs))
 
-    def codes(self, field: str) -> tuple[list[str], IntArray]:
-        """The distinct values of a text field, in order of appearance, and each job's position in them."""
-        values: list[str] = list(map(attrgetter(field), self.jobs))
+    def codes(self, *fields: str) -> tuple[list[Any], IntArray]:
+        """The distinct values (of several fields: tuples), in order of appearance, and each job's position in them."""
+        values = list(map(attrgetter(*fields), self.jobs))
         position = {name: index for index, name in enumerate(dict.fromkeys(values))}
         return list(position), np.fromiter(map(position.__getitem__, values), np.int64, len(values))
 

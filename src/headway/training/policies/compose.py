@@ -8,11 +8,12 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
+from headway.training.jobstate import JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
 from headway.training.queue import Key, Lane
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 class ComposedPolicy:

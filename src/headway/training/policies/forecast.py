@@ -1,7 +1,8 @@
 """When a job that does not fit now will: by the expected ends of those that run."""
 
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 def earliest_fit(now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> int | None:

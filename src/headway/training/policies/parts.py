@@ -9,9 +9,10 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 from typing import ClassVar, Protocol
 
 from headway.training.actions import Action, Placement
+from headway.training.jobstate import JobState
 from headway.training.pool import Pool
 from headway.training.queue import Key, Lane
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 class Order(ABC):

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from headway.training.actions import Placement
 from headway.training.draft import Draft
+from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
-from headway.training.state import Account, JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 def make_room(

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from headway.errors import ExperimentError, unknown_name
+from headway.training.policies.backfills.conservative import Conservative
+from headway.training.policies.backfills.easy import Easy
 from headway.training.policies.backfills.fit import Fit
 from headway.training.policies.backfills.none import NoBackfill
 from headway.training.policies.compose import ComposedPolicy
@@ -40,7 +42,7 @@ Part: TypeAlias = Order | Backfill | PlacementRule | Migration
 ORDERS: dict[str, type[Order]] = {
     part.name: part for part in (Fifo, Sjf, Srtf, Las, Tiresias, Ftf, Drf, Priority, Multifactor, Qssf)
 }
-BACKFILLS: dict[str, type[Backfill]] = {part.name: part for part in (NoBackfill, Fit)}
+BACKFILLS: dict[str, type[Backfill]] = {part.name: part for part in (NoBackfill, Fit, Easy, Conservative)}
 PLACEMENTS: dict[str, type[PlacementRule]] = {
     part.name: part for part in (BestFit, FirstFit, Spread, Consolidate, Fgd, RandomFit)
 }

@@ -1,28 +1,31 @@
 """EASY: only the first blocked job has a reservation; whoever does not delay it may overtake.
 
-Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, TPDS 2001. The shadow time is when the first
-blocked job can start if running jobs end as expected. A later job starts now if it is expected to end by then, or if the first
-one still finds a place at the shadow time with the later one running on.
+Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, TPDS 2001. The shadow time is when the
+first blocked job can start if running jobs end as expected. A later job starts now if it is expected to end by then,
+or if the first one still finds a place at the shadow time with the later one running on.
 
-Departures: the papers count processors of one pool; here a place is found on nodes, by the policy's own placement, both now and at the shadow time.
-When the place that the placement chooses would delay the first job, one off its reserved nodes is tried. There is one
-reservation for each set of partitions that share nodes. A job that its quota keeps out has none; one within its tenant's guarantee
-is not held back. Only the job that comes first may preempt.
+Departures: the papers count processors of one pool; here a place is found on nodes, by the policy's own placement,
+both now and at the shadow time. When the place that the placement chooses would delay the first job, one off its
+reserved nodes is tried. There is one reservation for each set of partitions that share nodes. A job that its quota
+keeps out has none; one within its tenant's guarantee is not held back. Only the job that comes first may preempt.
 """
 
 from collections.abc import Hashable, Iterator
+from functools import reduce
 from heapq import heappop, heappush
+from operator import or_
 from typing import ClassVar, NamedTuple
 
 from headway.training.actions import Action, Placement, StartJob
 from headway.training.feasible import quota_refusal
+from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.reservation import Future, Reservation, Shadow, run_time, shadow_of, without
 from headway.training.policies.backfills.walk import guaranteed
-from headway.training.policies.parts import Admission, Backfill
+from headway.training.policies.parts import Admission, Backfill, Order
 from headway.training.queue import Key
-from headway.training.state import JobState, Status, TrainingState
+from headway.training.state import TrainingState
 
-ForEver = 1 << 62
+FOR_EVER = 1 << 62
 
 
 class _Candidate(NamedTuple):
@@ -75,7 +78,7 @@ class Easy(Backfill):
         """The jobs that arrived since the last decision, in order, if nothing else happened; None when more did."""
         if not self._heads or policy.preempts or state.quotas or not self._future.same(state):
             return None
-        if self._refreshed != state.refreshed or policy.order.lane_key(state, self._heads[0].js) != 0:
+        if self._refreshed != state.refreshed or _has_lanes(policy):
             return None
         for head in self._heads:
             if head.shadow is None or state.jobs.get(head.js.id) is not head.js or head.js.status is Status.RUNNING:
@@ -134,7 +137,7 @@ class Easy(Backfill):
             if (found := self._first_of(now, state, policy, lane)) is not None:
                 heappush(heap, (found.order, number, lane, found, started))
         while heap:
-            order, number, lane, found, seen = heappop(heap)
+            _, number, lane, found, seen = heappop(heap)
             if seen == started:
                 started += 1
                 yield self._start(found)
@@ -148,21 +151,22 @@ class Easy(Backfill):
         if lane is None:
             return None
         heads = {head.js.id for head in self._heads}
-        longest = ForEver
+        longest = FOR_EVER
         for _, job in lane:
             js = state.jobs[job]
-            if job in heads or js.debt + js.remaining(now) > longest:
+            if js.debt + js.expected - js.done > longest or job in heads:
                 continue
-            if longest == ForEver:
+            if longest == FOR_EVER:
                 if state.quotas and quota_refusal(js) is not None:
                     return None
-                if (placement := policy.placement.place(state.pool, js)) is None:
+                if policy.placement.place(state.pool, js) is None:
                     return None
             found = self._overtake(now, state, policy, js)
             if found is not None:
                 return found
             if state.speed.constant:
-                longest = min(longest, js.debt + js.remaining(now) - 1)
+                starts = [head.shadow.start for head in self._against(state, js) if head.shadow is not None]
+                longest = max(starts, default=now) - now
         return None
 
     # --- overtaking -------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class Easy(Backfill):
         shadows = [head.shadow for head in self._against(state, js) if head.shadow is not None]
         spared = self._spared(now, state, policy, js, placement, shadows)
         if spared is None:
-            with without(state.pool, sum({shadow.nodes for shadow in shadows})):
+            with without(state.pool, reduce(or_, (shadow.nodes for shadow in shadows))):
                 placement = policy.placement.place(state.pool, js)
             if placement is None:
                 return None
@@ -190,7 +194,7 @@ class Easy(Backfill):
         if spared is None:
             return None
         order: Key = (js.key, js.id)
-        if state.quotas or policy.order.lane_key(state, js) != 0:
+        if state.quotas or _has_lanes(policy):
             order = (not guaranteed(js), policy.order.lane_key(state, js), order)
         return _Candidate(order, js, placement, spared)
 
@@ -239,6 +243,11 @@ class Head:
     def holds(self, now: int) -> bool:
         """Whether its shadow still lies ahead."""
         return self.shadow is not None and self.shadow.start > now
+
+
+def _has_lanes(policy: Admission) -> bool:
+    """Whether the order compares jobs by more than their keys."""
+    return type(policy.order).lane is not Order.lane
 
 
 def _over_quota(state: TrainingState, js: JobState, placement: Placement, head: JobState) -> bool:

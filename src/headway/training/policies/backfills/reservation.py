@@ -1,7 +1,8 @@
 """What a backfill promises to a waiting job, and the future it is computed from.
 
-The future is what the running jobs' expected ends say. An end that is already past counts as just after now. As long as
-jobs end when they were expected to, the future stays what it was: ``Future.holds`` tells, so that nothing is computed twice.
+The future is what the running jobs' expected ends say. An end that is already past counts as just after now. As long
+as jobs end when they were expected to, the future stays what it was: ``Future.holds`` tells, so that nothing is
+computed twice.
 """
 
 from bisect import bisect_right
@@ -11,11 +12,12 @@ from copy import copy
 from dataclasses import dataclass
 
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import one_node
-from headway.training.pool import Pool, members
+from headway.training.pool import Pool
 from headway.training.queue import Key
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
 
 
@@ -86,32 +88,32 @@ def copy_of(pool: Pool) -> Pool:
 
 @contextmanager
 def without(pool: Pool, nodes: int) -> Iterator[None]:
-    """As if these nodes took no jobs; undone when the ``with`` block ends."""
-    hidden = list(members(nodes & pool.schedulable))
-    for node in hidden:
-        pool.set_schedulable(node, False)
+    """As if these nodes took no jobs; undone when the ``with`` block, in which nothing may be taken or given, ends."""
+    buckets, schedulable, free_gpus = pool.buckets, pool.schedulable, pool.free_gpus
+    pool.buckets = [bucket & ~nodes for bucket in buckets]
+    pool.schedulable &= ~nodes
+    pool.free_gpus = sum(free * bucket.bit_count() for free, bucket in enumerate(pool.buckets))
     try:
         yield
     finally:
-        for node in hidden:
-            pool.set_schedulable(node, True)
+        pool.buckets, pool.schedulable, pool.free_gpus = buckets, schedulable, free_gpus
 
 
 class Shadow:
     """The time at which the first blocked job can start, and what is free then."""
 
-    __slots__ = ("js", "placement", "pool", "start")
+    __slots__ = ("js", "nodes", "placement", "pool", "start")
 
     def __init__(self, js: JobState, start: int, pool: Pool, placement: Placement) -> None:
         self.js = js
         self.start = start
         self.pool = pool
-        self.placement = placement
+        self._set(placement)
 
-    @property
-    def nodes(self) -> int:
+    def _set(self, placement: Placement) -> None:
+        self.placement = placement
+        self.nodes = sum([self.pool.bits[node] for node, _ in placement])
         """Where the job is to start, as a set."""
-        return sum(self.pool.bits[node] for node, _ in self.placement)
 
     def spares(self, js: JobState, placement: Placement, rule: PlacementRule) -> Placement | None:
         """Where the job can still start if another one holds this placement then; None when nowhere."""
@@ -123,7 +125,7 @@ class Shadow:
     def take(self, js: JobState, placement: Placement, elsewhere: Placement) -> None:
         """Another job will hold this placement then; this one starts elsewhere."""
         self.pool.take(js, placement)
-        self.placement = elsewhere
+        self._set(elsewhere)
 
 
 def shadow_of(now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> Shadow | None:
@@ -143,9 +145,8 @@ def shadow_of(now: int, state: TrainingState, js: JobState, rule: PlacementRule)
             if single and not room:
                 room = any(free_count[node] >= need and eligible >> node & 1 for node, _ in ending.placement)
             index += 1
-        if single or pool.free_among(eligible) < js.gpus:
-            if not room:
-                continue
+        if not (room if single else pool.free_among(eligible) >= js.gpus):
+            continue
         if (placement := rule.place(pool, js)) is not None:
             return Shadow(js, end, pool, placement)
     return None

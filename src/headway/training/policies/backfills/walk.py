@@ -8,9 +8,10 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from headway.training.actions import Action
 from headway.training.feasible import quota_refusal
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission
 from headway.training.queue import Lane
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 class Blocked:
@@ -38,17 +39,19 @@ def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, 
     if len(lanes) == 1:
         (lane,) = lanes.values()
         if memory.still(lane, policy.version(now, state)):
-            policy.blocked = state.jobs[lane.head[1]]
+            js = state.jobs[lane.head[1]]
+            policy.blocked = js if not state.quotas or quota_refusal(js) is None else None
             return ()
         if not state.quotas:
-            return _one_lane(now, state, policy, memory, lane)
+            return _one_lane(now, state, policy, memory, strict)
     return _many_lanes(now, state, policy, memory, strict)
 
 
-def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, lane: Lane) -> Iterator[Action]:
-    """With one lane and no quotas strict and skipping are the same: alike jobs, or one queue; one is blocked, all are."""
-    jobs, queue, admit = state.jobs, state.queue, policy.admit
-    while queue.size:
+def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
+    """With one lane and no quotas strict and skipping are the same: one queue, or alike jobs; one is blocked, all are."""
+    jobs, lanes, admit = state.jobs, state.queue.lanes, policy.admit
+    while len(lanes) == 1:
+        (lane,) = lanes.values()
         js = jobs[lane.head[1]]
         actions = admit(now, state, js)
         if actions is None:
@@ -56,6 +59,8 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
             policy.blocked = js
             return
         yield from actions
+    if lanes:  # a preempted job waits in a lane of its own
+        yield from _many_lanes(now, state, policy, memory, strict)
 
 
 def _many_lanes(

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission, Migration
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import Pool
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 class Always(Migration):

@@ -14,21 +14,22 @@ that span several nodes, and shares of a GPU, are not moved; jobs wider than a n
 """
 
 from collections.abc import Iterator
-from itertools import combinations
+from functools import lru_cache
 from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement, StartJob
 from headway.training.feasible import quota_refusal
+from headway.training.jobstate import JobState
 from headway.training.policies.forecast import earliest_fit
 from headway.training.policies.parts import Admission, Migration, PlacementRule
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 Plan = tuple[list[tuple[JobState, Placement]], Placement]
 """Who moves where, and where the blocked job then goes."""
 
-_MOST_MOVES = 7
+_MOST_MOVES = 4
 _NODES_TRIED = 8
 
 
@@ -78,9 +79,10 @@ class Costed(Migration):
         return None
 
     def _clearances(self, now: int, state: TrainingState, js: JobState) -> list[tuple[int, list[JobState]]]:
-        """Nodes that could be cleared, with who would have to leave, cheapest first."""
+        """Nodes that could be cleared, with who would have to leave, cheapest first; those with most free are looked at first."""
         pool = state.pool
         found: list[tuple[int, int, int, list[JobState]]] = []
+        single_moves = 0
         for free in range(js.gpus - 1, -1, -1):
             for node in members(pool.buckets[free] & js.eligible):
                 if pool.capacity[node] < js.gpus:
@@ -89,6 +91,9 @@ class Costed(Migration):
                 if movers:
                     loss = sum(state.costs.of_migration(moved.job) for moved in movers)
                     found.append((loss, sum(moved.gpus for moved in movers), node, movers))
+                    single_moves += len(movers) == 1
+                    if single_moves == _NODES_TRIED:
+                        break
         found.sort(key=lambda item: item[:3])
         return [(node, movers) for _, _, node, movers in found[:_NODES_TRIED]]
 
@@ -107,13 +112,24 @@ class Costed(Migration):
 
 def _smallest_cover(movable: list[JobState], deficit: int) -> list[JobState] | None:
     """The fewest jobs that hold at least so many GPUs, of those the ones with the fewest GPUs."""
-    movable = sorted(movable, key=lambda js: (js.gpus, js.id))
-    for count in range(1, min(_MOST_MOVES, len(movable)) + 1):
-        if sum(js.gpus for js in movable[-count:]) < deficit:
-            continue
-        covers = (c for c in combinations(movable, count) if sum(js.gpus for js in c) >= deficit)
-        return list(min(covers, key=lambda c: sum(js.gpus for js in c)))
-    return None
+    movable.sort(key=lambda js: (js.gpus, js.id))
+    chosen = _cover(tuple([js.gpus for js in movable]), deficit)
+    return None if chosen is None else [movable[index] for index in chosen]
+
+
+@lru_cache(maxsize=1 << 14)
+def _cover(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
+    """Positions of the fewest sizes whose sum reaches the deficit, the smallest such sum; sizes ascend."""
+    most = min(_MOST_MOVES, len(sizes))
+    count = next((c for c in range(1, most + 1) if sum(sizes[-c:]) >= deficit), None)
+    if count is None:
+        return None
+    reachable: list[dict[int, tuple[int, ...]]] = [{0: ()}, *({} for _ in range(count))]
+    for position, size in enumerate(sizes):
+        for taken in range(count - 1, -1, -1):
+            for total, chosen in reachable[taken].items():
+                reachable[taken + 1].setdefault(total + size, (*chosen, position))
+    return reachable[count][min(total for total in reachable[count] if total >= deficit)]
 
 
 def _try(state: TrainingState, js: JobState, rule: PlacementRule, node: int, movers: list[JobState]) -> Plan | None:

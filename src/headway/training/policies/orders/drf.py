@@ -13,11 +13,12 @@ ties go to the job submitted first.
 from collections.abc import Hashable, Iterable, Iterator
 from typing import ClassVar, TypeAlias
 
+from headway.training.jobstate import Account, JobState
 from headway.training.policies.orders.fruitless import Fruitless
 from headway.training.policies.parts import Order
 from headway.training.pool import UNCOUNTED
 from headway.training.queue import Key
-from headway.training.state import Account, JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
 
 QUANTUM = Duration(10 * MINUTE)
@@ -68,6 +69,10 @@ class Drf(Order):
     def share(self, state: TrainingState, account: Account) -> float:
         """The weighted dominant share of a tenant."""
         return self._dominant(account.weight, self._holding(state, account))
+
+    def next_turn(self, now: int, state: TrainingState) -> int:
+        """When jobs started now have had their quantum; never where there is one tenant only."""
+        return now + self.quantum if self.quantum and len(state.accounts) > 1 else 0
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Jobs of tenants that can spare them, the largest share first, of a tenant the latest submission first."""

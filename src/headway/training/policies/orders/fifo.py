@@ -5,9 +5,9 @@ The oldest discipline, and the default of most cluster schedulers. No paper, no 
 
 from typing import ClassVar
 
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
-from headway.training.state import JobState
 
 
 class Fifo(Order):

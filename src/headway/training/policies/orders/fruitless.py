@@ -4,7 +4,8 @@ An order whose running jobs fall behind as time passes has to look again wheneve
 changes tells it that it need not. On a full cluster most of these searches would end as the last one did.
 """
 
-from headway.training.state import JobState, TrainingState
+from headway.training.jobstate import JobState
+from headway.training.state import TrainingState
 
 
 class Fruitless:

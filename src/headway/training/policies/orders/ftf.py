@@ -14,9 +14,10 @@ against swapping equals every lease.
 from typing import ClassVar
 
 from headway.errors import ExperimentError
+from headway.training.jobstate import JobState
 from headway.training.policies.orders.rounds import RoundOrder
 from headway.training.queue import Key
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
 
 LEASE = Duration(20 * MINUTE)

@@ -11,10 +11,11 @@ forth.
 from collections.abc import Iterable
 from typing import ClassVar
 
+from headway.training.jobstate import JobState
 from headway.training.policies.orders.fruitless import Fruitless
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
 
 QUANTUM = Duration(30 * MINUTE)

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from headway.errors import ExperimentError
+from headway.training.jobstate import JobState, Status
 from headway.training.policies.orders.rounds import RoundOrder
 from headway.training.queue import Key
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import DAY, MINUTE, WHOLE_GPU_MILLI, Duration
 
 WEEK = Duration(7 * DAY)
@@ -68,6 +69,9 @@ class Multifactor(RoundOrder):
         self._counted: dict[str, int] = {}
         self._usage: dict[str, float] = {}
         self._factors: dict[str, float] = {}
+        self._fair: dict[str, float] = {}
+        self._fair_most = SCALE * fairshare_weight
+        self._fixed: dict[tuple[int, str, str], float] = {}
 
     def bind(self, state: TrainingState) -> None:
         """Sizes and priorities are relative to the cluster's."""
@@ -82,16 +86,21 @@ class Multifactor(RoundOrder):
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
         job = js.job
-        size = min(1.0, js.width / self._total)
-        return -round(
-            SCALE
-            * (
-                self.age_weight * min(1.0, (now - job.submit) / self.max_age)
-                + self.fairshare_weight * self._factors.get(job.tenant, 1.0)
-                + self.size_weight * (1.0 - size if self.favor_small else size)
-                + self.qos_weight * self._qos.get(job.qos, 0.0)
-                + self.partition_weight * self._partitions.get(job.partition, 0.0)
-            )
+        kind = (js.width, job.qos, job.partition)
+        fixed = self._fixed.get(kind)
+        if fixed is None:
+            fixed = self._fixed[kind] = self._fixed_part(*kind)
+        age = now - job.submit
+        grown = SCALE * self.age_weight * age / self.max_age if age < self.max_age else SCALE * self.age_weight
+        return -int(grown + self._fair.get(job.tenant, self._fair_most) + fixed)
+
+    def _fixed_part(self, width: int, qos: str, partition: str) -> float:
+        """What size, QOS and partition add, whenever it is asked."""
+        size = min(1.0, width / self._total)
+        return SCALE * (
+            self.size_weight * (1.0 - size if self.favor_small else size)
+            + self.qos_weight * self._qos.get(qos, 0.0)
+            + self.partition_weight * self._partitions.get(partition, 0.0)
         )
 
     def ended(self, now: int, js: JobState) -> None:
@@ -106,8 +115,8 @@ class Multifactor(RoundOrder):
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
         held = dict(self._ended)
         for js in state.jobs.values():
-            if used := js.attained_at(now):
-                held[js.account.name] = held.get(js.account.name, 0) + used
+            if js.attained or js.status is Status.RUNNING:
+                held[js.account.name] = held.get(js.account.name, 0) + js.attained_at(now)
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for tenant, attained in held.items():
             fresh = attained - self._counted.get(tenant, 0)
@@ -120,6 +129,7 @@ class Multifactor(RoundOrder):
             tenant: 2.0 ** -(usage / whole * weights / state.accounts[tenant].weight) if whole else 1.0
             for tenant, usage in self._usage.items()
         }
+        self._fair = {tenant: factor * self._fair_most for tenant, factor in self._factors.items()}
 
 
 def _parsed(levels: tuple[str, ...]) -> dict[str, int]:

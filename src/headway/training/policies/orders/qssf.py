@@ -15,9 +15,9 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from headway.errors import ExperimentError
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
-from headway.training.state import JobState
 
 _NUMBERING = re.compile(r"[\W\d_]+$")
 

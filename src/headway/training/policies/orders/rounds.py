@@ -8,8 +8,9 @@ open to preemption.
 from collections.abc import Iterable
 from typing import ClassVar
 
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 
 
 class RoundOrder(Order):

@@ -6,9 +6,9 @@ estimate of their own count with what the workload says they take (see ``--estim
 
 from typing import ClassVar
 
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
-from headway.training.state import JobState
 
 
 class Sjf(Order):

@@ -7,9 +7,9 @@ until its expected end where it is.
 
 from typing import ClassVar
 
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
-from headway.training.state import JobState
 
 
 class Srtf(Order):

@@ -15,13 +15,14 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from headway.errors import ExperimentError
+from headway.training.jobstate import JobState
 from headway.training.policies.orders.fruitless import Fruitless
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
-from headway.training.state import JobState, TrainingState
+from headway.training.state import TrainingState
 from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration
 
-THRESHOLDS = (Duration(HOUR),)
+THRESHOLDS = (Duration(10 * HOUR),)
 PROMOTE_EVERY = 10 * MINUTE
 
 

@@ -1,13 +1,15 @@
 """Best fit: the whole job on the node where the fewest GPUs stay free; a larger job on as few nodes as possible.
 
 Ties go to the first node. A job that fits into one empty node is never split, which is what makes fragmentation cost
-something. A share of a GPU goes to the GPU where the least stays free, whole GPUs last. As AnalySIM's best-fit, except that
-jobs larger than a node may use partly free nodes (fullest count of free GPUs first, the rest where it fits best).
+something. A share of a GPU goes to the GPU where the least stays free, whole GPUs last. As AnalySIM's best-fit,
+except that jobs larger than a node may use partly free nodes (fullest count of free GPUs first, the rest where it
+fits best).
 """
 
 from typing import ClassVar
 
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_free,
@@ -20,7 +22,6 @@ from headway.training.policies.placements.pick import (
     whole_nodes,
 )
 from headway.training.pool import Pool
-from headway.training.state import JobState
 
 
 class BestFit(PlacementRule):

@@ -1,12 +1,13 @@
 """Consolidate: the smallest domain of the topology that can hold the job, and of those the one where the least stays free.
 
-Domains are tried from the innermost level outwards (NVLink island, node, rack, zone: whatever the cluster has) and last of all the whole cluster,
-as Gandiva (Xiao et al., OSDI 2018) and Tiresias (Gu et al., NSDI 2019) pack jobs whose speed depends on locality. Inside a domain of
-several nodes a job takes as few of them as possible.
+Domains are tried from the innermost level outwards (NVLink island, node, rack, zone: whatever the cluster has) and
+last of all the whole cluster, as Gandiva (Xiao et al., OSDI 2018) and Tiresias (Gu et al., NSDI 2019) pack jobs whose
+speed depends on locality. Inside a domain of several nodes a job takes as few of them as possible.
 
-How far a job may fall back outwards is ``up_to``: a job that one empty domain of that level could hold never spans two of them, it
-waits. The default, node, is what every other placement does; ``any`` lets a job spread rather than wait, ``rack`` makes
-jobs up to the size of a rack wait for one. Topology-blind jobs (shares, single GPUs) are placed by best fit.
+How far a job may fall back outwards is ``up_to``: a job that one empty domain of that level could hold never spans
+two of them, it waits. The default, node, is what every other placement does; ``any`` lets a job spread rather than
+wait, ``rack`` makes jobs up to the size of a rack wait for one. Topology-blind jobs (shares, single GPUs) are placed
+by best fit.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import ClassVar
 from headway.errors import ExperimentError, unknown_name
 from headway.training.actions import Placement
 from headway.training.cluster import Cluster
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import (
@@ -30,7 +32,6 @@ from headway.training.policies.placements.pick import (
     room,
 )
 from headway.training.pool import UNCOUNTED, Pool, members
-from headway.training.state import JobState
 
 ANYWHERE = "any"
 

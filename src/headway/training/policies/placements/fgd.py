@@ -1,14 +1,15 @@
 """FGD: put a job where it adds the least fragmentation, as typical jobs would feel it.
 
-Fragmentation gradient descent, Weng et al., ATC 2023 ("Beware of Fragmentation"). Every node that can hold the job, and for a share every
-GPU, is scored with F_n after minus F_n before, F_n as ``training/fragmentation.py`` defines it; the least increase wins, then
-the node with the fewest free GPUs, then the first. Jobs over several nodes take those with the least increase each; one larger
-than a node fills the nodes with most room and puts the rest where it increases F least.
+Fragmentation gradient descent, Weng et al., ATC 2023 ("Beware of Fragmentation"). Every node that can hold the job,
+and for a share every GPU, is scored with F_n after minus F_n before, F_n as ``training/fragmentation.py`` defines it;
+the least increase wins, then the node with the fewest free GPUs, then the first. Jobs over several nodes take those
+with the least increase each; one larger than a node fills the nodes with most room and puts the rest where it
+increases F least.
 
 Typical jobs are those that the rule has been asked to place so far, each once, or those given as
-``typical=GPUS:WEIGHT[:CPUS[:MEMORY]]/...``, e.g. ``fgd(typical=1:70/8:20/0.5:10)``. Departures: the paper takes the distribution from the whole
-trace, future included; here it is learnt, and taken over anew when a tenth more jobs have been seen, so that scores can be
-remembered. At most ``shapes`` kinds of jobs are counted, the most frequent ones.
+``typical=GPUS:WEIGHT[:CPUS[:MEMORY]]/...``, e.g. ``fgd(typical=1:70/8:20/0.5:10)``. Departures: the paper takes the
+distribution from the whole trace, future included; here it is learnt, and taken over anew when a tenth more jobs have
+been seen, so that scores can be remembered. At most ``shapes`` kinds of jobs are counted, the most frequent ones.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from typing import ClassVar
 from headway.errors import ExperimentError
 from headway.training.actions import Placement
 from headway.training.fragmentation import FreeNode, Shape, Typical, shape_of, weighted_milli
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_room,
@@ -29,7 +31,6 @@ from headway.training.policies.placements.pick import (
     share_nodes,
 )
 from headway.training.pool import Pool, host_share, members
-from headway.training.state import JobState
 from headway.units import WHOLE_GPU_MILLI, parse_size
 
 _MEMO_LIMIT = 1 << 18

@@ -1,12 +1,14 @@
 """First fit: the first node, in the order of the cluster, that holds the whole job; a larger job over the nodes in order.
 
-The oldest rule there is (Johnson, 1973) and the cheapest; it keeps the last nodes empty and looks at nothing else. A share of a
-GPU goes to the first GPU with room on the first node that has one, whether others use that GPU already or not.
+The oldest rule there is (Johnson, 1973) and the cheapest; it keeps the last nodes empty and looks at nothing else. A
+share of a GPU goes to the first GPU with room on the first node that has one, whether others use that GPU already or
+not.
 """
 
 from typing import ClassVar
 
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     first,
@@ -19,7 +21,6 @@ from headway.training.policies.placements.pick import (
     share_on,
 )
 from headway.training.pool import Pool, members
-from headway.training.state import JobState
 
 
 class FirstFit(PlacementRule):

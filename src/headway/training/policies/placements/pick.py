@@ -1,15 +1,16 @@
 """What placements share: which nodes can hold a job, and which GPUs of a node to take.
 
-All placements agree on *whether* a job fits; they differ in *where*. A job that an empty node could hold goes on one node or waits
-(``one_node``); a larger one is divided, as much on each node as its GPUs, CPUs and memory allow (``room``). On a node
-GPUs are taken inside as few NVLink islands as possible, in the fullest that fits, lowest number first.
+All placements agree on *whether* a job fits; they differ in *where*. A job that an empty node could hold goes on one
+node or waits (``one_node``); a larger one is divided, as much on each node as its GPUs, CPUs and memory allow
+(``room``). On a node GPUs are taken inside as few NVLink islands as possible, in the fullest that fits, lowest number
+first.
 """
 
 from collections.abc import Iterable, Iterator
 
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.pool import UNCOUNTED, Pool, members
-from headway.training.state import JobState
 
 _MEMO: dict[tuple[int, int, tuple[int, ...]], int] = {}
 _MEMO_LIMIT = 1 << 16
@@ -112,7 +113,7 @@ def one_node(pool: Pool, js: JobState) -> bool:
 
 def room(pool: Pool, js: JobState, node: int) -> int:
     """How many of a job's GPUs a node can give now, with the CPUs and memory that go with them."""
-    count = min(pool.free_count[node], js.gpus)
+    count = pool.free_count[node]
     if js.cpu_milli:
         count = min(count, pool.cpu_free[node] * js.gpus // js.cpu_milli)
     if js.memory_bytes:

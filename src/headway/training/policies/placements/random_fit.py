@@ -1,14 +1,15 @@
 """Random: any node that holds the job, each as likely as the others. The yardstick that a placement has to beat.
 
-The draw of a job depends on the seed, the job and how often it has been stopped, and on nothing that was drawn before: asking twice,
-or for other jobs in between, changes nothing. A larger job takes nodes in a random order, a share any GPU with
-room of a random node.
+The draw of a job depends on the seed, the job and how often it has been stopped, and on nothing that was drawn
+before: asking twice, or for other jobs in between, changes nothing. A larger job takes nodes in a random order, a
+share any GPU with room of a random node.
 """
 
 from typing import ClassVar
 
 from headway.streams import small_stream
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     holding,
@@ -20,7 +21,6 @@ from headway.training.policies.placements.pick import (
     share_on,
 )
 from headway.training.pool import Pool, members
-from headway.training.state import JobState
 
 
 class RandomFit(PlacementRule):

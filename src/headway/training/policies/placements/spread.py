@@ -1,15 +1,16 @@
 """Spread: a job goes where most is free, so that load is even and neighbours are few (worst fit).
 
-A job that fits into one node goes whole to the node with the most free GPUs; a larger one to the emptiest nodes, as few as
-possible. With ``split=true`` every job is dealt out GPU by GPU, each to the node that then has the most left, as Kubernetes' default
-spreading does with the pods of a job. A share takes an unused GPU of the emptiest node while there is one, then
-the GPU with the most left.
+A job that fits into one node goes whole to the node with the most free GPUs; a larger one to the emptiest nodes, as
+few as possible. With ``split=true`` every job is dealt out GPU by GPU, each to the node that then has the most left,
+as Kubernetes' default spreading does with the pods of a job. A share takes an unused GPU of the emptiest node while
+there is one, then the GPU with the most left.
 """
 
 from heapq import heapify, heapreplace
 from typing import ClassVar
 
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_free,
@@ -25,7 +26,6 @@ from headway.training.policies.placements.pick import (
     whole_nodes,
 )
 from headway.training.pool import Pool, members
-from headway.training.state import JobState
 
 
 class Spread(PlacementRule):

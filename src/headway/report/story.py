@@ -1,0 +1,281 @@
+"""The story of one job: what happened to it and, for each stretch of waiting, why.
+
+A pure function of a tape and of the policy that wrote it: the job's own rows say when it ran, where and how fast; for
+the times between, the tape is replayed and each instant at which it waits is asked for the causes
+(``training.explain``). Instants with the same causes are one stretch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headway.core.tape import Tape, TapeRow
+from headway.errors import TapeError
+from headway.training.cluster import Cluster
+from headway.training.explain import Cause, why_waiting
+from headway.training.job import Job
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.replay import Walk, placement_of
+from headway.training.rows import Kind
+from headway.training.speed import Costs, SpeedModel
+from headway.units import REFERENCE_SPEED_PPM, format_duration, to_seconds
+
+_JOB_KINDS = (
+    *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED),
+    *(Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.PLACE, Kind.COST, Kind.EVICTED, Kind.RESPEED, Kind.QUEUED_AGAIN),
+)
+_STOPS = {
+    Kind.FINISHED: "finished",
+    Kind.FAILED: "failed",
+    Kind.CANCELLED: "cancelled",
+    Kind.PREEMPT: "preempted",
+    Kind.EVICTED: "evicted",
+    Kind.MIGRATE: "migrated",
+}
+PROGRESS_EVERY_STEPS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """It waited, all the time for the same causes."""
+
+    start: int
+    end: int | None
+    """None: the tape ends before."""
+    causes: tuple[Cause, ...]
+    """As they were when the stretch began; their numbers may have changed since."""
+
+    def lines(self) -> list[str]:
+        """As a person reads it."""
+        first = f"{_span(self.start, self.end)}  waits"
+        return [first, *(f"    {cause}" for cause in self.causes)]
+
+    def record(self) -> dict[str, object]:
+        """For machines."""
+        causes = [
+            {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.jobs), **c.facts}
+            for c in self.causes
+        ]
+        return {"what": "waiting", **_record_span(self.start, self.end), "causes": causes}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """It ran, on one placement at one speed."""
+
+    start: int
+    end: int | None
+    placement: tuple[tuple[str, int], ...]
+    """Nodes by name, and how many GPUs of each."""
+    speed_ppm: int
+    standstill: int
+    """How long it stood still first, to restore a checkpoint."""
+    stopped: str = ""
+    """What ended it: finished, failed, cancelled, preempted, evicted, migrated or respeeded; empty if nothing did."""
+
+    def lines(self) -> list[str]:
+        """As a person reads it."""
+        where = ", ".join(f"{name} ({gpus})" for name, gpus in self.placement)
+        pace = self.speed_ppm / REFERENCE_SPEED_PPM
+        speed = "" if self.speed_ppm == REFERENCE_SPEED_PPM else f" at {pace:.3g} of reference speed"
+        still = f", standing still for the first {format_duration(self.standstill)}" if self.standstill else ""
+        stopped = f", {self.stopped}" if self.stopped else ""
+        return [f"{_span(self.start, self.end)}  runs on {where}{speed}{still}{stopped}"]
+
+    def record(self) -> dict[str, object]:
+        """For machines."""
+        return {
+            "what": "running",
+            **_record_span(self.start, self.end),
+            "nodes": dict(self.placement),
+            "speed": self.speed_ppm / REFERENCE_SPEED_PPM,
+            "standstill_s": to_seconds(self.standstill),
+            "stopped": self.stopped or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happened to one job."""
+
+    job: Job
+    policy: str
+    stretches: tuple[Waiting | Running, ...]
+    outcome: str
+    """finished, failed or cancelled; waits, runs or to come where the tape ends before that."""
+
+    def lines(self) -> list[str]:
+        """Plain text for a terminal."""
+        job = self.job
+        wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
+        named = f" ({job.name})" if job.name else ""
+        where = f", partition {job.partition}" if job.partition else ""
+        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {format_duration(job.submit)}"
+        told = [head, *(line for stretch in self.stretches for line in stretch.lines())]
+        return [*told, f"{self.outcome}: waited {format_duration(self.waited)} in all under {self.policy}"]
+
+    @property
+    def waited(self) -> int:
+        """How long it waited in all, as far as the tape goes."""
+        return sum(s.end - s.start for s in self.stretches if isinstance(s, Waiting) and s.end is not None)
+
+    def record(self) -> dict[str, object]:
+        """For machines: times in seconds."""
+        return {
+            "job": self.job.id,
+            "name": self.job.name,
+            "policy": self.policy,
+            "submit_s": to_seconds(self.job.submit),
+            "outcome": self.outcome,
+            "waited_s": to_seconds(self.waited),
+            "stretches": [stretch.record() for stretch in self.stretches],
+        }
+
+
+def story(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    policy: ComposedPolicy,
+    job_id: int,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Story:
+    """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way."""
+    if not 0 <= job_id < len(jobs):
+        raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
+    about_jobs = np.isin(tape.column("kind"), [int(kind) for kind in _JOB_KINDS])
+    mine = tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist()
+    life = _Timeline(cluster)
+    for row in mine:
+        life.add(TapeRow(*row))
+    runs, waits, outcome = life.close()
+    asked = _Causes(waits)
+    if waits:
+        last = waits[-1][1]
+        prefix = tape if last is None else tape.until(last - 1)
+        walk = Walk(cluster, jobs, prefix, policy, asking=True, speed=speed, costs=costs)
+        for count, step in enumerate(walk):
+            walk.act()
+            if (js := walk.state.jobs.get(job_id)) is not None and job_id not in walk.state.running:
+                asked.note(step.time, why_waiting(step.time, walk.state, policy, js))
+            if progress is not None and count % PROGRESS_EVERY_STEPS == 0:
+                progress(step.time)
+    stretches: list[Waiting | Running] = [*runs, *asked.stretches()]
+    stretches.sort(key=lambda stretch: stretch.start)
+    return Story(jobs[job_id], policy.name, tuple(stretches), outcome)
+
+
+Interval = tuple[int, int | None]
+
+
+class _Timeline:
+    """When a job ran and when it waited, from its own rows."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._runs: list[Running] = []
+        self._waits: list[Interval] = []
+        self._waiting: int | None = None
+        self._run: Running | None = None
+        self._placing: list[TapeRow] = []
+        self._outcome = "to come"
+
+    def add(self, row: TapeRow) -> None:
+        """The job's next row."""
+        match row.kind:
+            case Kind.ARRIVED:
+                self._wait(row.time)
+            case Kind.START | Kind.MIGRATE:
+                self._stop(row)
+                self._placing = [row]
+                self._run = Running(row.time, None, self._places(), row.value, 0)
+                self._outcome = "runs"
+            case Kind.PLACE if self._run is not None:
+                self._placing.append(row)
+                self._run = replace(self._run, placement=self._places())
+            case Kind.COST if self._run is not None:
+                self._run = replace(self._run, standstill=row.value)
+            case Kind.RESPEED if self._run is not None:
+                self._respeed(self._run, row)
+            case Kind.QUEUED_AGAIN:
+                self._wait(row.time)
+            case Kind.PREEMPT | Kind.EVICTED:
+                self._stop(row)
+                self._wait(row.time)
+            case Kind.FINISHED | Kind.FAILED | Kind.CANCELLED:
+                self._stop(row)
+                self._outcome = _STOPS[Kind(row.kind)]
+            case _:
+                raise TapeError(f"row {tuple(row)} says nothing about a job that is not there")
+
+    def close(self) -> tuple[list[Running], list[Interval], str]:
+        """The tape ends: runs, waits, and what had become of the job."""
+        if self._run is not None:
+            self._runs.append(self._run)
+        if self._waiting is not None:
+            self._waits.append((self._waiting, None))
+        return self._runs, self._waits, self._outcome
+
+    def _wait(self, time: int) -> None:
+        self._waiting = time
+        self._outcome = "waits"
+
+    def _stop(self, row: TapeRow) -> None:
+        """It goes from waiting or running to something else."""
+        if self._run is not None:
+            self._runs.append(replace(self._run, end=row.time, stopped=_STOPS[Kind(row.kind)]))
+        if self._waiting is not None and row.time > self._waiting:
+            self._waits.append((self._waiting, row.time))
+        self._run = self._waiting = None
+
+    def _respeed(self, run: Running, row: TapeRow) -> None:
+        if row.time > run.start:
+            self._runs.append(replace(run, end=row.time, stopped="respeeded"))
+            run = replace(run, start=row.time, standstill=max(0, run.start + run.standstill - row.time))
+        self._run = replace(run, speed_ppm=row.value)
+
+    def _places(self) -> tuple[tuple[str, int], ...]:
+        return tuple((self._cluster.nodes[node].name, mask.bit_count()) for node, mask in placement_of(self._placing))
+
+
+class _Causes:
+    """The causes at each instant of waiting, made into stretches."""
+
+    def __init__(self, waits: list[Interval]) -> None:
+        self._waits = waits
+        self._noted: list[tuple[int, int, tuple[Cause, ...]]] = []
+        """(which wait, from when, causes)"""
+        self._at = 0
+
+    def note(self, time: int, causes: tuple[Cause, ...]) -> None:
+        """The causes at the end of an instant."""
+        while (end := self._waits[self._at][1]) is not None and end <= time:
+            self._at += 1
+        if self._noted:
+            wait, _, before = self._noted[-1]
+            if wait == self._at and [c.identity for c in before] == [c.identity for c in causes]:
+                return
+        self._noted.append((self._at, time, causes))
+
+    def stretches(self) -> list[Waiting]:
+        """One for each run of instants with the same causes."""
+        made = []
+        for index, (wait, start, causes) in enumerate(self._noted):
+            end = self._waits[wait][1]
+            if index + 1 < len(self._noted) and self._noted[index + 1][0] == wait:
+                end = self._noted[index + 1][1]
+            made.append(Waiting(start, end, causes))
+        return made
+
+
+def _span(start: int, end: int | None) -> str:
+    took = "to the end of the tape" if end is None else f"for {format_duration(end - start)}"
+    return f"  {format_duration(start):>10}  {took}"
+
+
+def _record_span(start: int, end: int | None) -> dict[str, object]:
+    return {"start_s": to_seconds(start), "end_s": None if end is None else to_seconds(end)}

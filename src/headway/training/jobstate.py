@@ -1,0 +1,124 @@
+"""A live job, and the account of the tenant it belongs to: what has happened so far, as far as a policy may know.
+
+Only ``state.TrainingState`` changes these. Policies read them; what they must not know (the true work, the outcome) is in
+``job.Job`` and stays there.
+"""
+
+from collections.abc import Hashable
+from enum import IntEnum
+
+from headway.training.actions import Placement
+from headway.training.job import Job
+from headway.training.pool import UNCOUNTED
+from headway.training.queue import Key
+from headway.units import REFERENCE_SPEED_PPM
+
+
+class Status(IntEnum):
+    """Where a live job is."""
+
+    WAITING = 0
+    RUNNING = 1
+
+
+_WAITING, _RUNNING = Status.WAITING, Status.RUNNING
+
+
+class Account:
+    """What a tenant holds and may hold, in thousandths of a GPU."""
+
+    __slots__ = ("borrow", "guaranteed", "held", "limit", "name", "weight")
+
+    def __init__(self, name: str, guaranteed: int = UNCOUNTED, limit: int = UNCOUNTED, weight: int = 1) -> None:
+        self.name = name
+        self.guaranteed = guaranteed
+        self.limit = limit
+        self.borrow = False
+        self.weight = weight
+        self.held = 0
+
+
+class JobState:
+    """A live job: its description and what has happened to it so far."""
+
+    __slots__ = (
+        "account",
+        "attained",
+        "attempt",
+        "base",
+        "cpu_milli",
+        "debt",
+        "done",
+        "eligible",
+        "expected",
+        "first_start",
+        "gpu_milli",
+        "gpus",
+        "id",
+        "job",
+        "key",
+        "lane",
+        "lease",
+        "memory_bytes",
+        "nodes",
+        "placement",
+        "preemptions",
+        "rank",
+        "since",
+        "speed",
+        "status",
+        "width",
+    )
+
+    def __init__(self, job: Job, account: Account, eligible: int, now: int) -> None:
+        self.job = job
+        self.id = job.id
+        self.account = account
+        self.gpus = job.gpus
+        self.gpu_milli = job.gpu_milli
+        self.width = job.gpus * job.gpu_milli
+        self.nodes = job.nodes
+        self.cpu_milli = job.cpu_milli
+        self.memory_bytes = job.memory_bytes
+        self.eligible = eligible
+        self.expected = job.estimate or job.work
+        """Work that the job is believed to be: the user's estimate, or the truth where the trace has none."""
+        self.status = _WAITING
+        self.lease = 0
+        self.placement: Placement = ()
+        self.since = now
+        """When it last began to wait, to run, or to run at its present speed."""
+        self.base = 0
+        """From when on it makes progress (a start that restores a checkpoint stands still first)."""
+        self.speed = 0
+        self.done = 0
+        """Work delivered up to ``base``."""
+        self.attained = 0
+        """GPU time held up to ``since``, in thousandths of a GPU times nanoseconds."""
+        self.debt = 0
+        """What the next start has to stand still for."""
+        self.attempt = 0
+        self.preemptions = 0
+        self.first_start = -1
+        self.lane: Hashable = None
+        self.key: Key = 0
+        self.rank: tuple[int, Key] = (0, 0)
+
+    def done_at(self, now: int) -> int:
+        """Work delivered by now."""
+        if self.status is _RUNNING and now > self.base:
+            return self.done + (now - self.base) * self.speed // REFERENCE_SPEED_PPM
+        return self.done
+
+    def attained_at(self, now: int) -> int:
+        """GPU time held by now."""
+        return self.attained + (now - self.since) * self.width if self.status is _RUNNING else self.attained
+
+    def remaining(self, now: int) -> int:
+        """Work believed to be left; at least 1 ns while it lives, however wrong the estimate was."""
+        return max(1, self.expected - self.done_at(now))
+
+    def expected_end(self) -> int:
+        """When it is believed to end if it runs on as it does."""
+        left = max(1, self.expected - self.done)
+        return self.base + (left if self.speed == REFERENCE_SPEED_PPM else -(-left * REFERENCE_SPEED_PPM // self.speed))

@@ -1,0 +1,282 @@
+"""Conservative: every job has a reservation, made in order, and nobody starts who would delay one.
+
+Feitelson and Weil, IPPS 1998; Mu'alem and Feitelson, TPDS 2001. A job starts when its reservation says now. As long
+as jobs end when they were expected to, reservations stand and only new jobs are added to them; when something ended
+early or late, was preempted or failed, all are made anew (the papers' compression), at most once every ``interval``
+(Slurm's bf_interval). In between, reservations that are due and can still be kept are, and the first job of the queue
+starts when it fits.
+
+Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on
+a pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
+reserved one. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
+GPU. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts first,
+whatever was reserved.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush, merge
+from itertools import islice
+from typing import ClassVar
+
+from headway.errors import ExperimentError
+from headway.training.actions import Action, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.feasible import quota_refusal
+from headway.training.jobstate import JobState, Status
+from headway.training.policies.backfills.profile import NEVER, Parts, Profile
+from headway.training.policies.backfills.reservation import Future, Reservation, run_time
+from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
+from headway.training.policies.parts import Admission, Backfill
+from headway.training.policies.placements.pick import gpus_of, one_node
+from headway.training.queue import Entry, Lane
+from headway.training.state import TrainingState
+from headway.units import MINUTE, Duration
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What is reserved for a job."""
+
+    js: JobState
+    start: int
+    end: int
+    parts: Parts
+
+
+class Conservative(Backfill):
+    """A reservation for every job."""
+
+    name: ClassVar[str] = "conservative"
+    ranks_ends: ClassVar[bool] = True
+
+    def __init__(self, depth: int = 100, interval: Duration = Duration(MINUTE)) -> None:  # noqa: B008
+        if depth < 1:
+            raise ExperimentError(f"conservative(depth={depth}): must be at least 1")
+        if interval < 0:
+            raise ExperimentError(f"conservative(interval={interval}ns): must not be negative")
+        self.depth = depth
+        self.interval = interval
+        self.reservations: dict[int, Reservation] = {}
+        self._slots: dict[int, _Slot] = {}
+        self._due: list[tuple[int, Entry]] = []
+        self._profile: Profile | None = None
+        self._future = Future()
+        self._blocked = Blocked()
+        self._broken = True
+        self._planned = -1
+        self._woken = -1
+        self._forgotten = 0
+        self._refreshed = 0
+
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Keep the reservations that are due, make those that are missing."""
+        if not self._stands(now, state):
+            self._broken = True
+        if policy.preempts or state.quotas:
+            yield from self._first_jobs(now, state, policy)
+        if not self._broken and self._in_step(state, policy):
+            yield from self._keep(now, state, policy)
+            yield from self._extend(now, state, policy)
+        if self._broken:
+            if self._planned < 0 or now >= self._planned + self.interval:
+                yield from self._plan(now, state, policy)
+            else:
+                yield from self._first_jobs(now, state, policy)
+                yield from self._keep(now, state, policy)
+                if state.queue.size and self._woken != self._planned + self.interval:
+                    self._woken = self._planned + self.interval
+                    yield WakeAt(self._woken)
+        if policy.blocked is None and state.queue.size:
+            policy.blocked = self._first_blocked(state, policy)
+        self._refreshed = state.refreshed
+        self._future.note(state)
+
+    # --- whether the reservations stand -----------------------------------------------------------------------
+
+    def _stands(self, now: int, state: TrainingState) -> bool:
+        """Whether everything went as expected since the last decision."""
+        if self._future.same(state):
+            return True
+        if not self._future.holds(now, state):
+            return False
+        return all(slot.js.gpu_milli == 1000 for slot in self._slots.values()) if state.pool.sharing else True
+
+    def _in_step(self, state: TrainingState, policy: Admission) -> bool:
+        """Whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
+        if self._refreshed != state.refreshed or state.quotas:
+            self._broken = True
+            return False
+        left = len(self._slots)
+        for _, job in islice(_in_order(state, policy), left):
+            if job not in self._slots:
+                self._broken = True
+                return False
+        if left > state.queue.size:
+            self._broken = True
+        return not self._broken
+
+    def _first_blocked(self, state: TrainingState, policy: Admission) -> JobState | None:
+        for _, job in _in_order(state, policy):
+            js = state.jobs[job]
+            if not state.quotas or quota_refusal(js) is None:
+                return js
+        return None
+
+    # --- starting ---------------------------------------------------------------------------------------------
+
+    def _first_jobs(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Admit as a strict queue does; whatever the reservations say, nobody comes before these."""
+        for action in walk(now, state, policy, self._blocked, strict=True):
+            yield action
+            if isinstance(action, PreemptJob):
+                self._broken = True
+            elif isinstance(action, StartJob):
+                self._started(now, state.jobs[action.job])
+
+    def _started(self, now: int, js: JobState) -> None:
+        """A job runs now: what it holds takes the place of what was reserved for it."""
+        profile = self._profile
+        self.reservations.pop(js.id, None)
+        slot = self._slots.pop(js.id, None)
+        if profile is None or self._broken:
+            self._broken = True
+            return
+        end = js.expected_end()
+        if slot is not None:
+            if js.gpu_milli == 1000 and (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement)):
+                return
+            profile.reserve(js, slot.parts, max(now, slot.start), slot.end, sign=+1)
+        if not profile.hold(js, js.placement, now, end):
+            self._broken = True
+
+    def _keep(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Start those whose reservation is due."""
+        due = self._due
+        late: list[tuple[int, Entry]] = []
+        while due and due[0][0] <= now:
+            time, entry = heappop(due)
+            slot = self._slots.get(entry[1])
+            if slot is None or slot.start != time or state.jobs.get(entry[1]) is not slot.js:
+                continue
+            if slot.js.status is Status.RUNNING:
+                continue
+            placement = self._place_of(now, state, policy, slot)
+            if placement is None:
+                self._broken = True
+                late.append((time, entry))
+                continue
+            yield StartJob(slot.js.id, placement)
+            self._started(now, slot.js)
+        for item in late:
+            heappush(due, item)
+
+    def _place_of(self, now: int, state: TrainingState, policy: Admission, slot: _Slot) -> Placement | None:
+        """Where a job whose time has come starts: the placement's choice if nobody minds, else what was reserved."""
+        js, profile = slot.js, self._profile
+        assert profile is not None
+        if state.quotas and quota_refusal(js) is not None:
+            return None
+        if not self._broken and (placement := policy.placement.place(state.pool, js)) is not None:
+            if _parts(placement) == slot.parts:
+                return placement
+            profile.reserve(js, slot.parts, now, slot.end, sign=+1)
+            fits = profile.fits(js, placement, now, run_time(now, state, js, placement))
+            profile.reserve(js, slot.parts, now, slot.end)
+            if fits:
+                return placement
+        return _reserved(state, js, slot.parts)
+
+    # --- reserving --------------------------------------------------------------------------------------------
+
+    def _plan(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """All reservations anew, in order; those that come out as now start."""
+        self._planned = now
+        self._broken = False
+        self._profile = Profile(now, state)
+        self._slots.clear()
+        self._due.clear()
+        self.reservations.clear()
+        yield from self._extend(now, state, policy)
+
+    def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Reservations for those of the first jobs that have none."""
+        missing = self.depth - len(self._slots)
+        if missing <= 0 or len(self._slots) == state.queue.size:
+            return
+        profile = self._profile
+        assert profile is not None
+        if now >= self._forgotten + self.interval:
+            self._forgotten = now
+            profile.forget(now)
+        for entry in list(islice(_in_order(state, policy), len(self._slots), len(self._slots) + missing)):
+            js = state.jobs[entry[1]]
+            if state.quotas and quota_refusal(js) is not None:
+                continue
+            placement = self._reserve(now, state, policy, entry, js)
+            if placement is not None:
+                yield StartJob(js.id, placement)
+                self._started(now, js)
+
+    def _reserve(
+        self, now: int, state: TrainingState, policy: Admission, entry: Entry, js: JobState
+    ) -> Placement | None:
+        """Where a job starts now; None when its reservation, made here, is for later."""
+        profile = self._profile
+        assert profile is not None
+        placement = policy.placement.place(state.pool, js)
+        if placement is not None and profile.fits(js, placement, now, run_time(now, state, js, placement)):
+            return placement
+        start, length, parts = self._earliest(now, state, js)
+        if start >= NEVER:
+            return None
+        if start == now and (placement := _reserved(state, js, parts)) is not None:
+            return placement
+        slot = _Slot(js, start, start + length, parts)
+        profile.reserve(js, parts, slot.start, slot.end)
+        self._slots[js.id] = slot
+        heappush(self._due, (start, entry))
+        self.reservations[js.id] = Reservation(js.id, start, js.gpus, tuple(node for node, _ in parts))
+        return None
+
+    def _earliest(self, now: int, state: TrainingState, js: JobState) -> tuple[int, int, Parts]:
+        """When, for how long and where a job can start; how long depends on where, so it may take a second look."""
+        profile = self._profile
+        assert profile is not None
+        single = js.gpu_milli < 1000 or (js.nodes <= 1 and one_node(state.pool, js))
+        search = profile.on_one_node if single else profile.on_nodes
+        length = js.debt + js.remaining(now)
+        start, parts = search(js, now, length)
+        if not state.speed.constant and start < NEVER:
+            longer = run_time(now, state, js, tuple((node, (1 << count) - 1) for node, count in parts))
+            if longer > length:
+                length = longer
+                start, parts = search(js, now, length)
+        return start, length, parts
+
+
+def _reserved(state: TrainingState, js: JobState, parts: Parts) -> Placement | None:
+    """The GPUs of a reservation; None when they are not free."""
+    pool = state.pool
+    for node, count in parts:
+        if not pool.schedulable >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
+            return None
+    return tuple((node, gpus_of(pool, node, count)) for node, count in parts)
+
+
+def _parts(placement: Placement) -> Parts:
+    return tuple((node, mask.bit_count()) for node, mask in placement)
+
+
+def _in_order(state: TrainingState, policy: Admission) -> Iterator[Entry]:
+    """All waiting jobs as the policy orders them now."""
+    lanes = state.queue.lanes.values()
+    if len(lanes) == 1:
+        return iter(next(iter(lanes)))
+    return (entry for _, _, entry in merge(*(_keyed(state, policy, lane) for lane in lanes)))
+
+
+def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, Entry]]:
+    first = state.jobs[lane.head[1]]
+    later = state.quotas and not guaranteed(first)
+    key = policy.order.lane_key(state, first)
+    return ((later, key, entry) for entry in lane)

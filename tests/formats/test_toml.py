@@ -1,0 +1,59 @@
+"""TOML in and out: keys and values are checked by name, and what is written reads back equal."""
+
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import ExperimentError
+from headway.formats import toml
+from headway.formats.settings import Experiment
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({"polcy": {}}, "unknown table or key 'polcy'; did you mean 'policy'?"),
+        ({"policy": {"nme": 1}}, "unknown key of [policy] 'nme'; did you mean 'name'?"),
+        ({"cluster": {"tenants": [{"name": "a", "wieght": 2}]}}, "did you mean 'weight'?"),
+        ({"trace": {"synthetic": {"jbs": 2}}}, "unknown key of [trace.synthetic] 'jbs'; did you mean 'jobs'?"),
+        ({"cluster": {"nodes": "many"}}, "cluster.nodes is 'many': expected a whole number, got text"),
+        ({"cluster": 3}, "cluster is 3: expected a table, got a whole number"),
+        ({"cluster": {"levels": [{"bandwidth": "1GB/s"}]}}, "missing required field"),
+    ],
+)
+def test_a_wrong_key_is_one_line_that_names_it(document: dict[str, Any], line: str) -> None:
+    with pytest.raises(ExperimentError) as caught:
+        toml.typed(document, Experiment, "e.toml")
+    assert line in str(caught.value)
+    assert str(caught.value).startswith("e.toml: ")
+
+
+def test_override_takes_toml_or_plain_text() -> None:
+    document: toml.Document = {"policy": {"name": "fifo"}}
+    for text in ("policy.name=srtf", "a.b.c=3", "x=[1, 2]", "y=true", "z=1.5", 'q="quoted"'):
+        toml.override(document, text)
+    assert document == {
+        "policy": {"name": "srtf"}, "a": {"b": {"c": 3}}, "x": [1, 2], "y": True, "z": 1.5, "q": "quoted",
+    }  # fmt: skip
+    for wrong in ("nothing", "=3", "policy.name.deeper=3"):
+        with pytest.raises(ExperimentError):
+            toml.override(document, wrong)
+
+
+_LEAVES = st.one_of(st.text(), st.integers(-(2**60), 2**60), st.booleans(), st.floats(allow_nan=False))
+_TABLES = st.recursive(
+    st.dictionaries(st.text(max_size=8), _LEAVES, max_size=4),
+    lambda inner: st.dictionaries(
+        st.text(max_size=8), inner | _LEAVES | st.lists(inner | _LEAVES, max_size=3), max_size=4
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=40)
+@given(document=_TABLES)
+def test_what_is_written_as_toml_reads_back_equal(document: dict[str, Any]) -> None:
+    assert tomllib.loads(toml.write(document)) == document

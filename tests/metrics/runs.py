@@ -1,0 +1,97 @@
+"""Runs to measure: small random workloads on small clusters with everything that can happen in them."""
+
+from dataclasses import dataclass
+from random import Random
+
+from hypothesis import strategies as st
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.sim.faults import FailureModel, Faults, Maintenance
+from headway.sim.training import SimulatedCluster
+from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
+from headway.training.job import Job, Outcome, workload
+from headway.training.policies.registry import build
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A tape and what it belongs to."""
+
+    tape: Tape
+    jobs: tuple[Job, ...]
+    cluster: Cluster
+
+
+CLUSTER = Cluster(
+    nodes=(
+        Node("a", 4, "old", 8000, 64, path=("z0", "r0"), island_gpus=(2,)),
+        Node("b", 4, "old", 8000, None, path=("z0", "r0"), island_gpus=(3,)),
+        Node("c", 8, "new", None, 64, path=("z0", "r1"), island_gpus=(4,)),
+        Node("d", 2, "new", 8000, 64, path=("z1", "r0"), island_gpus=(1,)),
+    ),
+    levels=(Level("zone", 10), Level("rack", 20), Level("node", 40), Level("island", 80)),
+    partitions=(Partition("front", (0, 1)), Partition("back", (2, 3))),
+    tenants=(Tenant("x", weight=2), Tenant("y")),
+    gpu_speed_ppm={"new": 1_500_000},
+)
+
+
+POLICIES = ["fifo", "las+fit", "las+fit+spread", "tiresias", "fifo+first-fit+migrate-always", "las+spread+migrate-free"]
+
+
+def job(draw: Random) -> Job:
+    """Any job that the cluster can run; most are wide, so that they wait, push each other out and spread over nodes."""
+    partition = draw.choice(["", "", "front", "back"])
+    share = draw.random() < 0.35
+    work = draw.randint(1, 40)
+    outcome = draw.choice([Outcome.FINISHES, Outcome.FINISHES, Outcome.FAILS, Outcome.CANCELLED])
+    return Job(
+        0,
+        submit=draw.randint(0, 50),
+        work=work,
+        gpus=1 if share else draw.choice([0, 1, 2, 3, 5, 8, 8]),
+        gpu_milli=draw.choice([100, 300, 500, 999]) if share else 1000,
+        tenant=draw.choice(["x", "y", "z"]),
+        partition=partition,
+        gpu_types=draw.choice([(), (), ("new",)]) if partition != "front" else (),
+        cpu_milli=draw.choice([1, 500, 1700]),
+        memory_bytes=draw.randint(0, 5),
+        preemptible=draw.random() < 0.9,
+        checkpoint_every=draw.choice([0, 3]),
+        restore=draw.randint(0, 3),
+        communication_ppm=draw.choice([0, 200_000]),
+        outcome=outcome,
+        outcome_after=draw.randint(1, work) if outcome else 0,
+        retries=draw.randint(0, 2),
+        patience=draw.choice([0, 0, 0, 7]),
+    )
+
+
+@st.composite
+def recorded(draw: st.DrawFn) -> Recorded:
+    """A run, perhaps cut off."""
+    count, seed = draw(st.integers(0, 25)), draw(st.integers(0, 10**6))
+    random = Random(seed)
+    work = workload(job(random) for _ in range(count))
+    policy = build(draw(st.sampled_from(POLICIES)), quantum=draw(st.sampled_from([1, 5])))
+    faults = None
+    if draw(st.booleans()):
+        drains = (Maintenance((1,), 20, 10, 5), Maintenance((3,), 8, 30))
+        faults = Faults(len(CLUSTER.nodes), seed, FailureModel(60, 9), drains)
+    state = TrainingState(
+        CLUSTER,
+        to_come=len(work),
+        arrangement=policy,
+        speed=SpeedModel(CLUSTER, sharing_penalty_ppm=draw(st.sampled_from([0, 300_000]))),
+        costs=Costs(preemption=draw(st.integers(0, 4))),
+    )
+    policy.bind(state)
+    writer = TapeWriter()
+    Scheduler(state, policy, SimulatedCluster(work, state, faults), writer).run()
+    tape = writer.close()
+    if len(tape) and draw(st.booleans()):
+        tape = tape.until(draw(st.integers(0, int(tape.column("time")[-1]))))
+    return Recorded(tape, work, CLUSTER)

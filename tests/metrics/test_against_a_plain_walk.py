@@ -1,0 +1,91 @@
+"""The vectorised series equal a plain walk over the tape, at every instant, on runs with everything in them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from headway.metrics.series import Series
+from headway.metrics.training import Ledger, as_json, fragmentation, job_table, little, summarise, timeline
+from headway.metrics.training.overload import overload
+from headway.training.rows import Kind
+from tests.metrics.naive import Walk
+from tests.metrics.runs import Recorded, recorded
+
+RUNS = settings(max_examples=60)
+
+
+def raw(series: Series | None, time: int) -> float:
+    assert series is not None
+    return series.at(time) * series.unit
+
+
+@RUNS
+@given(recorded())
+def test_every_step_function_equals_a_plain_walk(run: Recorded) -> None:
+    ledger = Ledger(run.tape, run.jobs, run.cluster)
+    lines, fragments = timeline(ledger), fragmentation(ledger)
+    for look in Walk(run.tape, run.jobs, run.cluster).looks:
+        seen = {
+            "allocated": raw(lines.allocated, look.time),
+            "effective": raw(lines.effective, look.time),
+            "waiting": raw(lines.waiting, look.time),
+            "waiting_gpus": raw(lines.waiting_gpus, look.time),
+            "running": raw(lines.running, look.time),
+            "nodes_up": raw(lines.nodes_up, look.time),
+            "cpus": raw(lines.cpus, look.time),
+            "memory_bytes": raw(lines.memory_bytes, look.time),
+            "free": raw(fragments.free, look.time),
+        }
+        assert {name: round(value) for name, value in seen.items()} == {name: getattr(look, name) for name in seen}
+        assert {level: series.at(look.time) for level, series in fragments.levels.items()} == pytest.approx(look.levels)
+        assert fragments.fgd.at(look.time) == pytest.approx(look.fgd)
+
+
+@RUNS
+@given(recorded())
+def test_waits_and_holds_equal_a_plain_walk(run: Recorded) -> None:
+    ledger = Ledger(run.tape, run.jobs, run.cluster)
+    walk = Walk(run.tape, run.jobs, run.cluster)
+    assert ledger.wait.tolist() == [walk.waits[job.id] for job in run.jobs]
+    assert ledger.held.tolist() == [walk.held[job.id] for job in run.jobs]
+
+
+@RUNS
+@given(recorded())
+def test_littles_law_holds_to_the_nanosecond(run: Recorded) -> None:
+    over_time, over_jobs = little(run.tape, run.jobs)
+    assert over_time == over_jobs
+    assert over_jobs == sum(Walk(run.tape, run.jobs, run.cluster).waits.values())
+
+
+@RUNS
+@given(recorded())
+def test_the_summary_adds_up(run: Recorded) -> None:
+    summary = summarise(run.tape, run.jobs, run.cluster)
+    table = job_table(Ledger(run.tape, run.jobs, run.cluster))
+    assert summary.jobs + summary.to_come == len(run.jobs)
+    assert summary.finished + summary.failed + summary.cancelled + summary.unfinished == summary.jobs == len(table)
+    assert summary.gpu_hours == pytest.approx(float(table["gpu_s"].sum()) / 3600)
+    assert summary.lost_gpu_hours == pytest.approx(float(table["lost_gpu_s"].sum()) / 3600)
+    assert summary.preemptions == table["preemptions"].sum()
+    shares = [*summary.fragmentation.values(), summary.fgd_fragmentation, summary.gpu_utilisation]
+    assert all(-1e-12 <= share <= 1 + 1e-12 for share in shares)
+    outer_to_inner = list(summary.fragmentation.values())
+    assert all(outer + 1e-12 >= inner for outer, inner in zip(outer_to_inner, outer_to_inner[1:], strict=False))
+    assert as_json(summary, "p")["jct_mean_s"] == summary.jct_s.mean
+    assert as_json(summary, "p")["overload"] == overload(Ledger(run.tape, run.jobs, run.cluster))
+
+
+@RUNS
+@given(recorded())
+def test_work_delivered_is_what_the_effective_gpus_did_less_what_was_lost(run: Recorded) -> None:
+    """On a cluster at one speed a run's effective GPU time is all work done: kept, lost with a node, or failed."""
+    ledger = Ledger(run.tape, run.jobs, run.cluster)
+    if not bool(ledger.ended.all()) or set(ledger.value[ledger.rows(Kind.START)].tolist()) - {1_000_000}:
+        return
+    if len(ledger.rows(Kind.RESPEED)):
+        return
+    evicted = ledger.rows(Kind.EVICTED)
+    work = ledger.ideal + ledger.summed(ledger.subject[evicted], ledger.detail[evicted])
+    done = timeline(ledger).effective.integral(0, ledger.horizon)
+    assert done == 1_000_000 * int(np.sum(work * ledger.width))

@@ -1,0 +1,372 @@
+"""The command line: exact flags, one line for what is wrong, JSON and nothing else on stdout."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from headway.cli import main
+from headway.cli.flags import split_policies
+from headway.experiment import open_run
+from headway.traces import FORMATS
+
+SIZE = ["--nodes", "2", "--gpus-per-node", "8"]
+KEYS = [
+    *("policy", "jobs", "finished", "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "makespan_s"),
+    *("gpu_utilisation", "fragmentation_mean", "preemptions", "migrations", "lost_gpu_hours", "events"),
+    *("wall_s", "jobs_per_s", "peak_rss_bytes"),
+]
+ROWS = {
+    "ok": "0,60,1,a\n5,60,2,b\n9,60,8,c\n9,600,16,d\n10,60,4,e\n",
+    "repeated": "0,60,1,a\n5,60,2,a\n",
+    "unsorted": "5,60,1,a\n0,60,2,b\n",
+    "negative": "0,-60,1,a\n0,60,2,b\n",
+    "huge": "0,60,1,a\n0,60,200,big\n",
+    "bare": "",
+}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A folder with a few small traces, as the working folder."""
+    for name, rows in ROWS.items():
+        (tmp_path / f"{name}.csv").write_text(f"submit_s,work_s,gpus,name\n{rows}")
+    (tmp_path / "empty.csv").write_text("")
+    return tmp_path
+
+
+class Ended:
+    """How a command ended: its status and what it wrote."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status = status
+        self.out = out
+        self.err = err
+
+    @property
+    def json(self) -> Any:
+        """All of stdout, as JSON."""
+        return json.loads(self.out)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Ended:
+    """Run a command in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return Ended(int(ended.value.code or 0), out, err)
+
+
+def test_the_flags_of_the_common_case_all_work_together(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = trace / "run"
+    ended = call(
+        capsys,
+        *("simulate", "--trace", trace / "ok.csv", "--format", "headway", *SIZE, "--policy", "fifo"),
+        *("--backfill", "none", "--placement", "best-fit", "--preemption", "on", "--preemption-cost", "0s"),
+        *("--migration", "costed", "--migration-cost", "60s", "--estimates", "factor:3", "--quantum", "5m"),
+        *("--failures", "mtbf=30d,repair=4h", "--cpus-per-node", "64", "--memory-per-node", "500GB", "--load", "1.2"),
+        *("--seed", "3", "--out", out, "--json", "--skip-infeasible", "--strict", "--set", "run.seed=4"),
+    )
+    assert ended.status == 0, ended.err
+    assert list(ended.json)[: len(KEYS)] == KEYS
+    assert ended.json["finished"] == 5
+    assert ended.json["policy"].startswith("fifo+migrate")
+    assert sorted(path.name for path in out.iterdir()) == [
+        "experiment.toml", "jobs.parquet", "result.json", "tape.parquet",
+    ]  # fmt: skip
+    assert json.loads((out / "result.json").read_text()) == ended.json
+    assert "seed = 4" in (out / "experiment.toml").read_text()
+
+
+def test_simulate_prints_one_object_with_numbers_that_can_be_checked_by_hand(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (trace / "two.csv").write_text("submit_s,work_s,gpus\n0,100,8\n10,50,8\n")
+    row = call(capsys, "simulate", "--trace", trace / "two.csv", "--nodes", 1, "--gpus-per-node", 8, "--json").json
+    assert (row["jobs"], row["finished"], row["makespan_s"]) == (2, 2, 150)
+    assert (row["jct_mean_s"], row["wait_mean_s"], row["gpu_utilisation"]) == (120, 45, 1)
+    assert row["jobs_per_s"] == pytest.approx(2 / row["wall_s"])
+    assert row["peak_rss_bytes"] > 10**7
+
+
+def test_compare_prints_a_list_in_the_order_asked_and_stores_each_run(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = call(
+        capsys,
+        *("compare", "--trace", trace / "ok.csv", "--format", "headway", *SIZE, "--policies", "srtf,fifo,sjf+fit"),
+        *("--json", "--out", trace / "runs"),
+    )
+    assert [row["policy"] for row in ended.json] == ["srtf", "fifo", "sjf+fit"]
+    assert sorted(path.name for path in (trace / "runs").iterdir()) == ["fifo", "sjf+fit", "srtf"]
+    assert call(capsys, "audit", trace / "runs" / "sjf+fit").status == 0
+    again = call(
+        capsys, "compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs"
+    )
+    assert again.status == 2
+    assert "already holds" in again.err
+
+
+def test_processes_give_the_same_digests_as_one(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,srtf", "--json")
+    one, two = (call(capsys, *arguments, "--processes", count).json for count in (1, 2))
+    assert [row["digest"] for row in one] == [row["digest"] for row in two]
+
+
+def test_text_is_a_table_with_notes_on_the_other_stream(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = call(capsys, "simulate", "--trace", trace / "huge.csv", *SIZE, "--skip-infeasible")
+    assert ended.status == 0
+    assert ended.out.split()[:2] == ["policy", "jobs"]
+    assert len(ended.out.strip().splitlines()) == 2
+    assert ended.err == "note: 1 job skipped that could never run\n"
+    compared = call(capsys, "compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf")
+    assert [line.split()[0] for line in compared.out.strip().splitlines()] == ["policy", "fifo", "sjf"]
+
+
+def test_lenient_drops_bad_rows_and_sorts_and_says_so(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dropped = call(capsys, "simulate", "--trace", trace / "negative.csv", *SIZE, "--lenient", "--json")
+    assert dropped.json["jobs"] == 1
+    assert "1 of 2 rows dropped; the first: line 2: work_s '-60' must be above 0" in dropped.err
+    assert "not sorted" in call(capsys, "simulate", "--trace", trace / "unsorted.csv", *SIZE, "--lenient").err
+
+
+def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"{10 * i},100,8\n" for i in range(50))
+    (trace / "much.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
+    ended = call(capsys, "simulate", "--trace", trace / "much.csv", *SIZE, "--json")
+    assert ended.status == 0
+    assert "overload" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--trace", "absent.csv", *SIZE], "trace absent.csv: there is no such file"),
+        (["--trace", "ok.csv", "--format", "hedway", *SIZE], "did you mean 'headway'? (valid: headway, helios-csv"),
+        (["--trace", "ok.csv", "--format", "synergy", *SIZE], "column 'job_id' is missing"),
+        (["--trace", "repeated.csv", *SIZE], "line 3: name 'a' occurs twice: ids must be unique"),
+        (["--trace", "unsorted.csv", *SIZE], "is not sorted: line 3 was submitted before the one above it"),
+        (["--trace", "negative.csv", *SIZE], "line 2: work_s '-60' must be above 0"),
+        (["--trace", "empty.csv", "--format", "headway", *SIZE], "the file is empty"),
+        (["--trace", "bare.csv", *SIZE], "there is a header but no row"),
+        (["--trace", "huge.csv", *SIZE], "job big can never run: it wants 200 GPUs; the largest job that fits has 16"),
+        (["--trace", ".", "--format", "headway", *SIZE], "is a directory"),
+        (SIZE, "no jobs: give --trace FILE"),
+        (["--trace", "ok.csv"], "the cluster has no size"),
+        (["--trace", "ok.csv", "--nodes", "2"], "give gpus_per_node"),
+        (["--trace", "ok.csv", "--nodes", "-1", "--gpus-per-node", "8"], "nodes -1 must lie in 1 to"),
+        (["--trace", "ok.csv", "--nodes", "0", "--gpus-per-node", "8"], "nodes 0 must lie in 1 to"),
+        (["--trace", "ok.csv", "--nodes", "1000000000", "--gpus-per-node", "8"], "nodes 1000000000 must lie in"),
+        (["--trace", "ok.csv", "--nodes", "two", "--gpus-per-node", "8"], "--nodes"),
+        (["--trace", "ok.csv", "--nodes", "2", "--gpus-per-node", "0"], "gpus_per_node 0 must lie in 1 to"),
+        (["--trace", "ok.csv", *SIZE, "--policy", "srft"], "did you mean 'srtf'?"),
+        (["--trace", "ok.csv", *SIZE, "--policy", "fifo+bestfit"], "did you mean 'best-fit'?"),
+        (["--trace", "ok.csv", *SIZE, "--policy", ""], "--policy is empty"),
+        (["--trace", "ok.csv", *SIZE, "--backfill", "nne"], "unknown backfill 'nne'; did you mean 'none'?"),
+        (["--trace", "ok.csv", *SIZE, "--placement", "best"], "unknown placement 'best'; did you mean 'best-fit'?"),
+        (["--trace", "ok.csv", *SIZE, "--preemption", "yes"], "unknown preemption 'yes'"),
+        (["--trace", "ok.csv", *SIZE, "--preemption-cost", "-1s"], "preemption cost '-1s' must not be negative"),
+        (["--trace", "ok.csv", *SIZE, "--migration", "cheap"], "unknown migration 'cheap'"),
+        (["--trace", "ok.csv", *SIZE, "--migration-cost", "soon"], "migration cost 'soon' is not understood"),
+        (["--trace", "ok.csv", *SIZE, "--quantum", "5x"], "quantum '5x' is not understood"),
+        (["--trace", "ok.csv", *SIZE, "--estimates", "factor:0"], "estimate factor '0' must be above 0"),
+        (["--trace", "ok.csv", *SIZE, "--failures", "mtfb=3d"], "did you mean 'mtbf'?"),
+        (["--trace", "ok.csv", *SIZE, "--failures", "repair=3d"], "failures needs mtbf"),
+        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=0s"], "must be above 0"),
+        (["--trace", "ok.csv", *SIZE, "--cpus-per-node", "-4"], "cpus_per_node -4 must lie in"),
+        (["--trace", "ok.csv", *SIZE, "--memory-per-node", "-5GB"], "memory_per_node '-5GB' is not understood"),
+        (["--trace", "ok.csv", *SIZE, "--load", "0"], "load factor '0' must be above 0"),
+        (["--trace", "ok.csv", *SIZE, "--load", "-1"], "load factor '-1' must be above 0"),
+        (["--trace", "ok.csv", *SIZE, "--load", "nan"], "load factor 'nan' is not a number"),
+        (["--trace", "ok.csv", *SIZE, "--load", "1e300"], "must lie in 0.001 to 1,000"),
+        (["--trace", "ok.csv", *SIZE, "--seed", "-1"], "seed -1 must lie in 0"),
+        (["--trace", "ok.csv", *SIZE, "--out", "ok.csv"], "is a file, not a folder"),
+        (["--trace", "ok.csv", *SIZE, "--out", "ok.csv/run"], "cannot be"),
+        (["--trace", "ok.csv", *SIZE, "--set", "policy.nme=x"], "unknown key of [policy] 'nme'; did you mean 'name'?"),
+        (["--trace", "ok.csv", *SIZE, "--set", "polcy=x"], "did you mean 'policy'?"),
+        (["--trace", "ok.csv", *SIZE, "--set", "what"], "--set 'what' is not understood"),
+        (["--trace", "ok.csv", *SIZE, "--nods", "3"], "--nods"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
+) -> None:
+    monkeypatch.chdir(trace)
+    ended = call(capsys, "simulate", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+    assert ended.err.startswith("headway: ")
+    assert line in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["simulte"], "simulte"),
+        (["compare", "--trace", "ok.csv", *SIZE], "--policies"),
+        (["compare", "--trace", "ok.csv", *SIZE, "--policies", "fifo,,sjf"], "is not understood"),
+        (["compare", "--trace", "ok.csv", *SIZE, "--policies", "fifo,sfj"], "did you mean 'sjf'?"),
+        (["run", "absent.toml"], "there is no such file"),
+        (["run", "broken.toml"], "experiment broken.toml: cannot be read"),
+        (["run", "unknown.toml"], "unknown key of [cluster] 'ndes'; did you mean 'nodes'?"),
+        (["audit", "absent"], "run folder absent: there is no such folder"),
+        (["replay", "."], "holds no run"),
+        (["story", "run", "zzz"], "job 'zzz' is not in this run: its 5 jobs go from a to e"),
+        (["story", "run"], "JOB"),
+        (["audit", "corrupt"], "the tape cannot be read"),
+    ],
+)
+def test_every_command_says_in_one_line_what_is_wrong(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
+) -> None:
+    monkeypatch.chdir(trace)
+    (trace / "broken.toml").write_text("x = = 3")
+    (trace / "unknown.toml").write_text("[cluster]\nndes = 3\n")
+    call(capsys, "simulate", "--trace", "ok.csv", *SIZE, "--out", "run")
+    (trace / "corrupt").mkdir()
+    (trace / "corrupt" / "tape.parquet").write_text("no tape")
+    ended = call(capsys, *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+    assert line in ended.err
+
+
+def test_two_runs_do_not_share_a_folder(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("simulate", "--trace", trace / "ok.csv", *SIZE, "--out", trace / "run")
+    assert call(capsys, *arguments).status == 0
+    tape = (trace / "run" / "tape.parquet").read_bytes()
+    second = call(capsys, *arguments)
+    assert (second.status, second.out) == (2, "")
+    assert second.err.endswith("already holds a run: choose another folder or remove it\n")
+    assert (trace / "run" / "tape.parquet").read_bytes() == tape
+
+
+def test_a_stored_run_can_be_audited_replayed_and_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = trace / "run"
+    call(capsys, "simulate", "--trace", trace / "ok.csv", *SIZE, "--policy", "srtf", "--out", folder)
+    assert "nothing found" in call(capsys, "audit", folder).out
+    assert "identical" in call(capsys, "replay", folder).out
+    story = call(capsys, "story", folder, "d")
+    assert story.status == 0
+    assert "(d)" in story.out
+    assert call(capsys, "story", folder, "3", "--json").json["name"] == "d"
+    text = (folder / "experiment.toml").read_text()
+    (folder / "experiment.toml").write_text(text.replace('name = "srtf"', 'name = "fifo"'))
+    other = call(capsys, "replay", folder)
+    assert other.status == 1
+    assert other.err.startswith("different: ")
+
+
+def test_policies_lists_every_part_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = call(capsys, "policies", "--json").json
+    assert {part["kind"] for part in parts} == {"order", "backfill", "placement", "migration"}
+    assert all(part["description"] for part in parts)
+    names = {part["name"] for part in parts}
+    assert {"fifo", "sjf", "srtf", "none", "fit", "best-fit", "migrate"} <= names
+    table = call(capsys, "policies").out
+    assert all(name in table for name in names)
+
+
+def test_run_takes_an_experiment_and_overrides(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = trace / "e.toml"
+    path.write_text(
+        '[trace]\nsynthetic = {jobs = 30}\n[cluster]\nnodes = 8\ngpus_per_node = 8\n[policy]\nname = "sjf"\n'
+    )
+    single = call(capsys, "run", path, "--json", "--set", "policy.backfill=fit", "--set", "trace.synthetic.jobs=40")
+    assert (single.json["policy"], single.json["jobs"]) == ("sjf+fit", 40)
+    path.write_text(path.read_text() + '[[variants]]\nname = "a"\n[[variants]]\nname = "b"\nset.policy.name = "fifo"\n')
+    rows = call(capsys, "run", path, "--json", "--out", trace / "runs").json
+    assert [(row["variant"], row["policy"]) for row in rows] == [("a", "sjf"), ("b", "fifo")]
+    assert sorted(folder.name for folder in (trace / "runs").iterdir()) == ["a", "b"]
+
+
+def test_the_demo_compares_at_least_six_policies_on_a_thousand_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = call(capsys, "demo", "--jobs", "150", "--json")
+    assert len({row["policy"] for row in ended.json}) >= 6
+    assert all(row["jobs"] == 150 for row in ended.json)
+
+
+@pytest.mark.parametrize("command", ["", "simulate", "compare", "run", "demo", "policies", "story", "replay", "audit"])
+def test_help_explains_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    ended = call(capsys, *([command] if command else []), "--help")
+    assert ended.status == 0
+    assert f"headway {command}" in ended.out or not command
+    assert "NotImplemented" not in ended.out
+
+
+def test_commas_inside_brackets_belong_to_options() -> None:
+    assert split_policies("fifo, tiresias(thresholds=1h/10h,queues=3)+easy,sjf") == [
+        "fifo", "tiresias(thresholds=1h/10h,queues=3)+easy", "sjf",
+    ]  # fmt: skip
+
+
+def test_the_format_is_told_by_the_columns(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "headway": "submit_s,work_s,gpus\n0,60,1\n",
+        "helios-csv": "job_id,arrival_s,service_sec,gpu_count\na,0,60,1\n",
+        "philly-csv": "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,60,1,60,vc\n",
+        "synergy": "job_id,model,arrival_s,total_iters,iter_time_s_at_fair_share,gpus\na,m,0,60,1,1\n",
+    }
+    assert set(files) == set(FORMATS)
+    for name, text in files.items():
+        (trace / "some.csv").write_text(text)
+        told, given = (
+            call(capsys, "simulate", "--trace", trace / "some.csv", *SIZE, "--json", *flag).json
+            for flag in ((), ("--format", name))
+        )
+        assert told["digest"] == given["digest"]
+        assert told["makespan_s"] == 60
+    (trace / "some.csv").write_text("a,b\n1,2\n")
+    assert "name it with --format" in call(capsys, "simulate", "--trace", trace / "some.csv", *SIZE).err
+
+
+def program(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """The program in a process of its own."""
+    source = str(Path(__file__).resolve().parent.parent / "src")
+    return subprocess.Popen(
+        [sys.executable, "-m", "headway", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source, **environment},
+    )
+
+
+def test_ctrl_c_says_how_far_it_got_and_leaves_a_tape(trace: Path) -> None:
+    path = trace / "long.toml"
+    path.write_text("[trace]\nsynthetic = {jobs = 80000}\n[cluster]\nnodes = 128\ngpus_per_node = 8\n")
+    folder = trace / "run"
+    with program("run", path, "--out", folder, "--json") as running:
+        while not (folder / "tape.arrow").exists() or not (folder / "tape.arrow").stat().st_size > 10**5:
+            assert running.poll() is None
+            sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate()
+    assert running.returncode == 130
+    assert out == ""
+    assert err.count("\n") == 1
+    assert f"the tape is {folder / 'tape.parquet'}" in err
+    stored = open_run(folder)
+    assert len(stored.tape) > 0
+    assert not stored.complete
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    with program("policies", "--json") as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.stderr is not None
+        assert running.stderr.read() == ""
+
+
+def test_a_traceback_is_shown_only_on_request(trace: Path) -> None:
+    with program("audit", trace / "absent", HEADWAY_DEBUG="1") as running:
+        _, err = running.communicate()
+    assert "Traceback" in err
+    assert "TapeError" in err
