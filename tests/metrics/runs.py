@@ -1,5 +1,6 @@
 """Runs to measure: small random workloads on small clusters with everything that can happen in them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -9,8 +10,10 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.training import SimulatedCluster
+from headway.training.actions import Action, MigrateJob, Placement, PreemptJob
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.training.job import Job, Outcome, workload
+from headway.training.jobstate import JobState
 from headway.training.policies.registry import build
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -39,7 +42,30 @@ CLUSTER = Cluster(
 )
 
 
-POLICIES = ["fifo", "las+fit", "las+fit+spread", "tiresias", "fifo+first-fit+migrate-always", "las+spread+migrate-free"]
+class Restless:
+    """fifo that now and then preempts or moves a job for no reason: nothing that can be on a tape stays untried."""
+
+    def __init__(self, random: Random) -> None:
+        self.calm = build("fifo+fit", placement=random.choice(["best-fit", "first-fit", "spread"]))
+        self.name = self.calm.name
+        self.random = random
+        self.whims = 12
+
+    def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        """Some whim, then what fifo does."""
+        for js in list(state.running.values()):
+            if js.job.preemptible and self.whims and self.random.random() < 0.15:
+                self.whims -= 1
+                target = self.elsewhere(state, js)
+                yield PreemptJob(js.id) if target is None else MigrateJob(js.id, target)
+        yield from self.calm.decide(now, state)
+
+    def elsewhere(self, state: TrainingState, js: JobState) -> Placement | None:
+        """Other GPUs for a job, if it is to move and there are any."""
+        if self.random.random() < 0.5:
+            return None
+        target = self.calm.placement.place(state.pool, js)
+        return None if target == js.placement else target
 
 
 def job(draw: Random) -> Job:
@@ -76,7 +102,7 @@ def recorded(draw: st.DrawFn) -> Recorded:
     count, seed = draw(st.integers(0, 25)), draw(st.integers(0, 10**6))
     random = Random(seed)
     work = workload(job(random) for _ in range(count))
-    policy = build(draw(st.sampled_from(POLICIES)), quantum=draw(st.sampled_from([1, 5])))
+    policy = Restless(random)
     faults = None
     if draw(st.booleans()):
         drains = (Maintenance((1,), 20, 10, 5), Maintenance((3,), 8, 30))
@@ -84,11 +110,11 @@ def recorded(draw: st.DrawFn) -> Recorded:
     state = TrainingState(
         CLUSTER,
         to_come=len(work),
-        arrangement=policy,
+        arrangement=policy.calm,
         speed=SpeedModel(CLUSTER, sharing_penalty_ppm=draw(st.sampled_from([0, 300_000]))),
-        costs=Costs(preemption=draw(st.integers(0, 4))),
+        costs=Costs(preemption=draw(st.integers(0, 4)), migration=draw(st.integers(0, 4))),
     )
-    policy.bind(state)
+    policy.calm.bind(state)
     writer = TapeWriter()
     Scheduler(state, policy, SimulatedCluster(work, state, faults), writer).run()
     tape = writer.close()

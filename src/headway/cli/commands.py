@@ -163,7 +163,7 @@ def run(
     headway run experiments/example.toml --set policy.name=srtf --set cluster.nodes=20
     """
     given = [*(overrides or ()), *([f"run.out={json.dumps(out)}"] if out is not None else ())]
-    experiments = experiment.read(path, given)
+    experiments = experiment.same_jobs(experiment.read(path, given))
     _finish(play(apart(experiments), processes), as_json, single=len(experiments) == 1)
 
 

@@ -48,7 +48,7 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
         "wall_s": result.wall_s,
         "jobs_per_s": summary.jobs / result.wall_s,
         "peak_rss_bytes": result.peak_rss_bytes,
-        "skipped": result.scene.skipped,
+        "skipped": len(result.scene.skipped),
         "digest": result.tape.digest,
         "stopped": result.stopped,
     }

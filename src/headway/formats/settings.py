@@ -39,6 +39,10 @@ class TraceTable(Struct, kw_only=True):
     """What users announce: trace, exact, factor:N or user."""
     skip_infeasible: bool = False
     """Drop and count jobs that could never run, instead of refusing the trace."""
+    same_jobs: bool = False
+    """With variants: what one of them could never run is left out of all."""
+    leave_out: list[str] = field(default_factory=list)
+    """Jobs to leave out, by name."""
     strict: bool = True
     """Refuse a trace with a bad row or out of order; otherwise bad rows are dropped and counted, and it is sorted."""
 

@@ -19,7 +19,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk, placement_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
-from headway.units import REFERENCE_SPEED_PPM, format_duration, to_seconds
+from headway.units import DAY, HOUR, MINUTE, REFERENCE_SPEED_PPM, SECOND, format_duration, to_seconds
 
 _JOB_KINDS = (
     *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED),
@@ -49,7 +49,7 @@ class Waiting:
     def lines(self) -> list[str]:
         """As a person reads it."""
         first = f"{_span(self.start, self.end)}  waits"
-        return [first, *(f"    {cause}" for cause in self.causes)]
+        return [first, *(f"      {cause}" for cause in self.causes)]
 
     def record(self) -> dict[str, object]:
         """For machines."""
@@ -105,20 +105,36 @@ class Story:
     outcome: str
     """finished, failed or cancelled; waits, runs or to come where the tape ends before that."""
 
-    def lines(self) -> list[str]:
-        """Plain text for a terminal."""
+    def lines(self, most: int = 200) -> list[str]:
+        """Plain text for a terminal; of more stretches than ``most`` those in the middle are left out."""
         job = self.job
         wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
         named = f" ({job.name})" if job.name else ""
         where = f", partition {job.partition}" if job.partition else ""
-        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {format_duration(job.submit)}"
-        told = [head, *(line for stretch in self.stretches for line in stretch.lines())]
-        return [*told, f"{self.outcome}: waited {format_duration(self.waited)} in all under {self.policy}"]
+        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {_clock(job.submit)}"
+        left_out = max(0, len(self.stretches) - most)
+        first, last = self.stretches[: most - most // 2], self.stretches[most - most // 2 + left_out :]
+        told = [head, *(line for stretch in first for line in stretch.lines())]
+        if left_out:
+            told.append(f"  ... {left_out} more stretches ...")
+        told.extend(line for stretch in last for line in stretch.lines())
+        told.append(f"{self.outcome}: waited {format_duration(self.waited)} in all under {self.policy}")
+        told.extend(f"  {format_duration(time)} of it with {name}" for name, time in self.waited_for().items())
+        return told
 
     @property
     def waited(self) -> int:
         """How long it waited in all, as far as the tape goes."""
         return sum(s.end - s.start for s in self.stretches if isinstance(s, Waiting) and s.end is not None)
+
+    def waited_for(self) -> dict[str, int]:
+        """How long each cause was among those that kept it waiting, the longest first; together more than it waited."""
+        total: dict[str, int] = {}
+        for stretch in self.stretches:
+            if isinstance(stretch, Waiting) and stretch.end is not None:
+                for cause in stretch.causes:
+                    total[cause.title] = total.get(cause.title, 0) + stretch.end - stretch.start
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
     def record(self) -> dict[str, object]:
         """For machines: times in seconds."""
@@ -129,6 +145,7 @@ class Story:
             "submit_s": to_seconds(self.job.submit),
             "outcome": self.outcome,
             "waited_s": to_seconds(self.waited),
+            "waited_for_s": {name: to_seconds(time) for name, time in self.waited_for().items()},
             "stretches": [stretch.record() for stretch in self.stretches],
         }
 
@@ -274,7 +291,15 @@ class _Causes:
 
 def _span(start: int, end: int | None) -> str:
     took = "to the end of the tape" if end is None else f"for {format_duration(end - start)}"
-    return f"  {format_duration(start):>10}  {took}"
+    return f"  {_clock(start):>16}  {took}"
+
+
+def _clock(time: int) -> str:
+    """A time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
+    days, rest = divmod(time, DAY)
+    fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""
+    clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE // SECOND:02d}{fraction}"
+    return f"{days}d {clock}" if days else clock
 
 
 def _record_span(start: int, end: int | None) -> dict[str, object]:

@@ -71,8 +71,15 @@ class Cause:
         """What it is, apart from the numbers of the moment."""
         return self.kind, self.level
 
+    @property
+    def title(self) -> str:
+        """What it is, in words: ``fragmentation at node``."""
+        if self.kind is CauseKind.FRAGMENTATION:
+            return f"{self.kind} at {self.level}"
+        return str(self.kind)
+
     def __str__(self) -> str:
-        return f"{self.kind}: {self.text}"
+        return f"{self.title}: {self.text}"
 
 
 def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[Cause, ...]:

@@ -84,7 +84,7 @@ def weighted_milli(free: FreeNode, allowed: Iterable[tuple[Shape, int]], barred_
 
 
 def fragmentation(nodes: Sequence[FreeNode], typical: Typical) -> float:
-    """The share of the cluster's free GPUs that a typical job is expected not to be able to use; 0 when nothing is free."""
+    """The share of the free GPUs that a typical job is expected not to be able to use; 0 when nothing is free."""
     total = sum(weight for _, weight in typical)
     free = sum(node.free_milli for node in nodes)
     if not free or not total:

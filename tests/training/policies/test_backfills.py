@@ -80,7 +80,7 @@ def test_a_short_job_overtakes_and_a_long_one_does_not(backfill: str) -> None:
 @pytest.mark.parametrize("backfill", RESERVING)
 def test_a_long_job_overtakes_where_the_first_one_will_not_be(backfill: str) -> None:
     jobs = workload([job(0, 4, 10), job(0, 2, 20), job(1, 4, 5), job(2, 2, 100)])
-    starts, watched, tape = run(f"fifo+{backfill}", jobs, uniform(2, 4))
+    starts, watched, _ = run(f"fifo+{backfill}", jobs, uniform(2, 4))
     assert starts == {0: 0, 1: 0, 3: 2, 2: 10}
     now, reserved, blocked = watched.notes[-1]
     assert (now, blocked) == (2 * SECOND, 2)

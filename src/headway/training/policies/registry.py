@@ -129,7 +129,7 @@ def _part(term: str, table: dict[str, Any], what: str) -> Any:
 
 
 def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
-    hints = get_type_hints(part.__init__)  # type: ignore[misc]
+    hints = get_type_hints(part.__init__)
     valid = [p for p in inspect.signature(part).parameters if p in hints]
     given: dict[str, Any] = {}
     for option in filter(None, (text.strip() for text in options.split(","))):

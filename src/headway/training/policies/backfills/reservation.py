@@ -46,7 +46,7 @@ class Future:
         return self._changes == state.changes
 
     def holds(self, now: int, state: TrainingState) -> bool:
-        """Whether all that happened since was expected: every job that is gone was to end by now, and none is overdue."""
+        """Whether all went as expected since: every job that is gone was to end by now, and none is overdue."""
         if self._schedulable != state.pool.schedulable:
             return False
         ends, before = state.ends.of_rate(0), self._ends

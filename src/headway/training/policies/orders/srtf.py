@@ -1,8 +1,9 @@
 """Shortest remaining time first (Schrage 1968): preempts what would take longer for what would take less.
 
-On one GPU with exact estimates it minimises the mean completion time; the tests prove it against brute force. The
-remaining time of a waiting job is what is left of its estimate at reference speed; that of a running one is the time
-until its expected end where it is.
+On one GPU with exact estimates it minimises the mean completion time; the tests prove it against brute force. What
+remains is work left by the estimate, of running and waiting jobs alike: were a running job ranked by the time that it
+takes where it is, two jobs on a slow GPU would each come before the other and swap for ever. While a job loads its
+checkpoint it counts as making progress, so that what it loads is no reason to stop it again.
 """
 
 from typing import ClassVar
@@ -10,6 +11,7 @@ from typing import ClassVar
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
+from headway.units import REFERENCE_SPEED_PPM
 
 
 class Srtf(Order):
@@ -20,9 +22,9 @@ class Srtf(Order):
     starves: ClassVar[bool] = True
 
     def key(self, now: int, js: JobState) -> Key:
-        """Work left by the estimate."""
-        return js.remaining(now)
+        """Work left by the estimate, in millionths of a nanosecond."""
+        return js.remaining(now) * REFERENCE_SPEED_PPM
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
-        """Time left shrinks as it passes."""
-        return -1, js.expected_end()
+        """Work left shrinks at the job's speed; never above the key that it would wait with."""
+        return -js.speed, js.remaining(now) * REFERENCE_SPEED_PPM + now * js.speed

@@ -1,4 +1,4 @@
-"""Consolidate: the smallest domain of the topology that can hold the job, and of those the one where the least stays free.
+"""Consolidate: the smallest domain of the topology that holds the job; of those, the one where the least stays free.
 
 Domains are tried from the innermost level outwards (NVLink island, node, rack, zone: whatever the cluster has) and
 last of all the whole cluster, as Gandiva (Xiao et al., OSDI 2018) and Tiresias (Gu et al., NSDI 2019) pack jobs whose
@@ -83,7 +83,7 @@ class Consolidate(PlacementRule):
         self._domains.append((ANYWHERE, [pool.everywhere]))
 
     def _inside(self, pool: Pool, js: JobState, nodes: int) -> Placement:
-        """On one of these nodes: the fullest island that holds the job, innermost level first, else the fullest node."""
+        """On one of these nodes: the fullest island that holds it, innermost level first, else the fullest node."""
         if self._islands:
             depth = max(len(node.island_gpus) for node in pool.cluster.nodes)
             for level in range(depth - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""First fit: the first node, in the order of the cluster, that holds the whole job; a larger job over the nodes in order.
+"""First fit: the first node, in the cluster's order, that holds the whole job; a larger job over the nodes in order.
 
 The oldest rule there is (Johnson, 1973) and the cheapest; it keeps the last nodes empty and looks at nothing else. A
 share of a GPU goes to the first GPU with room on the first node that has one, whether others use that GPU already or

@@ -33,7 +33,7 @@ def gpus_of(pool: Pool, node: int, count: int) -> int:
 
 
 def choose(free: int, count: int, islands: tuple[int, ...]) -> int:
-    """So many of these GPUs, in as few islands as possible; ``islands`` are the sizes of nested ones, outermost first."""
+    """So many of these GPUs, in as few islands as possible; ``islands``: sizes of nested ones, outermost first."""
     if not islands:
         return _lowest(free, count)
     size = islands[0]

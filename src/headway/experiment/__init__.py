@@ -10,9 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -24,32 +22,28 @@ from headway import traces
 from headway.core.scheduler import Scheduler
 from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.core.tape import read as read_tape
-from headway.errors import ExperimentError, InfeasibleJobError, TapeError, TraceError, unknown_name
+from headway.errors import ExperimentError, TapeError, unknown_name
+from headway.experiment.arrivals import arrivals, check_span, feasible, stamp, without
 from headway.formats import cluster_table, toml
 from headway.formats.plugins import resolve
 from headway.formats.settings import Experiment, check_synthetic, optional_span, span
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.training import SimulatedCluster
 from headway.traces.build import no_collection
-from headway.traces.guess import guess
-from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster
-from headway.training.job import Job, workload
+from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.training.tenancy import divide, gpu_time
-from headway.units import DAY, REFERENCE_SPEED_PPM
+from headway.training.tenancy import divide
+from headway.units import REFERENCE_SPEED_PPM
 
 EXPERIMENT_NAME = "experiment.toml"
 JOBS_NAME = "jobs.parquet"
 RESULT_NAME = "result.json"
 MIGRATIONS = {"off": None, "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
 SWITCH = {"": None, "on": True, "off": False}
-LOADS = (0.001, 1000)
-"""More than a thousand times as fast, or as slow, is a slip."""
-_LARGEST_TIME = 2**62
 
 Progress = Callable[[int, int, int, int], None]
 """Told the time, the last submission, and how many jobs wait and run, now and then."""
@@ -63,8 +57,8 @@ class Scene:
     cluster: Cluster
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
-    skipped: int = 0
-    """Jobs left out because they could never run."""
+    skipped: tuple[str, ...] = ()
+    """Jobs left out because they could never run, by name."""
 
     def policy(self) -> ComposedPolicy:
         """A fresh policy, as it was at the beginning."""
@@ -180,37 +174,7 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
 
 
-# --- the workload ---------------------------------------------------------------------------------------------
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    """Changes when the file does."""
-    try:
-        found = Path(path).stat()
-    except (OSError, ValueError):
-        return ()  # the reader will say what is wrong
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-@lru_cache(maxsize=1)
-def _arrivals(
-    file: tuple[Any, ...], drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
-) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
-    path, format, strict, _ = file
-    notes: list[str] = []
-    if drawn:
-        count, gpus, level, outcomes, announced = drawn
-        jobs = traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
-    else:
-        trace = traces.load(path, format or guess(path), strict=strict)
-        jobs, notes = trace.jobs, list(trace.notes)
-        if trace.dropped:
-            notes.append(f"{len(trace.dropped)} of {trace.rows} rows dropped; the first: {trace.dropped[0]}")
-    if str(load) != "1":
-        jobs = traces.load_scale(jobs, load)
-        cluster_table.within("load", Fraction(str(load)), *LOADS)
-    return traces.estimates(jobs, estimates, seed), tuple(notes)
+# --- the scene ----------------------------------------------------------------------------------------------
 
 
 def prepare(experiment: Experiment) -> Scene:
@@ -228,43 +192,33 @@ def prepare(experiment: Experiment) -> Scene:
     if bool(drawn) == bool(table.path):
         found = "both a path and a synthetic table: give one" if drawn else "no jobs: give --trace FILE --format NAME"
         raise ExperimentError(f"the experiment has {found}")
-    file = (table.path, table.format, table.strict, _stamp(table.path))
-    made = _arrivals(file, drawn, table.load, table.estimates, experiment.run.seed)
+    file = (table.path, table.format, table.strict, stamp(table.path))
+    made = arrivals(file, drawn, table.load, table.estimates, experiment.run.seed)
     jobs, notes = made[0], list(made[1])
+    if table.leave_out:
+        jobs = without(jobs, set(table.leave_out))
+        notes.append(f"{len(made[0]) - len(jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
-    jobs, skipped = _feasible(cluster, jobs, policy, table.skip_infeasible)
+    jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible)
     if skipped:
-        notes.append(f"{skipped:,} job{'s' if skipped > 1 else ''} skipped that could never run")
-    _check_span(jobs, cluster)
+        notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
+    check_span(jobs, cluster)
     resolved = msgspec.structs.replace(
         experiment, cluster=cluster_table.described(experiment.cluster, cluster), variants=[]
     )
     return Scene(resolved, cluster, jobs, tuple(notes), skipped)
 
 
-def _feasible(
-    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
-) -> tuple[tuple[Job, ...], int]:
-    hopeless = infeasible(cluster, jobs, policy.placement.place)
-    if not hopeless:
-        return jobs, 0
-    if not skip:
-        others = f" ({len(hopeless):,} such jobs in all)" if len(hopeless) > 1 else ""
-        raise InfeasibleJobError(f"{hopeless[0]}{others}; --skip-infeasible drops such jobs and counts them")
-    if len(hopeless) == len(jobs):
-        raise InfeasibleJobError(f"no job of the trace could ever run; {hopeless[0]}")
-    left_out = {each.job.id for each in hopeless}
-    kept = [job for job in jobs if job.id not in left_out]
-    first = kept[0].submit
-    return workload(replace(job, submit=job.submit - first) if first else job for job in kept), len(hopeless)
-
-
-def _check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """Time is kept in 63 bits; a trace that comes near is a mistake."""
-    busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
-    end = jobs[-1].submit + max(job.work for job in jobs) + busy
-    if end > _LARGEST_TIME:
-        raise TraceError(f"the run would take about {min(end // DAY // 365, 10**9):,} years; time holds 146 of them")
+def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, Experiment]]:
+    """Variants that are to serve the same jobs: what one of them could never run is left out of all."""
+    if not all(each.trace.same_jobs for _, each in experiments):
+        return list(experiments)
+    hopeless = {name for _, each in experiments for name in prepare(each).skipped}
+    changed = []
+    for name, each in experiments:
+        trace = msgspec.structs.replace(each.trace, leave_out=sorted({*each.trace.leave_out, *hopeless}))
+        changed.append((name, msgspec.structs.replace(each, trace=trace)))
+    return changed
 
 
 # --- the run --------------------------------------------------------------------------------------------------

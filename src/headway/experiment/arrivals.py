@@ -1,0 +1,91 @@
+"""The workload of an experiment: read or drawn, scaled, with estimates, less the jobs that could never run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from headway import traces
+from headway.errors import ExperimentError, InfeasibleJobError, TraceError
+from headway.formats import cluster_table
+from headway.traces.guess import guess
+from headway.training.admissible import infeasible
+from headway.training.cluster import Cluster
+from headway.training.job import Job, workload
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.tenancy import gpu_time
+from headway.units import DAY
+
+LOADS = (0.001, 1000)
+"""More than a thousand times as fast, or as slow, is a slip."""
+_LARGEST_TIME = 2**62
+
+
+def stamp(path: str) -> tuple[int, ...]:
+    """Changes when the file does."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return ()  # the reader will say what is wrong
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@lru_cache(maxsize=1)
+def arrivals(
+    file: tuple[Any, ...], drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
+    path, format, strict, _ = file
+    notes: list[str] = []
+    if drawn:
+        count, gpus, level, outcomes, announced = drawn
+        jobs = traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
+    else:
+        trace = traces.load(path, format or guess(path), strict=strict)
+        jobs, notes = trace.jobs, list(trace.notes)
+        if trace.dropped:
+            notes.append(f"{len(trace.dropped)} of {trace.rows} rows dropped; the first: {trace.dropped[0]}")
+    if str(load) != "1":
+        jobs = traces.load_scale(jobs, load)
+        cluster_table.within("load", Fraction(str(load)), *LOADS)
+    return traces.estimates(jobs, estimates, seed), tuple(notes)
+
+
+def feasible(
+    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """The jobs that could run on the empty cluster, and the names of those that could not."""
+    hopeless = infeasible(cluster, jobs, policy.placement.place)
+    if not hopeless:
+        return jobs, ()
+    if not skip:
+        others = f" ({len(hopeless):,} such jobs in all)" if len(hopeless) > 1 else ""
+        raise InfeasibleJobError(f"{hopeless[0]}{others}; --skip-infeasible drops such jobs and counts them")
+    if len(hopeless) == len(jobs):
+        raise InfeasibleJobError(f"no job of the trace could ever run; {hopeless[0]}")
+    names = tuple(label(each.job) for each in hopeless)
+    return without(jobs, set(names)), names
+
+
+def label(job: Job) -> str:
+    """What a job is called: its name, or its number where the trace gives none."""
+    return job.name or f"#{job.id}"
+
+
+def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
+    """The jobs but these, the first of them submitted at time 0."""
+    kept = [job for job in jobs if label(job) not in names]
+    if not kept:
+        raise ExperimentError("trace.leave_out leaves no job")
+    first = kept[0].submit
+    return workload(replace(job, submit=job.submit - first) if first else job for job in kept)
+
+
+def check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
+    """Time is kept in 63 bits; a trace that comes near is a mistake."""
+    busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
+    end = jobs[-1].submit + max(job.work for job in jobs) + busy
+    if end > _LARGEST_TIME:
+        raise TraceError(f"the run would take about {min(end // DAY // 365, 10**9):,} years; time holds 146 of them")

@@ -1,0 +1,110 @@
+"""What holds for all orders: their names and switches, and that they serve any small workload to its end."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import ExperimentError
+from headway.training.job import Job
+from headway.training.policies.registry import ORDERS, build, describe
+from headway.units import HOUR, MINUTE
+from tests.training.policies.orders.drive import job, play
+
+MINUTES = st.integers(1, 120)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Job]:
+    """A few jobs of three tenants for a node of four GPUs."""
+    fields = st.builds(
+        job,
+        submit=st.integers(0, 200),
+        work=MINUTES,
+        gpus=st.integers(1, 4),
+        tenant=st.sampled_from("abc"),
+        priority=st.integers(0, 2),
+    )
+    return draw(st.lists(fields, min_size=1, max_size=12))
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@settings(max_examples=20)
+@given(jobs=workloads())
+def test_every_order_serves_every_job_exactly_its_work(name: str, jobs: list[Job]) -> None:
+    played = play(jobs, name, 4)
+    served = dict.fromkeys(range(len(jobs)), 0.0)
+    for which, start, end in played.spans:
+        served[which] += end - start
+    assert served == {each.id: each.work / MINUTE for each in played.jobs}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@settings(max_examples=15)
+@given(jobs=workloads())
+def test_without_preemption_every_job_runs_in_one_stretch(name: str, jobs: list[Job]) -> None:
+    assert len(play(jobs, f"{name}+no-preempt", 4).spans) == len(jobs)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@settings(max_examples=15)
+@given(jobs=workloads())
+def test_with_preemption_every_order_still_comes_to_an_end(name: str, jobs: list[Job]) -> None:
+    assert len(play(jobs, f"{name}+preempt", 4).ends) == len(jobs)
+
+
+@pytest.mark.parametrize("name", ["las", "drf", "tiresias", "ftf"])
+@settings(max_examples=25)
+@given(jobs=workloads())
+def test_a_started_job_keeps_its_gpus_for_the_quantum(name: str, jobs: list[Job]) -> None:
+    played = play(jobs, name, 4, quantum=15 * MINUTE)
+    assert all(end - start >= 15 for _, start, end in played.preempted)
+
+
+def test_preemption_is_on_for_the_orders_that_live_on_it_and_off_for_all_others() -> None:
+    assert {name for name, order in ORDERS.items() if order.preempts} == {"srtf", "las", "tiresias", "ftf", "drf"}
+
+
+def test_only_fifo_and_drf_promise_that_nobody_waits_for_ever() -> None:
+    assert {name for name, order in ORDERS.items() if not order.starves} == {"fifo", "drf"}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_with_all_defaults_is_written_as_its_name(name: str) -> None:
+    assert describe(ORDERS[name]()) == name == build(name).name
+
+
+@pytest.mark.parametrize(
+    ("spec", "attribute", "value"),
+    [
+        ("tiresias(thresholds=1h/10h)", "thresholds", (HOUR, 10 * HOUR)),
+        ("tiresias(promote=2.5)", "promote", 2.5),
+        ("las(quantum=10m)", "quantum", 10 * MINUTE),
+        ("drf(quantum=1h)", "quantum", HOUR),
+        ("ftf(lease=5m)", "refresh", 5 * MINUTE),
+        ("ftf(contention=false)", "contention", False),
+        ("multifactor(period=1m)", "refresh", MINUTE),
+        ("multifactor(qos=high:1000/low:0)", "qos", ("high:1000", "low:0")),
+        ("qssf(recent=0.25)", "recent", 0.25),
+    ],
+)
+def test_options_are_read_from_the_name_of_a_policy(spec: str, attribute: str, value: object) -> None:
+    assert getattr(build(spec).order, attribute) == value
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("tiresias(thresholds=10h/1h)", "thresholds"),
+        ("tiresias(thresholds=0s)", "thresholds"),
+        ("tiresias(promote=-1)", "promote"),
+        ("ftf(lease=0s)", "lease"),
+        ("ftf(margin=-0.5)", "margin"),
+        ("multifactor(half_life=0s)", "half_life"),
+        ("multifactor(qos=high)", "high:1000"),
+        ("qssf(recent=0)", "recent"),
+        ("las(quanta=1h)", "quantum"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_name(spec: str, names: str) -> None:
+    with pytest.raises(ExperimentError, match=names):
+        build(spec)

@@ -1,0 +1,118 @@
+"""Nodes that fail, are repaired and are drained: seeded, exact in what is lost, and over when the run is."""
+
+from dataclasses import replace
+
+import pytest
+
+from headway.errors import ExperimentError
+from headway.sim.faults import FailureModel, Faults, Maintenance, parse_failures
+from headway.training.cluster import uniform
+from headway.training.events import NodeFailed
+from headway.training.job import Job, workload
+from headway.training.rows import Kind
+from headway.units import DAY, HOUR, MINUTE, SECOND
+from tests.conformance.checks import check_delivered, check_drained, check_ends
+from tests.drive import Run, World, drive, seconds_of
+
+
+def world(jobs: tuple[Job, ...], *maintenance: Maintenance, nodes: int = 2) -> World:
+    """Nodes of four GPUs that are worked on."""
+    return World(uniform(nodes, 4), jobs, lambda: Faults(nodes, 0, None, maintenance))
+
+
+class FailsOnce(Faults):
+    """Node 0 fails at one time and is repaired at another."""
+
+    def __init__(self, at: int, until: int) -> None:
+        super().__init__(1, 0)
+        self.at, self.until = at, until
+
+    def first(self):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        """The failure."""
+        yield self.at, NodeFailed(0)
+
+    def after(self, now, event):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        """The repair."""
+        from headway.training.events import NodeRecovered
+
+        return (self.until, NodeRecovered(0)) if isinstance(event, NodeFailed) else None
+
+
+def fails_once(job: Job, at: int, until: int) -> Run:
+    """One job on one node that fails once."""
+    return drive("fifo", World(uniform(1, 4), workload([job]), lambda: FailsOnce(at, until)))
+
+
+@pytest.mark.parametrize(
+    ("every_s", "kept_s"), [(0, 47), (10, 40), (47, 47), (50, 0), (1, 47)], ids=lambda value: f"{value}s"
+)
+def test_a_failure_costs_what_was_done_since_the_last_checkpoint(every_s: int, kept_s: int) -> None:
+    job = Job(0, 0, 100 * SECOND, 4, checkpoint_every=every_s * SECOND, restore=7 * SECOND)
+    made = fails_once(job, 47 * SECOND, 60 * SECOND)
+    (evicted,) = made.rows(Kind.EVICTED)
+    assert (evicted.value, evicted.detail) == (kept_s * SECOND, (47 - kept_s) * SECOND)
+    restore = 7 * SECOND if kept_s else 0
+    assert made.ends[0] == 60 * SECOND + restore + (100 - kept_s) * SECOND
+    check_delivered(made)
+
+
+def test_a_drain_lets_jobs_finish_and_takes_no_new_ones() -> None:
+    made = drive("fifo", world(seconds_of((0, 30, 4), (10, 5, 4), (11, 5, 4)), Maintenance((0,), 5 * SECOND, 60 * SECOND, 50 * SECOND)))
+    assert made.ends[0] == 30 * SECOND
+    assert {row.subject: row.place for row in made.rows(Kind.START)} == {0: 0, 1: 1, 2: 1}
+    assert made.rows(Kind.EVICTED) == []
+
+
+def test_what_still_runs_when_maintenance_begins_is_checkpointed_and_queued_again() -> None:
+    jobs = tuple(replace(job, checkpoint=SECOND, restore=2 * SECOND) for job in seconds_of((0, 30, 4)))
+    made = drive("fifo", world(jobs, Maintenance((0,), 10 * SECOND, 20 * SECOND), nodes=1))
+    (evicted,) = made.rows(Kind.EVICTED)
+    assert (evicted.time, evicted.value, evicted.detail) == (10 * SECOND, 10 * SECOND, 0)
+    assert made.ends[0] == (30 + 3 + 20) * SECOND
+    check_delivered(made)
+
+
+def test_failures_are_seeded_and_the_run_ends() -> None:
+    jobs = seconds_of(*((i * 60, 3000 + i, 1 + i % 4) for i in range(40)))
+
+    def run(seed: int) -> Run:
+        faults = FailureModel(2 * HOUR, 10 * MINUTE)
+        return drive("fifo+fit", World(uniform(4, 4), jobs, lambda: Faults(4, seed, faults)))
+
+    first = run(1)
+    assert first.rows(Kind.EVICTED)
+    assert first.tape.digest == run(1).tape.digest != run(2).tape.digest
+    check_ends(first)
+    check_delivered(first)
+    check_drained(first)
+
+
+def test_failures_come_as_often_as_they_were_asked_for() -> None:
+    """With maintenance beside them, too: its end begins no second series of failures."""
+    model, days = FailureModel(2 * DAY, HOUR), 400
+    work = tuple(Maintenance((0,), day * DAY, HOUR) for day in range(1, days, 4))
+    for maintenance in ((), work):
+        jobs = (Job(0, 0, SECOND, cpu_milli=1), Job(1, days * DAY, SECOND, cpu_milli=1))
+        made = drive("fifo", World(uniform(2, 4), jobs, lambda m=maintenance: Faults(2, 3, model, m)), bounded=False)  # type: ignore[misc]
+        failures = len(made.rows(Kind.NODE_FAILED))
+        expected = 2 * days * DAY / (model.mtbf + model.repair)
+        assert abs(failures - expected) < 4 * expected**0.5, f"{failures} failures, not about {expected:.0f}"
+
+
+def test_a_failed_node_under_maintenance_stays_closed_until_both_are_over() -> None:
+    class Both(FailsOnce):
+        def first(self):  # type: ignore[no-untyped-def]
+            yield from super().first()
+            yield from Faults(1, 0, None, (Maintenance((0,), 10 * SECOND, 60 * SECOND),)).first()
+
+    jobs = seconds_of((15, 5, 4))
+    made = drive("fifo", World(uniform(1, 4), jobs, lambda: Both(20 * SECOND, 30 * SECOND)))
+    assert made.starts == {0: 70 * SECOND}
+
+
+def test_failures_as_people_write_them() -> None:
+    assert parse_failures("mtbf=30d,repair=4h") == FailureModel(30 * DAY, 4 * HOUR)
+    assert parse_failures("mtbf=12h") == FailureModel(12 * HOUR)
+    for wrong in ("mtfb=3d", "mtbf=0s", "repair=4h", "mtbf=3d,repair=0s", "mtbf", ""):
+        with pytest.raises((ExperimentError, ValueError)):
+            parse_failures(wrong)
