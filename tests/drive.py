@@ -1,13 +1,11 @@
-"""One way to run a policy in a test: over a workload, on a cluster, to the end; what comes back is the tape and the state.
+"""One way to run a policy in a test: over a workload, on a cluster, to the end; back come the tape and the state.
 
-Also here: a digest of everything a policy could change, a replay of a tape through a fresh policy, and a workload built from
-a few numbers.
+Also here: a digest of everything a policy could change, and a workload built from a few numbers.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +15,7 @@ from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action
 from headway.training.cluster import Cluster
-from headway.training.events import (
-    Event,
-    JobArrived,
-    JobCancelled,
-    JobFailed,
-    JobFinished,
-    NodeDrained,
-    NodeFailed,
-    NodeRecovered,
-    Woke,
-)
+from headway.training.events import Event
 from headway.training.job import Job, workload
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
@@ -55,6 +43,10 @@ class World:
     sharing_penalty_ppm: int = 0
     told: str = ""
     """About the faults, for people."""
+
+    def speed(self) -> SpeedModel:
+        """How fast jobs run."""
+        return SpeedModel(self.cluster, sharing_penalty_ppm=self.sharing_penalty_ppm)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """As hypothesis shows it: what differs from the defaults, nothing else."""
@@ -138,9 +130,8 @@ class RunawayError(AssertionError):
 
 def fresh_state(policy: ComposedPolicy, world: World) -> TrainingState:
     """The state that a run of this policy begins with."""
-    speed = SpeedModel(world.cluster, sharing_penalty_ppm=world.sharing_penalty_ppm)
     state = TrainingState(
-        world.cluster, to_come=len(world.jobs), arrangement=policy, speed=speed, costs=world.costs
+        world.cluster, to_come=len(world.jobs), arrangement=policy, speed=world.speed(), costs=world.costs
     )
     policy.bind(state)
     return state
@@ -161,66 +152,13 @@ def drive(
     faults = world.faults() if world.faults is not None else None
     writer = TapeWriter(folder, batch_rows=batch_rows)
     executor = (Bounded if bounded else SimulatedCluster)(world.jobs, state, faults)
-    Scheduler[Event, Action](state, watch(chosen), executor, writer).run()
+    Scheduler[Event, Action](state, watch(chosen), executor, writer).run()  # type: ignore[arg-type]
     return Run(writer.close(), state, chosen, world.jobs)
 
 
 def seconds_of(*jobs: tuple[float, float, int]) -> tuple[Job, ...]:
     """A workload of (submit, work, GPUs), times in seconds."""
     return workload(Job(0, round(submit * SECOND), round(work * SECOND), gpus) for submit, work, gpus in jobs)
-
-
-# --- replay ---------------------------------------------------------------------------------------------------
-
-
-class Recorded:
-    """An executor that plays the events of a tape and lets actions have no effect: what they caused is on the tape."""
-
-    def __init__(self, tape: Tape, jobs: Sequence[Job]) -> None:
-        events = (row for row in tape if row.kind < FIRST_ACTION)
-        self._steps = [(time, [_event(row, jobs) for row in rows]) for time, rows in groupby(events, _time_of)]
-        self._steps.reverse()
-
-    def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next instant of the tape."""
-        return self._steps.pop() if self._steps else None
-
-    def execute(self, now: int, action: Action) -> None:
-        """Nothing follows."""
-
-
-def replayed(policy: ComposedPolicy, world: World, tape: Tape) -> Tape:
-    """The tape that a fresh policy makes of the events of another."""
-    state = fresh_state(policy, world)
-    writer = TapeWriter()
-    Scheduler[Event, Action](state, policy, Recorded(tape, world.jobs), writer).run()
-    return writer.close()
-
-
-def _time_of(row: TapeRow) -> int:
-    return row.time
-
-
-def _event(row: TapeRow, jobs: Sequence[Job]) -> Event:
-    match Kind(row.value if row.kind == Kind.STALE else row.kind):
-        case Kind.ARRIVED:
-            return JobArrived(jobs[row.subject])
-        case Kind.FINISHED:
-            return JobFinished(row.subject, row.lease)
-        case Kind.FAILED:
-            return JobFailed(row.subject, row.lease)
-        case Kind.CANCELLED:
-            return JobCancelled(row.subject, row.lease)
-        case Kind.NODE_FAILED:
-            return NodeFailed(row.subject)
-        case Kind.NODE_RECOVERED:
-            return NodeRecovered(row.subject)
-        case Kind.NODE_DRAINED:
-            return NodeDrained(row.subject, evict=bool(row.value))
-        case Kind.WOKE:
-            return Woke()
-        case other:
-            raise AssertionError(f"{other!r} is not an event")
 
 
 # --- what a policy could change -------------------------------------------------------------------------------

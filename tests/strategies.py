@@ -193,9 +193,7 @@ def worlds(
 
 
 @st.composite
-def specs(
-    draw: st.DrawFn, *, order: str = "", backfill: str = "", placement: str = "", migration: str = ""
-) -> str:
+def specs(draw: st.DrawFn, *, order: str = "", backfill: str = "", placement: str = "", migration: str = "") -> str:
     """The name of a policy from the registry; what is given is taken, the rest is drawn."""
     terms = [order or draw(st.sampled_from(sorted(ORDERS))), backfill or draw(st.sampled_from(sorted(BACKFILLS)))]
     terms.append(placement or draw(st.sampled_from(sorted(PLACEMENTS))))

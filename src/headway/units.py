@@ -53,6 +53,7 @@ _SIZE_UNITS = {
     "g": 2**30,
     "t": 2**40,
 }
+_MOST_DIGITS = 30
 _PART = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Zµ]*)")
 
 
@@ -70,17 +71,22 @@ def to_seconds(time: int) -> float:
     return time / SECOND
 
 
+def _number(text: str) -> int | float:
+    """Whole numbers stay exact, however many digits a float would keep."""
+    return int(text) if text.isdigit() and len(text) < _MOST_DIGITS else float(text)
+
+
 def parse_duration(text: str, *, what: str = "duration") -> int:
     """``90``, ``90s``, ``5m``, ``1h30m``, ``30d`` in nanoseconds; a bare number is seconds."""
     stripped = text.strip()
-    total = 0.0
+    total: int | float = 0
     position = 0
     while position < len(stripped):
         match = _PART.match(stripped, position)
         unit = match.group(2) if match else ""
         if match is None or (unit not in _TIME_UNITS and not (unit == "" and match.group(0) == stripped)):
             raise InputError(f"{what} {text!r} is not understood: write a number with ns, us, ms, s, m, h, d or w")
-        total += float(match.group(1)) * _TIME_UNITS.get(unit, SECOND)
+        total += _number(match.group(1)) * _TIME_UNITS.get(unit, SECOND)
         position = match.end()
     if not stripped:
         raise InputError(f"{what} is empty: write a number with ns, us, ms, s, m, h, d or w")
@@ -96,7 +102,7 @@ def parse_size(text: str, *, what: str = "size") -> int:
         raise InputError(
             f"{what} {text!r} is not understood: write a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB"
         )
-    size = float(match.group(1)) * _SIZE_UNITS[match.group(2).lower()]
+    size = _number(match.group(1)) * _SIZE_UNITS[match.group(2).lower()]
     if not isfinite(size):
         raise InputError(f"{what} {text!r} is too large")
     return round(size)

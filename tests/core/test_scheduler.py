@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from headway.core.scheduler import Scheduler
+from headway.core.state import State
 from headway.core.tape import Row, Tape, TapeWriter
 from headway.errors import InfeasibleActionError, StalledRunError
 
@@ -59,14 +60,16 @@ class Takes:
         self.saw: list[tuple[int, list[int]]] = []
         self.after: Callable[[], None] = lambda: None
 
-    def decide(self, now: int, state: Numbers) -> Iterable[int]:
+    def decide(self, now: int, state: State[int, int]) -> Iterable[int]:
+        assert isinstance(state, Numbers)
         self.saw.append((now, list(state.present)))
-        for number in list(state.present):
-            yield number
+        yield from list(state.present)
         self.after()
 
 
-def run(steps: Sequence[tuple[int, Sequence[int]]], *, exact: bool = True, to_come: int = 0) -> tuple[Tape, Takes, Script]:
+def run(
+    steps: Sequence[tuple[int, Sequence[int]]], *, exact: bool = True, to_come: int = 0
+) -> tuple[Tape, Takes, Script]:
     """One run of the loop."""
     state = Numbers(to_come or sum(len(events) for _, events in steps))
     policy, executor, tape = Takes(), Script(steps), TapeWriter()

@@ -28,7 +28,10 @@ def test_nanoseconds_come_back_exactly(time: int) -> None:
 @given(parts=st.tuples(st.integers(0, 999), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59)))
 def test_days_hours_minutes_and_seconds_add_up(parts: tuple[int, int, int, int]) -> None:
     days, hours, minutes, rest = parts
-    assert parse_duration(f"{days}d{hours}h{minutes}m{rest}s") == days * DAY + hours * HOUR + minutes * MINUTE + rest * SECOND
+    assert (
+        parse_duration(f"{days}d{hours}h{minutes}m{rest}s")
+        == days * DAY + hours * HOUR + minutes * MINUTE + rest * SECOND
+    )
 
 
 @given(time=st.integers(0, 10**18))

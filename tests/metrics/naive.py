@@ -1,4 +1,4 @@
-"""The same quantities by the plainest means: walk the tape row by row, keep what is where, and look at it after each instant."""
+"""The same quantities by the plainest means: walk the tape row by row, and look at what is where after each instant."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

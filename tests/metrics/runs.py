@@ -1,7 +1,7 @@
 """Runs to measure: small random workloads on small clusters with everything that can happen in them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import strategies as st
@@ -96,9 +96,13 @@ def job(draw: Random) -> Job:
     )
 
 
+PLAIN = replace(CLUSTER, gpu_speed_ppm={}, levels=tuple(Level(level.name) for level in CLUSTER.levels))
+"""The same cluster at one speed everywhere."""
+
+
 @st.composite
-def recorded(draw: st.DrawFn) -> Recorded:
-    """A run, perhaps cut off."""
+def recorded(draw: st.DrawFn, cluster: Cluster = CLUSTER, *, whole: bool = False) -> Recorded:
+    """A run, perhaps cut off unless it is to be ``whole``."""
     count, seed = draw(st.integers(0, 25)), draw(st.integers(0, 10**6))
     random = Random(seed)
     work = workload(job(random) for _ in range(count))
@@ -106,18 +110,19 @@ def recorded(draw: st.DrawFn) -> Recorded:
     faults = None
     if draw(st.booleans()):
         drains = (Maintenance((1,), 20, 10, 5), Maintenance((3,), 8, 30))
-        faults = Faults(len(CLUSTER.nodes), seed, FailureModel(60, 9), drains)
+        faults = Faults(len(cluster.nodes), seed, FailureModel(60, 9), drains)
+    penalty = draw(st.sampled_from([0, 300_000])) if cluster is CLUSTER else 0
     state = TrainingState(
-        CLUSTER,
+        cluster,
         to_come=len(work),
         arrangement=policy.calm,
-        speed=SpeedModel(CLUSTER, sharing_penalty_ppm=draw(st.sampled_from([0, 300_000]))),
+        speed=SpeedModel(cluster, sharing_penalty_ppm=penalty),
         costs=Costs(preemption=draw(st.integers(0, 4)), migration=draw(st.integers(0, 4))),
     )
     policy.calm.bind(state)
     writer = TapeWriter()
     Scheduler(state, policy, SimulatedCluster(work, state, faults), writer).run()
     tape = writer.close()
-    if len(tape) and draw(st.booleans()):
+    if len(tape) and not whole and draw(st.booleans()):
         tape = tape.until(draw(st.integers(0, int(tape.column("time")[-1]))))
-    return Recorded(tape, work, CLUSTER)
+    return Recorded(tape, work, cluster)

@@ -106,4 +106,3 @@ def test_the_closed_forms_themselves() -> None:
     assert erlang_wait(1, 0.5) == pytest.approx(1.0)
     assert srpt_response(0.7) < 1 / (1 - 0.7)
     assert srpt_response(1e-9) == pytest.approx(1.0, abs=1e-2)
-

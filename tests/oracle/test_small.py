@@ -1,4 +1,4 @@
-"""Small cases against brute force: every order of the jobs, every preemptive schedule on a grid, and a plain loop a discipline."""
+"""Small cases against brute force: every order of the jobs, every preemptive schedule on a grid, a plain loop."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -59,9 +59,7 @@ def best_with_preemption(asked: Sequence[Asked]) -> int:
         present = [i for i, rest in enumerate(left) if rest and asked[i][0] <= now]
         if not present:
             return least(min(asked[i][0] for i, rest in enumerate(left) if rest), left)
-        return len(present) + min(
-            least(now + 1, (*left[:i], left[i] - 1, *left[i + 1 :])) for i in present
-        )
+        return len(present) + min(least(now + 1, (*left[:i], left[i] - 1, *left[i + 1 :])) for i in present)
 
     return least(0, tuple(work for _, work, _ in asked))
 
@@ -104,7 +102,9 @@ def plain(asked: Sequence[Asked], gpus: int, key: Callable[[int], object], *, st
     starts = [-1] * len(asked)
     now = 0
     while min(starts) < 0:
-        waiting = sorted((i for i, job in enumerate(asked) if starts[i] < 0 and job[0] <= now), key=lambda i: (key(i), i))
+        waiting = sorted(
+            (i for i, job in enumerate(asked) if starts[i] < 0 and job[0] <= now), key=lambda i: (key(i), i)
+        )
         for i in waiting:
             held = sum(job[2] for j, job in enumerate(asked) if 0 <= starts[j] <= now < starts[j] + job[1])
             if held + asked[i][2] <= gpus:

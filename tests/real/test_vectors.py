@@ -1,4 +1,4 @@
-"""Numbers that others got on public workloads, to the last digit they gave: the engine against AnalySIM's and Helios'."""
+"""Numbers that others got on public workloads, to the last digit they gave (AnalySIM, Helios)."""
 
 from functools import cache
 from pathlib import Path

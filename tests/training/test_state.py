@@ -1,7 +1,7 @@
 """The state under everything that can happen, in any order, held against a naive model after each step.
 
-Arrivals, starts, preemptions, moves, ends (on time, late and twice), cancellations, nodes that fail, recover and are drained:
-``check`` must agree with the model on every placement, and every index of the pool with what the model counts.
+Arrivals, starts, preemptions, moves, ends (on time, late and twice), cancellations, nodes that fail, recover and are
+drained: ``check`` must agree with the model on every placement, and every index of the pool with what the model counts.
 """
 
 import pytest
@@ -12,7 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from headway.core.tape import Row
 from headway.training.actions import MigrateJob, Placement, PreemptJob, StartJob, WakeAt
 from headway.training.cluster import Cluster, uniform
-from headway.training.events import JobArrived, JobCancelled, JobFailed, JobFinished, NodeDrained, NodeFailed, NodeRecovered
+from headway.training.events import (
+    JobArrived,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    NodeDrained,
+    NodeFailed,
+    NodeRecovered,
+)
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.registry import build
@@ -29,7 +37,9 @@ ARRANGEMENTS = ("fifo", "srtf+fit", "srtf+easy", "las")
 class StateMachine(RuleBasedStateMachine):
     """Throws things at a state."""
 
-    @initialize(data=st.data(), cluster=clusters(), spec=st.sampled_from(ARRANGEMENTS), penalty=st.sampled_from([0, 200_000]))
+    @initialize(
+        data=st.data(), cluster=clusters(), spec=st.sampled_from(ARRANGEMENTS), penalty=st.sampled_from([0, 200_000])
+    )
     def begin(self, data: st.DataObject, cluster: Cluster, spec: str, penalty: int) -> None:
         self.cluster = cluster
         jobs = data.draw(workloads(cluster, max_jobs=10))
@@ -52,7 +62,9 @@ class StateMachine(RuleBasedStateMachine):
         """Mostly somewhere sensible, sometimes nonsense."""
         count = len(self.cluster.nodes)
         parts = job.nodes or data.draw(st.integers(1, min(2, count)))
-        nodes = data.draw(st.lists(st.integers(0, count - 1), min_size=parts, max_size=parts, unique=data.draw(st.booleans())))
+        nodes = data.draw(
+            st.lists(st.integers(0, count - 1), min_size=parts, max_size=parts, unique=data.draw(st.booleans()))
+        )
         placement, left = [], job.gpus
         for index, node in enumerate(nodes):
             size = self.cluster.nodes[node].gpus
@@ -257,7 +269,9 @@ def test_a_wake_is_never_refused_and_is_written_down() -> None:
         (MigrateJob(0, ((0, 3),)), "MigrateJob(job=0): is there already"),
     ],
 )
-def test_a_refusal_names_the_thing_the_value_and_the_rule(action: StartJob | PreemptJob | MigrateJob, text: str) -> None:
+def test_a_refusal_names_the_thing_the_value_and_the_rule(
+    action: StartJob | PreemptJob | MigrateJob, text: str
+) -> None:
     assert _running()[0].check(action) == text
 
 

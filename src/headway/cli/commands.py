@@ -11,6 +11,7 @@ from headway import __version__, experiment
 from headway.cli import STOPPED, console
 from headway.cli.flags import (
     BackfillFlag,
+    ByFlag,
     CpusFlag,
     EstimatesFlag,
     FailuresFlag,
@@ -100,6 +101,7 @@ def simulate(
     seed: SeedFlag = None,
     out: OutFlag = None,
     as_json: JsonFlag = False,
+    by: ByFlag = None,
     overrides: SetFlag = None,
 ) -> None:
     """Run one policy over a trace.
@@ -109,7 +111,7 @@ def simulate(
     headway simulate --trace venus.csv.gz --format helios-csv --nodes 80 --gpus-per-node 8 --policy srtf --out runs/srtf
     """
     document = document_of(locals(), overrides)
-    _finish(play(list(experiment.variants(document, "flags"))), as_json, single=True)
+    _finish(play(list(experiment.variants(document, "flags"))), as_json, by, single=True)
 
 
 @app.command()
@@ -136,6 +138,7 @@ def compare(
     seed: SeedFlag = None,
     out: OutFlag = None,
     as_json: JsonFlag = False,
+    by: ByFlag = None,
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
@@ -147,7 +150,7 @@ def compare(
     """
     document = document_of(locals(), overrides)
     document.setdefault("policy", {}).pop("name", None)
-    _finish(play(under_each(document, split_policies(policies)), processes), as_json)
+    _finish(play(under_each(document, split_policies(policies)), processes), as_json, by)
 
 
 @app.command()
@@ -155,6 +158,7 @@ def run(
     path: Annotated[str, typer.Argument(help="An experiment as TOML.", metavar="EXPERIMENT.toml")],
     out: OutFlag = None,
     as_json: JsonFlag = False,
+    by: ByFlag = None,
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
@@ -164,7 +168,7 @@ def run(
     """
     given = [*(overrides or ()), *([f"run.out={json.dumps(out)}"] if out is not None else ())]
     experiments = experiment.same_jobs(experiment.read(path, given))
-    _finish(play(apart(experiments), processes), as_json, single=len(experiments) == 1)
+    _finish(play(apart(experiments), processes), as_json, by, single=len(experiments) == 1)
 
 
 @app.command()
@@ -272,8 +276,11 @@ def audit(folder: RunArgument) -> None:
     )
 
 
-def _finish(outcomes: Iterator[Outcome], as_json: bool, *, single: bool = False) -> None:
+def _finish(
+    outcomes: Iterator[Outcome], as_json: bool, by: Sequence[str] | None = None, *, single: bool = False
+) -> None:
     """Print what came out; a run that was stopped ends the program with 130."""
+    tables.check_groups(by or ())
     rows: list[dict[str, Any]] = []
     notes: dict[str, list[str]] = {}
     stopped = ""
@@ -288,6 +295,8 @@ def _finish(outcomes: Iterator[Outcome], as_json: bool, *, single: bool = False)
         console.print_json(rows[0] if single else rows)
     elif rows:
         console.out().print(tables.comparison(rows))
+        for group in by or ():
+            console.out().print("", tables.grouped(rows, group))
     for line in _told_once(notes, len(rows)):
         console.note(f"note: {line}")
     if stopped:

@@ -67,6 +67,10 @@ QuantumFlag = Annotated[str | None, _policy(help="A started job is not preempted
 SeedFlag = Annotated[int | None, _run(help="Seed of everything that is drawn.")]
 OutFlag = Annotated[str | None, _run(help="New folder for the tape and the results.", metavar="RUN")]
 JsonFlag = Annotated[bool, _run("--json", help="Print JSON, times in seconds.")]
+ByFlag = Annotated[
+    list[str] | None,
+    _run("--by", help="More tables: by tenant, partition or level of the topology.", metavar="tenant|partition|level"),
+]
 SetFlag = Annotated[
     list[str] | None, _run("--set", help="Any key of an experiment file: cluster.tenancy=walls.", metavar="KEY=VALUE")
 ]

@@ -17,7 +17,9 @@ from headway.cli.console import err
 from headway.core.tape import FINAL_NAME
 from headway.formats import toml
 from headway.formats.settings import Experiment
-from headway.metrics.training.summary import as_json, summarise
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.summary import as_json, of_ledger
+from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.training.rows import Kind
 from headway.units import format_duration
 
@@ -27,6 +29,8 @@ FIRST_KEYS = (
     *("wall_s", "jobs_per_s", "peak_rss_bytes"),
 )
 """What every reader of results relies on, in this order; more follows."""
+MOST_GROUPS = 100
+"""Up to so many tenants or partitions have a row of their own in the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class Outcome:
 def measure(each: Experiment, label: str = "", progress: experiment.Progress | None = None) -> Outcome:
     """Run an experiment and take its numbers; with a folder they are stored there too."""
     result = experiment.run(each, progress)
-    summary = summarise(result.tape, result.scene.jobs, result.scene.cluster)
+    ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
+    summary = of_ledger(ledger)
     flat: dict[str, Any] = dict(as_json(summary, result.policy))
     flat |= {
         "wall_s": result.wall_s,
@@ -54,6 +59,7 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
     }
     if label:
         flat["variant"] = label
+    flat |= _groups(ledger)
     row = {key: flat[key] for key in FIRST_KEYS} | flat
     if result.folder is not None:
         experiment.store_result(result.folder, row)
@@ -61,6 +67,15 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
     if summary.overload:
         notes.append(f"overload: {summary.overload}")
     return Outcome(row, tuple(notes), _how_far(result) if result.stopped else "")
+
+
+def _groups(ledger: Ledger) -> dict[str, Any]:
+    """A row a tenant and a partition, where there are several but not so many that nobody would read them."""
+    several = range(2, MOST_GROUPS + 1)
+    jobs = ledger.jobs
+    groups = {"tenants": {job.tenant for job in jobs}, "partitions": {job.partition for job in jobs}}
+    makers = {"tenants": by_tenant, "partitions": by_partition}
+    return {key: makers[key](ledger).to_dicts() for key, names in groups.items() if len(names) in several}
 
 
 def _how_far(result: experiment.RunResult) -> str:

@@ -1,16 +1,19 @@
 """Tables for a terminal: runs side by side, and the parts that policies are made of."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
 from rich.table import Table
 from rich.text import Text
 
+from headway.errors import ExperimentError, unknown_name
+from headway.metrics.compare import COLUMNS, compare
 from headway.training.policies import registry
 from headway.units import Duration, format_duration, seconds
 
 Row = Mapping[str, Any]
+GROUPS = ("tenant", "partition", "level")
 _UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -28,13 +31,21 @@ def comparison(rows: Sequence[Row], title: str = "") -> Table:
     if labelled:
         table.add_column("variant", no_wrap=True)
     table.add_column("policy", no_wrap=True, overflow="fold")
-    for name in ("jobs", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
+    table.add_column("jobs", justify="right", no_wrap=True)
+    table.add_column("JCT mean", justify="right", no_wrap=True)
+    changes = compare(rows, columns=COLUMNS[:1]) if len(rows) > 1 else []
+    if changes:
+        table.add_column("vs first", justify="right", no_wrap=True)
+    for name in ("p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("lost GPU-h", justify="right", no_wrap=True)
     table.add_column("jobs/s", justify="right", no_wrap=True)
-    for row in rows:
+    for index, row in enumerate(rows):
         label = [str(row.get("variant", ""))] if labelled else []
-        table.add_row(*label, *_cells(row, rows))
+        policy, jobs, mean, *others = _cells(row, rows)
+        change = changes[index].change["jct_mean_s"] if changes else None
+        against = ["" if change is None else f"{100 * change:+.1f} %"] if changes else []
+        table.add_row(*label, policy, jobs, mean, *against, *others)
     return table
 
 
@@ -79,6 +90,54 @@ def _whole(value: float | None) -> str:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def check_groups(groups: Sequence[str]) -> None:
+    """Refuse a group that there is no table for, before anything runs."""
+    for group in groups:
+        if group not in GROUPS:
+            raise ExperimentError(unknown_name("--by", group, GROUPS))
+
+
+def grouped(rows: Sequence[Row], group: str) -> Table:
+    """One line a tenant, partition or level, one column a run: mean JCT with its change to the first, or fragmentation."""
+    titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
+    table = Table(
+        title=f"{titles[group]} by {group}", title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
+    table.add_column(group, no_wrap=True)
+    if group != "level":
+        table.add_column("jobs", justify="right")
+    for row in rows:
+        table.add_column(str(row.get("variant") or row["policy"]), justify="right")
+    for name, jobs, values in _levels(rows) if group == "level" else _members(rows, group):
+        texts = [_share(value) if group == "level" else _hours(value, values[0]) for value in values]
+        table.add_row(name, *([] if jobs is None else [f"{jobs:,}"]), *texts)
+    return table
+
+
+def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, None, list[float | None]]]:
+    for key in dict.fromkeys(key for row in rows for key in row):
+        if key.startswith("fragmentation_") and key != "fragmentation_mean":
+            yield key.removeprefix("fragmentation_"), None, [row.get(key) for row in rows]
+    yield "fgd's measure", None, [row.get("fgd_fragmentation") for row in rows]
+
+
+def _members(rows: Sequence[Row], group: str) -> Iterator[tuple[str, int, list[float | None]]]:
+    found: dict[str, list[Row | None]] = {}
+    for position, row in enumerate(rows):
+        for member in row.get(f"{group}s", ()):
+            found.setdefault(str(member[group]), [None] * len(rows))[position] = member
+    for name, members in sorted(found.items()):
+        jobs = max(member["jobs"] for member in members if member)
+        yield name or "(any)", jobs, [member["jct_mean_s"] if member else None for member in members]
+
+
+def _hours(value: float | None, first: float | None) -> str:
+    if value is None:
+        return "–"
+    change = "" if first is None or value is first or not first else f" ({100 * (value / first - 1):+.0f} %)"
+    return f"{value / 3600:,.2f} h{change}"
 
 
 def parts() -> list[dict[str, Any]]:

@@ -94,9 +94,10 @@ class SimulatedCluster:
                     left = -(-left * REFERENCE_SPEED_PPM // js.speed)
                 heappush(self._heap, (js.base + left, _FINISHED, js.id, js.lease, None))
         elif isinstance(action, WakeAt):
-            if action.time not in self._wakes:
-                self._wakes.add(action.time)
-                heappush(self._heap, (max(action.time, now + 1), _WOKE, -1, -1, None))
+            time = max(action.time, now + 1)
+            if time not in self._wakes:
+                self._wakes.add(time)
+                heappush(self._heap, (time, _WOKE, -1, -1, None))
         else:
             assert isinstance(action, PreemptJob)
 
@@ -158,6 +159,10 @@ class SimulatedCluster:
         state = self._state
         if state.over():
             return True
-        quiet = not state.running and not state.to_come and all(isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events)
+        quiet = (
+            not state.running
+            and not state.to_come
+            and all(isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events)
+        )
         self._idle = self._idle + 1 if quiet else 0
         return self._idle > _IDLE_STEPS

@@ -102,7 +102,8 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         if not fits:
             causes.append(_shortage(state, policy, js))
         if not causes:
-            causes.append(_round(now, policy))
+            placed = policy.placement.place(state.pool, js) is not None
+            causes.append(_round(now, policy) if placed else _shortage(state, policy, js))
         if not policy.backfill.strict:
             if len(causes) == 1 and causes[0].kind is CauseKind.QUOTA:
                 ahead = Ahead(state, policy, js, quota=True, nodes=False)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headway.errors import TapeError
 from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.domains import Cells, Domains
 from headway.metrics.training.fgd import unusable
@@ -32,6 +33,7 @@ def fragmentation(ledger: Ledger) -> Fragmentation:
     capacity = domains.gpus * WHOLE_GPU_MILLI
     everything, each = np.arange(len(ledger.place_hold)), np.arange(len(capacity))
     node = domains.cells(everything, ledger.place_node, ledger.place_width, each, np.ones_like(capacity))
+    _check(ledger, node, capacity)
     free_change = node.changes(node.up * (capacity[node.domain] - node.used), capacity[node.domain])
     free = domains.accumulate(node.tick, free_change) + float(capacity.sum())
     outside = ledger.cluster.node_level
@@ -46,12 +48,24 @@ def fragmentation(ledger: Ledger) -> Fragmentation:
         levels[level.name] = _ratio(domains.times, part, free)
     shared = domains.shared()
     devices = np.full(int(domains.gpus.sum()), WHOLE_GPU_MILLI, dtype=np.int64)
+    if bool((shared.used > WHOLE_GPU_MILLI).any()):
+        raise TapeError("the tape gives more than one GPU's worth of shares on one GPU; `headway audit` says where")
     levels[GPU] = _ratio(domains.times, _partly(domains, shared, devices), free)
     return Fragmentation(
         Series(domains.times, np.rint(free).astype(np.int64), WHOLE_GPU_MILLI),
         levels,
         _ratio(domains.times, unusable(domains, shared), free),
     )
+
+
+def _check(ledger: Ledger, node: Cells, capacity: IntArray) -> None:
+    """No node holds more than it has; else every number here would be nonsense."""
+    over = np.flatnonzero(node.used > capacity[node.domain])
+    if len(over):
+        held, named = node.used[over[0]] / WHOLE_GPU_MILLI, ledger.cluster.nodes[int(node.domain[over[0]])]
+        raise TapeError(
+            f"the tape has {held:g} GPUs in use on node {named.name}, which has {named.gpus}: not its cluster?"
+        )
 
 
 def _partly(domains: Domains, cells: Cells, capacity: IntArray) -> FloatArray:

@@ -68,6 +68,8 @@ class Drf(Order):
 
     def share(self, state: TrainingState, account: Account) -> float:
         """The weighted dominant share of a tenant."""
+        if not self._counts_hosts:
+            return account.held / self._totals[0] / account.weight
         return self._dominant(account.weight, self._holding(state, account))
 
     def next_turn(self, now: int, state: TrainingState) -> int:
@@ -110,7 +112,12 @@ class Drf(Order):
                 del jobs[account]
 
     def _dominant(self, weight: int, holding: Holding) -> float:
-        return max(part / total for part, total in zip(holding, self._totals, strict=True)) / weight
+        gpu_total, cpu_total, memory_total = self._totals
+        gpu_milli, cpu_milli, memory_bytes = holding
+        share = gpu_milli / gpu_total
+        if self._counts_hosts:
+            share = max(share, cpu_milli / cpu_total, memory_bytes / memory_total)
+        return share / weight
 
     def _holding(self, state: TrainingState, account: Account) -> Holding:
         if not self._counts_hosts:
@@ -130,6 +137,8 @@ def _plus(holding: Holding, js: JobState, sign: int = 1) -> Holding:
 
 
 def _within(js: JobState, eligible: int) -> bool:
+    if len(js.placement) == 1:
+        return bool(eligible >> js.placement[0][0] & 1)
     return any(eligible >> node & 1 for node, _ in js.placement)
 
 

@@ -1,0 +1,129 @@
+"""Golden tapes: small fixed workloads under a dozen policies, each as the digest of its tape.
+
+A digest changes only on purpose. When a change is meant to alter decisions, say so in the commit and run
+
+    python -m tests.golden.regenerate
+
+which writes ``digests.json`` anew and prints which runs are different now.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from headway.sim.faults import FailureModel, Faults
+from headway.streams import small_stream
+from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
+from headway.training.job import Job, Outcome, workload
+from headway.training.speed import Costs
+from headway.units import HOUR, MINUTE, SECOND
+from tests.drive import World, drive
+
+DIGESTS = Path(__file__).with_name("digests.json")
+POLICIES = (
+    "fifo",
+    "fifo+fit",
+    "fifo+easy",
+    "fifo+conservative",
+    "fifo+migrate",
+    "fifo+fit+spread",
+    "sjf+easy+first-fit",
+    "srtf",
+    "srtf+fit+fgd",
+    "las",
+    "tiresias+fit",
+    "drf+consolidate",
+    "multifactor+easy",
+    "qssf+fit+random",
+)
+
+
+def plain() -> World:
+    """Whole GPUs on equal nodes, a little more than they can take."""
+    draw = small_stream(7, "golden/plain")
+    jobs = [
+        Job(
+            0,
+            i * 3 * MINUTE,
+            draw.randrange(MINUTE, 3 * HOUR),
+            draw.choice((1, 1, 1, 2, 4, 8, 16)),
+            tenant="xyz"[i % 3],
+        )
+        for i in range(120)
+    ]
+    exact = (replace(job, estimate=job.work * draw.randrange(5, 30) // 10) for job in jobs)
+    return World(uniform(6, 8), workload(exact), costs=Costs(MINUTE, MINUTE))
+
+
+def mixed() -> World:
+    """Two kinds of nodes in racks, shares, CPUs, tenants with quotas, partitions, failed and cancelled jobs."""
+    draw = small_stream(7, "golden/mixed")
+    nodes = tuple(
+        Node(f"n{i}", 4, "A100" if i < 4 else "V100", 32_000, 256 * 10**9, path=(f"rack{i // 2}",)) for i in range(6)
+    )
+    cluster = Cluster(
+        nodes,
+        (Level("rack", 25 * 10**9), Level("node", 300 * 10**9)),
+        (Partition("debug", (4, 5)),),
+        (Tenant("a", 2, 12, None, True), Tenant("b", 1, 8, 16, True), Tenant("c", 1, 4)),
+        {"V100": 400_000},
+    )
+    jobs = [_mixed_job(i, draw.random(), draw.randrange(MINUTE, HOUR)) for i in range(100)]
+    return World(cluster, workload(jobs), sharing_penalty_ppm=100_000)
+
+
+def _mixed_job(number: int, chance: float, work: int) -> Job:
+    job = Job(
+        0,
+        number * MINUTE,
+        work,
+        1 + number % 4,
+        tenant="abc"[number % 3],
+        partition="debug" if number % 11 == 0 else "",
+        cpu_milli=4000,
+        memory_bytes=10**9,
+        estimate=work * (2 + number % 3) // 2,
+        communication_ppm=100_000 * (number % 3),
+        checkpoint=5 * SECOND,
+        restore=10 * SECOND,
+        preemptible=number % 7 > 0,
+        priority=number % 2,
+    )
+    if chance < 0.25:
+        job = replace(job, gpus=1, gpu_milli=250)
+    if chance > 0.8:
+        job = replace(job, outcome=Outcome.FAILS, outcome_after=work // 2, retries=number % 2)
+    return replace(job, patience=10 * MINUTE) if number % 13 == 0 else job
+
+
+def failing() -> World:
+    """The plain workload on nodes that fail every few hours."""
+    return replace(plain(), faults=lambda: Faults(6, 7, FailureModel(5 * HOUR, 20 * MINUTE)))
+
+
+WORLDS = {"plain": plain, "mixed": mixed, "failing": failing}
+
+
+def digest_of(name: str) -> str:
+    """The digest of one run, named ``world/policy``."""
+    world, _, policy = name.partition("/")
+    return drive(policy, WORLDS[world](), bounded=False).tape.digest
+
+
+def names() -> list[str]:
+    """All runs."""
+    return [f"{world}/{policy}" for world in WORLDS for policy in POLICIES]
+
+
+def main() -> None:
+    """Write all digests, and say what changed."""
+    before = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
+    now = {name: digest_of(name) for name in names()}
+    DIGESTS.write_text(json.dumps(now, indent=2) + "\n")
+    for name in sorted(now.keys() | before.keys()):
+        if now.get(name) != before.get(name):
+            print(f"{name}: {before.get(name, 'none')[:12]} -> {now.get(name, 'none')[:12]}")
+
+
+if __name__ == "__main__":
+    main()
