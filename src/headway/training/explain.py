@@ -12,10 +12,12 @@ from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headway.training.actions import PreemptJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.parts import Order
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
@@ -102,8 +104,7 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         if not fits:
             causes.append(_shortage(state, policy, js))
         if not causes:
-            placed = policy.placement.place(state.pool, js) is not None
-            causes.append(_round(now, policy) if placed else _shortage(state, policy, js))
+            causes.append(_round(now, policy))
         if not policy.backfill.strict:
             if len(causes) == 1 and causes[0].kind is CauseKind.QUOTA:
                 ahead = Ahead(state, policy, js, quota=True, nodes=False)
@@ -113,10 +114,20 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
 
 
 def _fits(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState, ahead: "Ahead") -> bool:
-    """Whether the job itself could start now. With reservations only a job that nobody holds back may preempt."""
-    if hasattr(policy.backfill, "reservations") and ahead.waits and not (state.quotas and guaranteed(js)):
+    """Whether the job itself could start now, and stay.
+
+    With reservations only a job that nobody holds back may preempt. A victim that would come before the job once it
+    waits itself (an order may see both with other eyes by then) takes back what it gave.
+    """
+    promised = state.quotas and guaranteed(js)
+    if hasattr(policy.backfill, "reservations") and ahead.waits and not promised:
         return policy.placement.place(state.pool, js) is not None
-    return policy.admit(now, state, js) is not None
+    actions = policy.admit(now, state, js)
+    if actions is None or len(actions) == 1 or promised or type(policy.order).victims is not Order.victims:
+        return actions is not None
+    victims = [state.running[action.job] for action in actions if isinstance(action, PreemptJob)]
+    mine = max(js.key, policy.order.key(now, js)), js.id
+    return all((policy.order.key(now, victim), victim.id) > mine for victim in victims)
 
 
 def probe(policy: ComposedPolicy) -> ComposedPolicy:

@@ -82,10 +82,12 @@ class ComposedPolicy:
 
     def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
         """What to do at this instant."""
-        if not state.queue.size:
-            return () if self.migration is None else self.migration.idle(now, state, self)
+        if not state.queue.size and (self.migration is None or not state.running):
+            return ()
         if self.round_length and now % self.round_length:
             return self._wake(now, (now // self.round_length + 1) * self.round_length)
+        if not state.queue.size and self.migration is not None:
+            return self.migration.idle(now, state, self)
         if self.migration is None and not self.preempts and not self.refresh and not self.round_length:
             self.blocked = None
             return self.backfill.decide(now, state, self)
