@@ -24,11 +24,12 @@ class Lane:
 
     __slots__ = ("_entries", "_first", "head", "name")
 
-    def __init__(self, name: Hashable, entry: Entry) -> None:
+    def __init__(self, name: Hashable, entries: list[Entry]) -> None:
+        """``entries`` are sorted, and at least one."""
         self.name = name
-        self.head = entry
+        self.head = entries[0]
         """The entry that comes first."""
-        self._entries = [entry]
+        self._entries = entries
         self._first = 0
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class Queue:
         self.size += 1
         lane = self.lanes.get(lane_name)
         if lane is None:
-            self.lanes[lane_name] = Lane(lane_name, entry)
+            self.lanes[lane_name] = Lane(lane_name, [entry])
         else:
             lane.add(entry)
 
@@ -92,6 +93,13 @@ class Queue:
         self.size -= 1
         if self.lanes[lane_name].remove(entry):
             del self.lanes[lane_name]
+
+    def refill(self, lanes: dict[Hashable, list[Entry]]) -> None:
+        """All waiting jobs anew, as a list a lane in any order."""
+        for entries in lanes.values():
+            entries.sort()
+        self.lanes = {name: Lane(name, entries) for name, entries in lanes.items()}
+        self.size = sum(map(len, lanes.values()))
 
     def head(self) -> Entry | None:
         """The first of all."""

@@ -5,7 +5,7 @@ resources live in ``pool``, waiting jobs in ``queue``, quotas in ``accounts``; h
 told by the policy's ``Arrangement``, so that deciding costs what changed and not what exists.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import assert_never
 
 from headway.core.tape import Row
@@ -28,7 +28,7 @@ from headway.training.feasible import move_refusal, start_refusal
 from headway.training.job import Job, Outcome
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import UNCOUNTED, Pool
-from headway.training.queue import Queue, Ranked
+from headway.training.queue import Entry, Queue, Ranked
 from headway.training.rows import WORD, Kind, placement_rows
 from headway.training.speed import Costs, SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
@@ -181,10 +181,12 @@ class TrainingState:
     def rekey(self, now: int) -> None:
         """Give every waiting job its key anew, for orders whose keys move with time."""
         self.refreshed = now
-        waiting = [self.jobs[job] for _, job in self.queue.in_order()]
-        self.queue = Queue()
-        for js in waiting:
-            self._enqueue(now, js)
+        lanes: dict[Hashable, list[Entry]] = {}
+        for _, job in self.queue.in_order():
+            js = self.jobs[job]
+            js.lane, js.key = self._lane(js), self._key(now, js)
+            lanes.setdefault(js.lane, []).append((js.key, job))
+        self.queue.refill(lanes)
 
     def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
         """The nodes of a partition that carry one of these GPU types (any, when none is named)."""

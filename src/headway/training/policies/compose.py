@@ -53,6 +53,8 @@ class ComposedPolicy:
         self._order_lanes = False
         self._one_lane = False
         self._woken_for = 0
+        self._moves = self.preempts and (order.moves or self.quantum > 0)
+        """Whether time alone can make a running job give way."""
 
     def bind(self, state: TrainingState) -> None:
         """Told once, before the run, which state it will decide on."""
@@ -104,7 +106,7 @@ class ComposedPolicy:
                 return
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
-            if self.preempts and self.order.moves and state.running and (time := self.order.next_turn(now, state)):
+            if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
@@ -121,7 +123,7 @@ class ComposedPolicy:
         """Without preemption only a release helps; with it any change may, and for orders that move time alone."""
         if not self.preempts:
             return state.releases
-        return -1 if self.order.moves else state.changes
+        return -1 if self._moves else state.changes
 
     def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
         """The lane, of those not closed, whose head comes first; guaranteed jobs before borrowing ones."""
