@@ -1,9 +1,9 @@
 """Benchmarks: how many jobs a second one core plays out, tape written to disk, reading the trace not counted.
 
-Each case runs in a process of its own, so that its peak memory is its own, and asserts what it produced (every job finished, the
-digest the same in each repetition) before it reports a time. The best of the repetitions counts; ratios inside one run are what to compare
-between machines. ``scripts/bench --traces FOLDER`` reads the public traces from FOLDER (``philly/philly.csv.gz``,
-``helios/helios_venus_gpu_jobs.csv.gz``); without them only the synthetic cases run.
+Each case runs in a process of its own, so that its peak memory is its own, and asserts what it produced (every job
+finished, the digest the same in each repetition) before it reports a time. The best of the repetitions counts; ratios
+inside one run are what to compare between machines. ``scripts/bench --traces FOLDER`` reads the public traces from
+FOLDER (``philly/philly.csv.gz``, ``helios/helios_venus_gpu_jobs.csv.gz``); without them only the synthetic cases run.
 """
 
 import argparse
@@ -105,7 +105,9 @@ def main() -> int:
         print(json.dumps(play(next(case for case in CASES if case.name == given.case), traces)))
         return 0
     if not given.json:
-        print(f"{'case':30} {'jobs':>9} {'jobs/s':>9} {'floor':>7} {'wall s':>8} {'peak MB':>8} {'preempt':>8} {'moves':>6}")
+        print(
+            f"{'case':30} {'jobs':>9} {'jobs/s':>9} {'floor':>7} {'wall s':>8} {'peak MB':>8} {'preempt':>8} {'moves':>6}"
+        )
     missed = 0
     for case in CASES:
         if given.match and not any(text in case.name for text in given.match):

@@ -1,14 +1,14 @@
 """Every exception that headway raises on purpose.
 
-    HeadwayError
-    ├── InputError            what the user gave is wrong: one clear line, exit status 2
-    │   ├── TraceError        a trace cannot be read, or a row of it breaks a rule
-    │   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
-    │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
-    │   └── TapeError         a run folder or tape that is missing, broken or in the way
-    ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
-    ├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
-    └── AuditError            a tape contradicts itself
+HeadwayError
+├── InputError            what the user gave is wrong: one clear line, exit status 2
+│   ├── TraceError        a trace cannot be read, or a row of it breaks a rule
+│   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
+│   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
+│   └── TapeError         a run folder or tape that is missing, broken or in the way
+├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
+├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
+└── AuditError            a tape contradicts itself
 """
 
 from collections.abc import Iterable

@@ -100,7 +100,7 @@ def check_groups(groups: Sequence[str]) -> None:
 
 
 def grouped(rows: Sequence[Row], group: str) -> Table:
-    """One line a tenant, partition or level, one column a run: mean JCT with its change to the first, or fragmentation."""
+    """One line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
     titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
     table = Table(
         title=f"{titles[group]} by {group}", title_justify="left", box=None, pad_edge=False, header_style="bold"

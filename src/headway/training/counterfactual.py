@@ -43,8 +43,7 @@ def without(
     if kinds & {CauseKind.HEAD_OF_LINE, CauseKind.ORDER, CauseKind.RESERVATION}:
         nodes = not any(cause.identity == (CauseKind.ORDER, "quota") for cause in named)
         ahead = Ahead(world, asked, js, quota=CauseKind.QUOTA in kinds, nodes=nodes)
-        everybody = kinds & {CauseKind.HEAD_OF_LINE, CauseKind.ORDER}
-        _withdraw(world, asked, ahead.jobs() if everybody else ahead.holders)
+        _withdraw(world, asked, ahead.jobs() if CauseKind.ORDER in kinds else ahead.blockers())
     if CauseKind.ROUND in kinds:
         asked.round_length = 0
     if CauseKind.NODES_DOWN in kinds:

@@ -1,7 +1,7 @@
 """A draft: try releases and starts on the free resources, then throw them away.
 
-The pool itself is changed and every change is logged; leaving the ``with`` block takes them back in reverse order, which
-is exact because ``take`` and ``give`` are inverses.
+The pool itself is changed and every change is logged; leaving the ``with`` block takes them back in reverse order,
+which is exact because ``take`` and ``give`` are inverses.
 """
 
 from types import TracebackType

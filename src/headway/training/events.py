@@ -73,6 +73,4 @@ class Woke:
     rank: ClassVar[int] = 6
 
 
-Event: TypeAlias = (
-    JobArrived | JobFinished | JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained | Woke
-)
+Event: TypeAlias = JobArrived | JobFinished | JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained | Woke

@@ -12,12 +12,10 @@ from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headway.training.actions import PreemptJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.parts import Order
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
@@ -99,35 +97,25 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
     with raised_quota(js):
         ahead = Ahead(state, policy, js, quota=refusal is not None)
         fits = _fits(now, state, policy, js, ahead)
-        if (held_back := _held_back(policy, ahead, fits)) is not None:
+        if (held_back := _held_back(ahead, fits)) is not None:
             causes.append(held_back)
         if not fits:
             causes.append(_shortage(state, policy, js))
         if not causes:
             causes.append(_round(now, policy))
-        if not policy.backfill.strict:
-            if len(causes) == 1 and causes[0].kind is CauseKind.QUOTA:
-                ahead = Ahead(state, policy, js, quota=True, nodes=False)
-            if (rivals := ahead.waits - len(ahead.holders) * (held_back is not None)) > 0:
-                causes.append(_ordered(ahead, rivals))
+        if fits and refusal is not None and len(causes) == 1:
+            ahead = Ahead(state, policy, js, quota=True, nodes=False)
+        rivals = ahead.waits - (0 if held_back is None else len(ahead.holders) or ahead.holding)
+        if rivals and not (fits and policy.backfill.strict and refusal is None and held_back is not None):
+            causes.append(_ordered(ahead, rivals))
     return tuple(causes)
 
 
 def _fits(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState, ahead: "Ahead") -> bool:
-    """Whether the job itself could start now, and stay.
-
-    With reservations only a job that nobody holds back may preempt. A victim that would come before the job once it
-    waits itself (an order may see both with other eyes by then) takes back what it gave.
-    """
-    promised = state.quotas and guaranteed(js)
-    if hasattr(policy.backfill, "reservations") and ahead.waits and not promised:
+    """Whether the job itself could start now. With reservations only a job that nobody holds back may preempt."""
+    if hasattr(policy.backfill, "reservations") and ahead.waits and not (state.quotas and guaranteed(js)):
         return policy.placement.place(state.pool, js) is not None
-    actions = policy.admit(now, state, js)
-    if actions is None or len(actions) == 1 or promised or type(policy.order).victims is not Order.victims:
-        return actions is not None
-    victims = [state.running[action.job] for action in actions if isinstance(action, PreemptJob)]
-    mine = max(js.key, policy.order.key(now, js)), js.id
-    return all((policy.order.key(now, victim), victim.id) > mine for victim in victims)
+    return policy.admit(now, state, js) is not None
 
 
 def probe(policy: ComposedPolicy) -> ComposedPolicy:
@@ -181,12 +169,17 @@ class Ahead:
         self.over_quota = not nodes
         self._parts: list[tuple[Lane, int]] = []
         """Lanes, and how many of the jobs at the head of each come first."""
+        self._strict: list[tuple[Lane, int]] = []
+        """Those of them that a strict backfill lets hold back what comes after."""
         for lane in state.queue.lanes.values():
             head = state.jobs[lane.head[1]]
             matters = (quota and head.account is js.account) or (nodes and self._meets(head))
             if matters and (count := self._count(lane, head)):
                 self._parts.append((lane, count))
+                if policy.backfill.strict and self._blocks(head):
+                    self._strict.append((lane, count))
         self.waits = sum(count for _, count in self._parts)
+        self.holding = sum(count for _, count in self._strict)
         self.first = min((lane.head for lane, _ in self._parts), default=(0, -1))[1]
         reserved = getattr(policy.backfill, "reservations", {})
         self.holders = tuple(job for job in reserved if job in state.jobs and self._holds(state.jobs[job]))
@@ -196,6 +189,10 @@ class Ahead:
         """All of them; costs as many as there are."""
         return [job for lane, count in self._parts for _, job in list(lane)[:count]]
 
+    def blockers(self) -> list[int]:
+        """Those that hold back by the rules of the backfill: with reservations their holders, else the strict queue's."""
+        return list(self.holders) or [job for lane, count in self._strict for _, job in list(lane)[:count]]
+
     def _rank(self, js: JobState) -> tuple[bool, Key]:
         """What lanes are compared by ahead of keys: guaranteed jobs first, then what the order says of lanes."""
         policy, state = self._policy, self._state
@@ -204,6 +201,15 @@ class Ahead:
     def _meets(self, head: JobState) -> bool:
         partition = head.job.partition
         return partition == self._js.job.partition or bool(self._state.eligible(partition, ()) & self._js.eligible)
+
+    def _blocks(self, head: JobState) -> bool:
+        """Whether the head of a lane holds the job back in a strict queue, as ``walk`` has it."""
+        js, quotas = self._js, self._state.quotas
+        if head.lane == js.lane:
+            return True
+        if quotas and (guaranteed(js) or quota_refusal(head) is not None):
+            return False
+        return head.job.partition == js.job.partition
 
     def _count(self, lane: Lane, head: JobState) -> int:
         if lane.name != self._js.lane and (rank := self._rank(head)) != self._place:
@@ -222,11 +228,12 @@ def _before(lane: Lane, entry: Entry) -> int:
     return bisect_left(lane._entries, entry, lo=lane._first) - lane._first
 
 
-def _held_back(policy: ComposedPolicy, ahead: Ahead, fits: bool) -> Cause | None:
+def _held_back(ahead: Ahead, fits: bool) -> Cause | None:
     """Jobs ahead keep it out by the rules of the backfill, not by what they hold."""
-    if policy.backfill.strict and ahead.waits:
-        text = f"{_some(ahead.first, ahead.waits)} ahead of it, and none may be overtaken"
-        return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(ahead.first,), facts={"ahead": ahead.waits})
+    if ahead.holding:
+        first = min(lane.head for lane, _ in ahead._strict)[1]
+        text = f"{_some(first, ahead.holding)} ahead of it, and none may be overtaken"
+        return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(first,), facts={"ahead": ahead.holding})
     if fits and ahead.holders:
         text = f"it would fit now, and delay what is reserved for {_some(ahead.holders[0], len(ahead.holders))}"
         return Cause(CauseKind.RESERVATION, text, jobs=ahead.holders, facts={"reserved": len(ahead.holders)})

@@ -70,8 +70,9 @@ def placement_refusal(state: "TrainingState", js: "JobState", placement: Placeme
         seen |= bit
         if js.gpu_milli == WHOLE_GPU_MILLI:
             if mask & ~pool.free_mask[node]:
+                has = f"{pool.free_count[node]} free (mask {pool.free_mask[node]:#x})"
                 name = state.cluster.nodes[node].name
-                return f"wants {mask.bit_count()} GPUs (mask {mask:#x}), node {name} has {pool.free_count[node]} free (mask {pool.free_mask[node]:#x})"
+                return f"wants {mask.bit_count()} GPUs (mask {mask:#x}), node {name} has {has}"
         elif (refusal := _share_refusal(state, js, node, mask)) is not None:
             return refusal
         total += mask.bit_count()
@@ -115,7 +116,9 @@ def _not_allowed(state: "TrainingState", js: "JobState", node: int) -> str:
     if js.eligible >> node & 1:
         return f"node {name} is down or drained"
     job = js.job
-    return f"node {name} is not in partition {job.partition or 'any'} with GPU types {', '.join(job.gpu_types) or 'any'}"
+    return (
+        f"node {name} is not in partition {job.partition or 'any'} with GPU types {', '.join(job.gpu_types) or 'any'}"
+    )
 
 
 def eligible_names(state: "TrainingState", js: "JobState") -> list[str]:

@@ -1,7 +1,7 @@
 """A live job, and the account of the tenant it belongs to: what has happened so far, as far as a policy may know.
 
-Only ``state.TrainingState`` changes these. Policies read them; what they must not know (the true work, the outcome) is in
-``job.Job`` and stays there.
+Only ``state.TrainingState`` changes these. Policies read them; what they must not know (the true work, the outcome) is
+in ``job.Job`` and stays there.
 """
 
 from collections.abc import Hashable

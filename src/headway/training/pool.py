@@ -1,9 +1,9 @@
 """Free resources, indexed so that a placement costs what it looks at, not what exists.
 
 Sets of nodes are Python integers used as bit sets: intersecting "four GPUs free" with "partition debug" and "has H100s"
-is two machine operations a word, and the lowest set bit is the first node in order. ``buckets[f]`` holds the schedulable
-nodes with exactly f whole GPUs free. ``take`` and ``give`` are exact inverses, which is what makes a draft cheap: its undo
-log is the list of what it did.
+is two machine operations a word, and the lowest set bit is the first node in order. ``buckets[f]`` holds the
+schedulable nodes with exactly f whole GPUs free. ``take`` and ``give`` are exact inverses, which is what makes a draft
+cheap: its undo log is the list of what it did.
 """
 
 from collections.abc import Iterator

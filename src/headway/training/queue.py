@@ -1,9 +1,9 @@
 """Jobs that wait and jobs that run, kept in the order that the policy asked for.
 
-A policy's order gives each waiting job a key; a smaller one comes first. Jobs wait in lanes: a backfill that looks only at the
-head of the queue asks for one lane a partition, one that skips what does not fit asks for a lane a shape of demand, because of
-two jobs of one shape the later one never fits when the earlier one does not. Finding the next candidate then costs the number
-of shapes, not the number of jobs.
+A policy's order gives each waiting job a key; a smaller one comes first. Jobs wait in lanes: a backfill that looks only
+at the head of the queue asks for one lane a partition, one that skips what does not fit asks for a lane a shape of
+demand, because of two jobs of one shape the later one never fits when the earlier one does not. Finding the next
+candidate then costs the number of shapes, not the number of jobs.
 """
 
 from bisect import bisect_left, insort

@@ -1,9 +1,9 @@
 """What the rows of a training tape mean.
 
-Columns: time, kind, subject (a job's id, or a node's index for node events), lease, place (a node), detail (a mask of GPUs), value.
-Kinds below 20 are events, from 20 on actions, from 40 on consequences: facts that follow from the row before and are written
-down so that metrics need no model. A placement on several nodes, or on a node with more than 62 GPUs, continues
-in PLACE rows whose value is the 62-bit word of the mask.
+Columns: time, kind, subject (a job's id, or a node's index for node events), lease, place (a node), detail (a mask of
+GPUs), value. Kinds below 20 are events, from 20 on actions, from 40 on consequences: facts that follow from the row
+before and are written down so that metrics need no model. A placement on several nodes, or on a node with more than 62
+GPUs, continues in PLACE rows whose value is the 62-bit word of the mask.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
-"""How fast a job runs where it is, and what stopping or moving it costs. Timing is not scheduling: no policy imports this.
+"""How fast a job runs where it is, and what stopping or moving it costs. Timing is not scheduling: no policy imports
+this.
 
-Speed is the product of the GPU type (the slowest of the job's GPUs sets the pace), the topology level that the placement spans
-(communication takes longer over slower links), and, for shares of a GPU, what the neighbours cost. ``sensitivity`` is
-the hook for models of CPU and memory: a function of the job, its CPUs and its memory.
+Speed is the product of the GPU type (the slowest of the job's GPUs sets the pace), the topology level that the
+placement spans (communication takes longer over slower links), and, for shares of a GPU, what the neighbours cost.
+``sensitivity`` is the hook for models of CPU and memory: a function of the job, its CPUs and its memory.
 """
 
 from collections.abc import Callable
@@ -55,15 +56,26 @@ class SpeedModel:
         if not self._same_gpus:
             speed = min(self._gpu_ppm[node] for node, _ in placement)
         if job.communication_ppm and job.gpus > 1 and (extra := self._slowdown[self.level_spanned(placement)]):
-            speed = speed * REFERENCE_SPEED_PPM // (REFERENCE_SPEED_PPM + job.communication_ppm * extra // REFERENCE_SPEED_PPM)
+            speed = (
+                speed
+                * REFERENCE_SPEED_PPM
+                // (REFERENCE_SPEED_PPM + job.communication_ppm * extra // REFERENCE_SPEED_PPM)
+            )
         if neighbours_milli and self.sharing_penalty_ppm:
-            speed = speed * (REFERENCE_SPEED_PPM - self.sharing_penalty_ppm * neighbours_milli // 1000) // REFERENCE_SPEED_PPM
+            speed = (
+                speed
+                * (REFERENCE_SPEED_PPM - self.sharing_penalty_ppm * neighbours_milli // 1000)
+                // REFERENCE_SPEED_PPM
+            )
         if self.sensitivity is not None:
             speed = speed * self.sensitivity(job, cpu_milli, memory_bytes) // REFERENCE_SPEED_PPM
         return max(speed, 1)
 
     def level_spanned(self, placement: Placement) -> int:
-        """Position (as in ``Cluster.levels``, one more for 'a single GPU', -1 for 'beyond the outermost') of the smallest common domain."""
+        """The level of the smallest domain around all its GPUs, as a position in ``Cluster.levels``.
+
+        One more than the last position is a single GPU or innermost domain, -1 is beyond the outermost level.
+        """
         if len(placement) == 1:
             return self._level_inside(*placement[0])
         first = self._paths[placement[0][0]]
@@ -83,7 +95,7 @@ class SpeedModel:
 
 
 def _slowdowns(cluster: Cluster) -> list[int]:
-    """For each level (the last entry is 'beyond the outermost'): how much longer communication takes than innermost, in ppm."""
+    """For each level, and last for 'beyond the outermost': how much longer communication takes than innermost, in ppm."""
     inner = [level.bandwidth_bytes_per_second for level in cluster.levels if level.bandwidth_bytes_per_second]
     fastest = inner[-1] if inner else 0
     extra = []

@@ -74,7 +74,9 @@ class TrainingState:
             limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
             account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
             account.borrow = tenant.borrow
-        self.quotas = any(account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values())
+        self.quotas = any(
+            account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values()
+        )
         self.down = 0
         """Nodes that failed and have not recovered."""
         self.respeeded: list[JobState] = []
@@ -89,7 +91,9 @@ class TrainingState:
         self._lane, self._key, self._refresh = arrangement.lane, arrangement.key, arrangement.refresh
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._partitions = {partition.name: sum(1 << node for node in partition.nodes) for partition in cluster.partitions}
+        self._partitions = {
+            partition.name: sum(1 << node for node in partition.nodes) for partition in cluster.partitions
+        }
 
     # --- the contract -----------------------------------------------------------------------------------------
 
@@ -387,7 +391,6 @@ class TrainingState:
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, event.node, 0, js.done))
             js.debt = self.costs.of_preemption(js.job)
             self._wait(now, js)
-
 
 
 def _target(job: Job) -> int:

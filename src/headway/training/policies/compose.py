@@ -159,9 +159,7 @@ class ComposedPolicy:
             found = make_room(state, js, self.placement, borrowed(state, js))
         if found is None and self.preempts:
             victims = self.order.victims(now, state, js)
-            found = make_room(
-                state, js, self.placement, open_to_preemption(now, state, js, victims, self.quantum)
-            )
+            found = make_room(state, js, self.placement, open_to_preemption(now, state, js, victims, self.quantum))
         if found is None:
             return None
         victims, placement = found

@@ -1,7 +1,9 @@
-"""The parts that a policy is made of. Each lives in one file; its constructor arguments are its options, stored and nothing more.
+"""The parts that a policy is made of. Each lives in one file; its constructor arguments are its options, stored and
+nothing more.
 
-An ``Order`` says which job comes first. A ``Backfill`` walks the queue and says who may overtake whom. A ``PlacementRule`` finds
-GPUs for one job. A ``Migration`` makes room by moving. Preemption is one rule for all orders (``preemption.py``).
+An ``Order`` says which job comes first. A ``Backfill`` walks the queue and says who may overtake whom. A
+``PlacementRule`` finds GPUs for one job. A ``Migration`` makes room by moving. Preemption is one rule for all orders
+(``preemption.py``).
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +32,7 @@ class Order(ABC):
     moves: ClassVar[bool] = False
     """Whether a running job's key can grow past a waiting one's while nothing happens."""
 
-    def bind(self, state: TrainingState) -> None:
+    def bind(self, state: TrainingState) -> None:  # noqa: B027 - most orders need nothing
         """Told once, before the run, whose jobs it will order."""
 
     @abstractmethod
@@ -60,7 +62,7 @@ class Order(ABC):
         """With ``moves``: when a running job may next fall behind a waiting one though nothing happens; 0 for never."""
         return now + self.quantum if self.quantum else 0
 
-    def ended(self, now: int, js: JobState) -> None:
+    def ended(self, now: int, js: JobState) -> None:  # noqa: B027 - most orders need nothing
         """A job left for good (only called with ``watches_ends``)."""
 
 

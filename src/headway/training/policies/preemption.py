@@ -1,8 +1,9 @@
 """Preemption and reclaim: which running jobs to stop so that a waiting one fits.
 
-One rule for all orders: victims are taken last ones first, only from among jobs that the waiting one comes before, until it fits; then every
-victim that turns out not to be needed is spared, the ones that come first first. What a tenant holds within its guarantee is never taken
-by another tenant. Reclaim is the same search over what was borrowed beyond guarantees.
+One rule for all orders: victims are taken last ones first, only from among jobs that the waiting one comes before,
+until it fits; then every victim that turns out not to be needed is spared, the ones that come first first. What a
+tenant holds within its guarantee is never taken by another tenant. Reclaim is the same search over what was borrowed
+beyond guarantees.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from headway.training.actions import Placement
 from headway.training.draft import Draft
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
+from headway.training.policies.placements.pick import one_node
 from headway.training.state import TrainingState
 
 
@@ -19,7 +21,8 @@ def make_room(
 ) -> tuple[list[JobState], Placement] | None:
     """The victims to stop, of those offered, and where the job then goes; None when even all of them do not suffice."""
     pool, eligible, need = state.pool, js.eligible, js.gpus
-    single = js.gpu_milli == 1000 and js.nodes <= 1 and need <= pool.largest_among(eligible)
+    whole = js.gpu_milli == 1000 and js.nodes <= 1 and not getattr(rule, "split", False)
+    single = whole and one_node(pool, js)
     chosen: list[JobState] = []
     with state.draft() as draft:
         for victim in victims:

@@ -1,8 +1,8 @@
 """The names of all parts, and the string that names a whole policy.
 
-``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration and ``preempt`` or ``no-preempt``;
-options in brackets, ``tiresias(thresholds=1h/10h)``. What is not named takes its default: backfill none, placement
-best-fit, preemption as the order wants it, no migration. To add a part: its file, and one line here.
+``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration and ``preempt``
+or ``no-preempt``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not named takes its default: backfill
+none, placement best-fit, preemption as the order wants it, no migration. To add a part: its file, and one line here.
 """
 
 import inspect

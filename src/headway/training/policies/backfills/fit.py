@@ -1,7 +1,7 @@
 """Fit: skip what does not fit and start what does, in order.
 
-AnalySIM's fit-first queue and what Synergy's code calls FIFO. Large jobs can starve under a steady stream of small ones; ``easy``
-and ``conservative`` are the published remedies.
+AnalySIM's fit-first queue and what Synergy's code calls FIFO. Large jobs can starve under a steady stream of small
+ones; ``easy`` and ``conservative`` are the published remedies.
 """
 
 from collections.abc import Iterable

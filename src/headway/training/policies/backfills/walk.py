@@ -1,7 +1,8 @@
-"""The walk over the queue that strict and skipping backfills share: take the first job of all lanes, start it or close its lane.
+"""The walk over the queue that strict and skipping backfills share: take the first job of all lanes, start it or close
+its lane.
 
-A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does any job hold
-back one that is within its tenant's guarantee.
+A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does any job
+hold back one that is within its tenant's guarantee.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -48,7 +49,7 @@ def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, 
 
 
 def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
-    """With one lane and no quotas strict and skipping are the same: one queue, or alike jobs; one is blocked, all are."""
+    """With one lane and no quotas strict and skipping are the same: if one is blocked, all are."""
     jobs, lanes, admit = state.jobs, state.queue.lanes, policy.admit
     while len(lanes) == 1:
         (lane,) = lanes.values()
@@ -63,9 +64,7 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
         yield from _many_lanes(now, state, policy, memory, strict)
 
 
-def _many_lanes(
-    now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool
-) -> Iterator[Action]:
+def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
     closed: set[Hashable] = set()
     held_back: set[str] = set()
     jobs = state.jobs

@@ -1,8 +1,8 @@
 """Every strictly better place, after every completion: AnalySIM's migration, kept to reproduce its results.
 
-Whenever GPUs were given back, each running job that fits into one node is moved if another node would be left with fewer free GPUs than the one
-it leaves has now. ``migrate-always`` charges each move, ``migrate-free`` does not: charging turns its gain into a loss under
-backfill, which is why ``migrate`` is the one to use.
+Whenever GPUs were given back, each running job that fits into one node is moved if another node would be left with
+fewer free GPUs than the one it leaves has now. ``migrate-always`` charges each move, ``migrate-free`` does not:
+charging turns its gain into a loss under backfill, which is why ``migrate`` is the one to use.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,16 +1,18 @@
 """Costed defragmentation: move running jobs only when what it admits is worth more than the moves cost.
 
-When the first blocked job would fit into one node but for fragmentation, look for the node that can be cleared with the fewest moves.
-The gain is the wait that it saves: from now until the job would fit by itself, by the expected ends of the running jobs. The loss is what the
-moves cost, each in the time that the moved job stands still. The moves are made when the gain exceeds ``margin`` times the loss.
-Hysteresis: a job that started or moved less than ``rest`` times its move's cost ago stays where it is.
+When the first blocked job would fit into one node but for fragmentation, look for the node that can be cleared with the
+fewest moves. The gain is the wait that it saves: from now until the job would fit by itself, by the expected ends of
+the running jobs. The loss is what the moves cost, each in the time that the moved job stands still. The moves are made
+when the gain exceeds ``margin`` times the loss. Hysteresis: a job that started or moved less than ``rest`` times its
+move's cost ago stays where it is.
 
-A strict queue stands still until its head has started, so there nobody is displaced by a move. Where the backfill lets others overtake, the GPUs that a wide job
-is helped to would have served many narrow ones, and helping it can lengthen the mean: there moves are made only for a job
-that waits alone.
+A strict queue stands still until its head has started, so there nobody is displaced by a move. Where the backfill lets
+others overtake, the GPUs that a wide job is helped to would have served many narrow ones, and helping it can lengthen
+the mean: there moves are made only for a job that waits alone.
 
-After AnalySIM (arXiv 2201.03175), whose migration is free in its results; there every move to a tighter place is made (``migrate-always``). Jobs
-that span several nodes, and shares of a GPU, are not moved; jobs wider than a node need no defragmentation.
+After AnalySIM (arXiv 2201.03175), whose migration is free in its results; there every move to a tighter place is made
+(``migrate-always``). Jobs that span several nodes, and shares of a GPU, are not moved; jobs wider than a node need no
+defragmentation.
 """
 
 from collections.abc import Iterator
@@ -79,7 +81,7 @@ class Costed(Migration):
         return None
 
     def _clearances(self, now: int, state: TrainingState, js: JobState) -> list[tuple[int, list[JobState]]]:
-        """Nodes that could be cleared, with who would have to leave, cheapest first; those with most free are looked at first."""
+        """Nodes that could be cleared, with who would have to leave, cheapest first."""
         pool = state.pool
         found: list[tuple[int, int, int, list[JobState]]] = []
         single_moves = 0
