@@ -34,6 +34,11 @@ class Case:
 PHILLY = {"path": "philly/philly.csv.gz", "format": "philly-csv"}
 HELIOS = {"path": "helios/helios_venus_gpu_jobs.csv.gz", "format": "helios-csv"}
 
+HEADINGS = (
+    *(("case", 30), ("jobs", 10), ("jobs/s", 10), ("floor", 8)),
+    *(("wall s", 9), ("peak MB", 9), ("preempt", 9), ("moves", 7)),
+)
+
 CASES = [
     Case("philly fifo", PHILLY, {"name": "fifo"}, floor_jobs_per_s=40_000),
     Case("philly sjf", PHILLY, {"name": "sjf"}, floor_jobs_per_s=40_000),
@@ -105,9 +110,7 @@ def main() -> int:
         print(json.dumps(play(next(case for case in CASES if case.name == given.case), traces)))
         return 0
     if not given.json:
-        print(
-            f"{'case':30} {'jobs':>9} {'jobs/s':>9} {'floor':>7} {'wall s':>8} {'peak MB':>8} {'preempt':>8} {'moves':>6}"
-        )
+        print("".join(f"{heading:>{width}}" for heading, width in HEADINGS))
     missed = 0
     for case in CASES:
         if given.match and not any(text in case.name for text in given.match):
@@ -126,7 +129,7 @@ def main() -> int:
             print(json.dumps(row), flush=True)
         else:
             print(
-                f"{row['case']:30} {row['jobs']:9,} {row['jobs_per_s']:9,} {row['floor']:7,} {row['wall_s']:8.2f} "
+                f"{row['case']:>30} {row['jobs']:9,} {row['jobs_per_s']:9,} {row['floor']:7,} {row['wall_s']:8.2f} "
                 f"{row['peak_rss_bytes'] / 1e6:8.0f} {row['preemptions']:8,} {row['migrations']:6,}",
                 flush=True,
             )

@@ -152,7 +152,7 @@ def drive(
     faults = world.faults() if world.faults is not None else None
     writer = TapeWriter(folder, batch_rows=batch_rows)
     executor = (Bounded if bounded else SimulatedCluster)(world.jobs, state, faults)
-    Scheduler[Event, Action](state, watch(chosen), executor, writer).run()  # type: ignore[arg-type]
+    Scheduler[Event, Action](state, watch(chosen), executor, writer).run()
     return Run(writer.close(), state, chosen, world.jobs)
 
 

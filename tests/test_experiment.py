@@ -1,6 +1,7 @@
 """Wiring: tables become runs, runs become folders, folders become runs again."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.training.audit import audit
 from headway.training.job import Job
+from headway.training.policies import registry
 from headway.training.replay import first_difference, replay
 from headway.units import DAY, SECOND
 
@@ -227,6 +229,16 @@ class Unfinished(Order):
 '''
 
 
+@pytest.fixture
+def registry_as_it_was() -> Iterator[None]:
+    """What a test registers is gone after it."""
+    taken = dict(registry.ORDERS)
+    yield
+    registry.ORDERS.clear()
+    registry.ORDERS.update(taken)
+
+
+@pytest.mark.usefixtures("registry_as_it_was")
 def test_a_policy_from_the_users_own_file_runs_under_its_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE.format(name="largest-for-test"))

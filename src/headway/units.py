@@ -82,6 +82,9 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
     total: int | float = 0
     position = 0
     while position < len(stripped):
+        if stripped[position] == " ":
+            position += 1
+            continue
         match = _PART.match(stripped, position)
         unit = match.group(2) if match else ""
         if match is None or (unit not in _TIME_UNITS and not (unit == "" and match.group(0) == stripped)):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from headway.core.scheduler import Scheduler
+from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler
 from headway.core.state import State
 from headway.core.tape import Row, Tape, TapeWriter
 from headway.errors import InfeasibleActionError, StalledRunError
@@ -127,10 +127,10 @@ def test_a_timed_run_makes_the_same_tape_and_one_duration_a_step() -> None:
 
 
 def test_batches_are_flushed_on_the_way_and_progress_is_told() -> None:
-    steps = [(time, [2]) for time in range(5000)]
+    steps = [(time, [2]) for time in range(4 * LOOK_UP_EVERY_STEPS + 8)]
     told: list[int] = []
     writer = TapeWriter(batch_rows=64)
-    Scheduler[int, int](Numbers(5000), Takes(), Script(steps), writer).run(told.append)
-    assert told == [4095]
+    Scheduler[int, int](Numbers(len(steps)), Takes(), Script(steps), writer).run(told.append)
+    assert told == [times * LOOK_UP_EVERY_STEPS - 1 for times in (1, 2, 3, 4)]
     assert writer.pending < 64
-    assert len(writer.close()) == 10_000
+    assert len(writer.close()) == 2 * len(steps)

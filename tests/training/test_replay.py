@@ -91,7 +91,7 @@ def test_a_stale_event_is_played_again_as_it_was() -> None:
             step = super().next()
             return step if step is None else (step[0], [JobFinished(0, 99), *step[1]] if step[0] else step[1])
 
-    Scheduler(state, policy, Late(world.jobs, state), writer).run()  # type: ignore[arg-type]
+    Scheduler(state, policy, Late(world.jobs, state), writer).run()
     tape = writer.close()
     assert Kind.STALE in tape.column("kind")
     assert [step.events[0] for step in decode(world.jobs, tape)][1] == JobFinished(0, 99)

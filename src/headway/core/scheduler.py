@@ -7,7 +7,7 @@ committed and handed to the executor before the next one is taken from the polic
 
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headway.core.executor import Executor
 from headway.core.policy import Policy
@@ -17,9 +17,8 @@ from headway.errors import InfeasibleActionError, StalledRunError
 
 EventT = TypeVar("EventT")
 ActionT = TypeVar("ActionT")
-StateT = TypeVar("StateT")
 
-PROGRESS_EVERY_STEPS = 4096
+LOOK_UP_EVERY_STEPS = 1024
 
 
 class Scheduler(Generic[EventT, ActionT]):
@@ -28,7 +27,7 @@ class Scheduler(Generic[EventT, ActionT]):
     def __init__(
         self,
         state: State[EventT, ActionT],
-        policy: Policy[State[EventT, ActionT], ActionT],
+        policy: Policy[Any, ActionT],
         executor: Executor[EventT, ActionT],
         tape: TapeWriter,
         *,
@@ -74,10 +73,11 @@ class Scheduler(Generic[EventT, ActionT]):
                     else:
                         self._refuse(now, action, refusal)
             steps += 1
-            if tape.pending >= tape.batch_rows:
-                tape.flush()
-            if progress is not None and steps % PROGRESS_EVERY_STEPS == 0:
-                progress(now)
+            if steps % LOOK_UP_EVERY_STEPS == 0:
+                if tape.pending >= tape.batch_rows:
+                    tape.flush()
+                if progress is not None:
+                    progress(now)
         self.steps += steps
         if not self._stopping and not state.over():
             raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")

@@ -246,7 +246,7 @@ def play(scene: Scene, folder: Path | None = None, progress: Progress | None = N
         )
         policy.bind(state)
         tape = TapeWriter(folder)
-        scheduler = Scheduler(state, policy, SimulatedCluster(scene.jobs, state, scene.faults()), tape)  # type: ignore[arg-type]
+        scheduler = Scheduler(state, policy, SimulatedCluster(scene.jobs, state, scene.faults()), tape)
         with _stops_on_interrupt(scheduler.stop):
             try:
                 scheduler.run(

@@ -29,6 +29,7 @@ _FINISHED, _FAILED, _CANCELLED = JobFinished.rank, JobFailed.rank, JobCancelled.
 _WOKE = Woke.rank
 _END_RANK = {Outcome.FINISHES: _FINISHED, Outcome.FAILS: _FAILED, Outcome.CANCELLED: _CANCELLED}
 _IDLE_STEPS = 10_000
+_NEVER = 1 << 63
 
 
 class SimulatedCluster:
@@ -39,6 +40,9 @@ class SimulatedCluster:
         self._state = state
         self._faults = faults
         self._cursor = 0
+        self._count = len(jobs)
+        self._arrival = jobs[0].submit if jobs else _NEVER
+        """When the next job arrives."""
         self._heap: list[tuple[int, int, int, int, NodeFailed | NodeRecovered | NodeDrained | None]] = []
         """(time, rank, subject, lease, node event): what will happen unless something comes between."""
         self._moved: dict[int, int] = {}
@@ -53,21 +57,16 @@ class SimulatedCluster:
         state = self._state
         if state.respeeded:
             self._reschedule()
-        heap, jobs, cursor = self._heap, self._jobs, self._cursor
+        heap = self._heap
         while True:
-            arrival = jobs[cursor].submit if cursor < len(jobs) else -1
-            if not heap or 0 <= arrival < heap[0][0]:
-                if arrival < 0:
+            arrival = self._arrival
+            events: list[Event] = []
+            if not heap or arrival < heap[0][0]:
+                if arrival == _NEVER:
                     return None
-                self._cursor = cursor + 1
-                events: list[Event] = [JobArrived(jobs[cursor])]
-                if jobs[cursor].patience:
-                    self._wait_at_most(jobs[cursor])
-                if cursor + 1 < len(jobs) and jobs[cursor + 1].submit == arrival:
-                    self._arrivals(arrival, events)
+                self._arrivals(arrival, events)
                 return arrival, events
             now = heap[0][0]
-            events = []
             while heap and heap[0][0] == now and heap[0][1] < _WOKE:
                 self._take(heappop(heap), events)
             if arrival == now:
@@ -77,7 +76,8 @@ class SimulatedCluster:
                 self._wakes.discard(now)
                 events.append(Woke())
             if events:
-                return None if self._faults is not None and self._hopeless(events) else (now, events)
+                endless = self._faults is not None or type(events[0]) is Woke
+                return None if endless and self._hopeless(events) else (now, events)
 
     def execute(self, now: int, action: Action) -> None:
         """Schedule what an action will cause."""
@@ -102,20 +102,16 @@ class SimulatedCluster:
             assert isinstance(action, PreemptJob)
 
     def _end(self, js: JobState) -> int:
-        target = js.job.work if js.job.outcome is Outcome.FINISHES else js.job.outcome_after
-        return js.base + -(-(target - js.done) * REFERENCE_SPEED_PPM // js.speed)
+        return js.base + -(-(js.job.ends_after - js.done) * REFERENCE_SPEED_PPM // js.speed)
 
     def _arrivals(self, now: int, events: list[Event]) -> None:
-        jobs, cursor = self._jobs, self._cursor
-        while cursor < len(jobs) and jobs[cursor].submit == now:
-            events.append(JobArrived(jobs[cursor]))
-            if jobs[cursor].patience:
-                self._wait_at_most(jobs[cursor])
-            cursor += 1
-        self._cursor = cursor
-
-    def _wait_at_most(self, job: Job) -> None:
-        heappush(self._heap, (job.submit + job.patience, _CANCELLED, job.id, 0, None))
+        while self._arrival == now:
+            job = self._jobs[self._cursor]
+            events.append(JobArrived(job))
+            if job.patience:
+                heappush(self._heap, (job.submit + job.patience, _CANCELLED, job.id, 0, None))
+            self._cursor += 1
+            self._arrival = self._jobs[self._cursor].submit if self._cursor < self._count else _NEVER
 
     def _take(
         self,
@@ -155,7 +151,7 @@ class SimulatedCluster:
         self._state.respeeded.clear()
 
     def _hopeless(self, events: list[Event]) -> bool:
-        """Nodes would go on failing for ever: stop when the run is over, or when only they have moved for too long."""
+        """Nodes fail and policies wake for ever: stop when the run is over or nothing else happened for too long."""
         state = self._state
         if state.over():
             return True

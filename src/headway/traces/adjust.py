@@ -9,7 +9,7 @@ import numpy.typing as npt
 from headway.errors import ExperimentError, unknown_name
 from headway.streams import stream
 from headway.traces.build import altered
-from headway.training.job import Job, Outcome
+from headway.training.job import Job
 from headway.units import DAY, HOUR, MINUTE, WHOLE_GPU_MILLI
 
 IntArray = npt.NDArray[np.int64]
@@ -40,15 +40,10 @@ def load_scale(jobs: Sequence[Job], factor: float | str | Fraction) -> tuple[Job
     return altered(jobs, {"submit": submit})
 
 
-def running_time(job: Job) -> int:
-    """The work a job does before it ends: all of it, or what it does until it fails or is cancelled."""
-    return job.work if job.outcome is Outcome.FINISHES else job.outcome_after
-
-
 def offered_load(jobs: Sequence[Job], gpus: int) -> float:
     """GPU time that jobs bring, over what ``gpus`` devices offer between the first and the last submission."""
     span = (jobs[-1].submit - jobs[0].submit) * gpus * WHOLE_GPU_MILLI if jobs else 0
-    brought = sum(job.width_milli * running_time(job) for job in jobs)
+    brought = sum(job.width_milli * job.ends_after for job in jobs)
     return brought / span if span else float("inf")
 
 
@@ -71,7 +66,7 @@ def estimates(jobs: Sequence[Job], spec: str, seed: int = 0) -> tuple[Job, ...]:
     kind, colon, number = spec.partition(":")
     if spec == "trace":
         return tuple(jobs)
-    run = [running_time(job) for job in jobs]
+    run = [job.ends_after for job in jobs]
     if spec == "exact":
         return altered(jobs, {"estimate": run})
     if kind == "factor" and colon:

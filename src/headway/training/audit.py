@@ -202,7 +202,7 @@ class _Clerk:
             return
         if lease != life.lease or (not lease and kind != Kind.CANCELLED):
             self._find("lease", f"job {job} ends under lease {lease}, its live one is {life.lease}")
-        target = life.job.outcome_after if life.job.outcome else life.job.work
+        target = life.job.ends_after
         if kind == Kind.FINISHED:
             target = life.job.work
         delivered = min(life.done_at(now), target)

@@ -110,7 +110,7 @@ def _use_up(pool: Pool, js: JobState) -> None:
     for node in members(js.eligible & pool.schedulable):
         for gpu in range(pool.capacity[node]):
             if left and pool.free_mask[node] >> gpu & 1:
-                pool._recount(node, 1 << gpu, -1)
+                pool.recount(node, 1 << gpu, -1)
                 left -= 1
 
 

@@ -5,7 +5,6 @@ be otherwise: more quota, nobody ahead, no reservation, a few more GPUs, the fre
 ``counterfactual.py`` takes causes away and asks the policy again: so the tests prove that what is named here is enough.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -190,7 +189,7 @@ class Ahead:
         return [job for lane, count in self._parts for _, job in list(lane)[:count]]
 
     def blockers(self) -> list[int]:
-        """Those that hold back by the rules of the backfill: with reservations their holders, else the strict queue's."""
+        """Those that hold back by the rules of the backfill: holders of reservations, or the jobs of a strict queue."""
         return list(self.holders) or [job for lane, count in self._strict for _, job in list(lane)[:count]]
 
     def _rank(self, js: JobState) -> tuple[bool, Key]:
@@ -225,7 +224,7 @@ class Ahead:
 
 def _before(lane: Lane, entry: Entry) -> int:
     """How many of a lane come before an entry."""
-    return bisect_left(lane._entries, entry, lo=lane._first) - lane._first
+    return lane.before(entry)
 
 
 def _held_back(ahead: Ahead, fits: bool) -> Cause | None:

@@ -1,4 +1,4 @@
-"""Feasibility, in one place: why a start or a move cannot be, as a line that names the thing, the value and the rule."""
+"""Feasibility, in one place: why a start or a move cannot be, as a line that names thing, value and rule."""
 
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,29 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement) -> str
     js = state.jobs.get(job)
     if js is None:
         return f"StartJob(job={job}): no such job is alive"
+    if len(placement) == 1 and _plain_fit(state, js, *placement[0]) and not state.quotas and job not in state.running:
+        return None
     if job in state.running:
         return f"StartJob(job={job}): runs already"
     refusal = placement_refusal(state, js, placement)
     if refusal is None and state.quotas:
         refusal = quota_refusal(js)
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
+
+
+def _plain_fit(state: "TrainingState", js: "JobState", node: int, mask: int) -> bool:
+    """The common case at once: whole GPUs on one node, with no CPUs or memory asked for."""
+    pool = state.pool
+    return (
+        0 <= node < len(pool.bits)
+        and js.eligible & pool.schedulable & pool.bits[node] != 0
+        and mask & pool.free_mask[node] == mask
+        and mask.bit_count() == js.gpus
+        and js.gpu_milli == WHOLE_GPU_MILLI
+        and not js.cpu_milli
+        and not js.memory_bytes
+        and js.nodes <= 1
+    )
 
 
 def move_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:

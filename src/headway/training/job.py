@@ -77,6 +77,11 @@ class Job:
         return self.gpus * self.gpu_milli
 
     @property
+    def ends_after(self) -> int:
+        """Work after which it ends, one way or another."""
+        return self.work if self.outcome is Outcome.FINISHES else self.outcome_after
+
+    @property
     def shared(self) -> bool:
         """Whether it asks for part of a device."""
         return self.gpu_milli < WHOLE_GPU_MILLI

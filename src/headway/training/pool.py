@@ -93,7 +93,7 @@ class Pool:
         if demand.cpu_milli or demand.memory_bytes:
             self._move_host(demand, placement, +1)
 
-    def _recount(self, node: int, mask: int, change: int) -> None:
+    def recount(self, node: int, mask: int, change: int) -> None:
         """Whole GPUs of ``mask`` become free (+1) or stop being so (-1)."""
         before = self.free_count[node]
         after = before + change * mask.bit_count()
@@ -109,7 +109,7 @@ class Pool:
         gpu = mask.bit_length() - 1
         shares = self.shares[node]
         if gpu not in shares:
-            self._recount(node, mask, -1)
+            self.recount(node, mask, -1)
         shares[gpu] = shares.get(gpu, WHOLE_GPU_MILLI) - demand.gpu_milli
         self._mark_sharing(node)
         self._move_host(demand, placement, -1)
@@ -121,7 +121,7 @@ class Pool:
         shares[gpu] += demand.gpu_milli
         if shares[gpu] == WHOLE_GPU_MILLI:
             del shares[gpu]
-            self._recount(node, mask, +1)
+            self.recount(node, mask, +1)
         self._mark_sharing(node)
         self._move_host(demand, placement, +1)
 
@@ -179,7 +179,7 @@ class Pool:
 
 
 def host_share(demand: Demand, gpus: int, *, counted: bool = False) -> tuple[int, int]:
-    """CPUs and memory that go with a mask (or, ``counted``, a number) of a job's GPUs: its proportional part, rounded up."""
+    """CPUs and memory that go with a mask (``counted``: a number) of a job's GPUs: its part of them, rounded up."""
     count = gpus if counted else gpus.bit_count()
     if demand.gpus == 0 or count == demand.gpus:
         return demand.cpu_milli, demand.memory_bytes

@@ -38,6 +38,10 @@ class Lane:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries[self._first :])
 
+    def before(self, entry: Entry) -> int:
+        """How many entries come before this one."""
+        return bisect_left(self._entries, entry, lo=self._first) - self._first
+
     def add(self, entry: Entry) -> None:
         """Insert in order."""
         entries = self._entries

@@ -153,7 +153,7 @@ def replay(
     state = _new_state(cluster, jobs, policy, speed, costs)
     writer = TapeWriter()
     with suppress(StalledRunError):  # a recording ends where it ends
-        Scheduler(state, policy, RecordedEvents(jobs, tape), writer, exact=False).run()  # type: ignore[arg-type]
+        Scheduler(state, policy, RecordedEvents(jobs, tape), writer, exact=False).run()
     return writer.close()
 
 

@@ -2,8 +2,8 @@
 
 Columns: time, kind, subject (a job's id, or a node's index for node events), lease, place (a node), detail (a mask of
 GPUs), value. Kinds below 20 are events, from 20 on actions, from 40 on consequences: facts that follow from the row
-before and are written down so that metrics need no model. A placement on several nodes, or on a node with more than 62
-GPUs, continues in PLACE rows whose value is the 62-bit word of the mask.
+before (RESPEED: from a row of the same instant) and are written down so that metrics need no model. A placement on
+several nodes, or on a node with more than 62 GPUs, continues in PLACE rows whose value is the 62-bit word of the mask.
 """
 
 from collections.abc import Iterator
@@ -45,6 +45,8 @@ def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placeme
     node, mask = placement[0]
     yield (now, kind, job, lease, node, mask & WORD, value)
     for index, (node, mask) in enumerate(placement):
+        if index and not mask:  # CPUs and memory alone
+            yield (now, int(Kind.PLACE), job, lease, node, 0, 0)
         word = 0
         while mask:
             if (index or word) and mask & WORD:

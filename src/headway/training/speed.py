@@ -95,7 +95,7 @@ class SpeedModel:
 
 
 def _slowdowns(cluster: Cluster) -> list[int]:
-    """For each level, and last for 'beyond the outermost': how much longer communication takes than innermost, in ppm."""
+    """For each level, and last for beyond the outermost: how much longer communication takes than innermost, in ppm."""
     inner = [level.bandwidth_bytes_per_second for level in cluster.levels if level.bandwidth_bytes_per_second]
     fastest = inner[-1] if inner else 0
     extra = []

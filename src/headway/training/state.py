@@ -25,7 +25,7 @@ from headway.training.events import (
     Woke,
 )
 from headway.training.feasible import move_refusal, start_refusal
-from headway.training.job import Job, Outcome
+from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import UNCOUNTED, Pool
 from headway.training.queue import Entry, Queue, Ranked
@@ -232,7 +232,7 @@ class TrainingState:
             self._stale(now, Kind.FAILED, event.job, event.lease)
             return
         self._stop(now, js)
-        self.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, _target(js.job))))
+        self.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, js.job.ends_after)))
         js.attempt += 1
         if js.attempt > js.job.retries:
             self._end(now, js)
@@ -251,7 +251,7 @@ class TrainingState:
             self._stop(now, js)
         else:
             self.queue.remove(js.lane, (js.key, js.id))
-        self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, _target(js.job))))
+        self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
         self._end(now, js)
 
     def _end(self, now: int, js: JobState) -> None:
@@ -292,12 +292,13 @@ class TrainingState:
         js.base = now + standstill
         js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self._speed(js)
         self.running[js.id] = js
-        for node, _ in placement:
-            self.on_node[node][js.id] = js
         node, mask = placement[0]
         if len(placement) == 1 and mask <= WORD:
+            self.on_node[node][js.id] = js
             self.journal((now, kind, js.id, js.lease, node, mask, js.speed))
         else:
+            for node, _ in placement:
+                self.on_node[node][js.id] = js
             for row in placement_rows(now, kind, js.id, js.lease, placement, js.speed):
                 self.journal(row)
         if standstill:
@@ -391,11 +392,6 @@ class TrainingState:
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, event.node, 0, js.done))
             js.debt = self.costs.of_preemption(js.job)
             self._wait(now, js)
-
-
-def _target(job: Job) -> int:
-    """Work at which a job ends."""
-    return job.work if job.outcome is Outcome.FINISHES else job.outcome_after
 
 
 def _nowhere(_: Row) -> None:

@@ -10,15 +10,14 @@ from fractions import Fraction
 
 from headway.errors import ExperimentError
 from headway.training.cluster import Cluster, Partition, Tenant
-from headway.training.job import Job, Outcome
+from headway.training.job import Job
 
 
 def gpu_time(jobs: Sequence[Job]) -> dict[str, int]:
     """GPU time of each tenant's jobs, in thousandths of a GPU times nanoseconds, by name in order."""
     total: dict[str, int] = {}
     for job in jobs:
-        run = job.work if job.outcome is Outcome.FINISHES else job.outcome_after
-        total[job.tenant] = total.get(job.tenant, 0) + job.width_milli * run
+        total[job.tenant] = total.get(job.tenant, 0) + job.width_milli * job.ends_after
     return dict(sorted(total.items()))
 
 

@@ -52,6 +52,8 @@ class ComposedPolicy:
         self._partition_lanes = False
         self._order_lanes = False
         self._one_lane = False
+        self._plain = migration is None and not self.preempts and not self.refresh and not round_length
+        """The backfill alone decides."""
         self._woken_for = 0
         self._moves = self.preempts and (order.moves or self.quantum > 0)
         """Whether time alone can make a running job give way."""
@@ -84,15 +86,15 @@ class ComposedPolicy:
 
     def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
         """What to do at this instant."""
+        if self._plain:
+            self.blocked = None
+            return self.backfill.decide(now, state, self) if state.queue.size else ()
         if not state.queue.size and (self.migration is None or not state.running):
             return ()
         if self.round_length and now % self.round_length:
             return self._wake(now, (now // self.round_length + 1) * self.round_length)
         if not state.queue.size and self.migration is not None:
             return self.migration.idle(now, state, self)
-        if self.migration is None and not self.preempts and not self.refresh and not self.round_length:
-            self.blocked = None
-            return self.backfill.decide(now, state, self)
         return self._decide(now, state)
 
     def _decide(self, now: int, state: TrainingState) -> Iterator[Action]:
@@ -120,9 +122,9 @@ class ComposedPolicy:
             yield from self.backfill.decide(now, state, self)
 
     def version(self, now: int, state: TrainingState) -> int:
-        """Without preemption only a release helps; with it any change may, and for orders that move time alone."""
+        """Without preemption only a release helps, unless there is something to reclaim; with it any change may."""
         if not self.preempts:
-            return state.releases
+            return state.changes if state.quotas else state.releases
         return -1 if self._moves else state.changes
 
     def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:

@@ -41,7 +41,7 @@ class Order(ABC):
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
         """(rate, offset): a running job's key at any time t is offset + rate * t."""
-        return 0, self.key(now, js)
+        return 0, js.key
 
     def lane(self, js: JobState) -> Hashable:
         """What separates jobs whose relative order moves (a tenant, for fair shares); None when nothing does."""

@@ -72,25 +72,41 @@ def open_to_preemption(
     now: int, state: TrainingState, js: JobState, victims: Iterable[JobState], quantum: int
 ) -> Iterator[JobState]:
     """Of an order's victims, those past their quantum and not within another tenant's guarantee."""
+    beyond: dict[str, set[int]] = {}
     for victim in victims:
         if quantum and victim.since + quantum > now:
             continue
         account = victim.account
-        if state.quotas and account is not js.account and account.held <= account.guaranteed:
-            continue
+        if state.quotas and account is not js.account:
+            if account.name not in beyond:
+                beyond[account.name] = {borrower.id for borrower in _borrowers(state, account)}
+            if victim.id not in beyond[account.name] or account.held <= account.guaranteed:
+                continue
         yield victim
 
 
 def borrowed(state: TrainingState, js: JobState) -> Iterator[JobState]:
-    """Preemptible jobs of tenants beyond their guarantee, the furthest beyond first, their last starts first.
+    """Preemptible jobs that hold GPUs beyond their tenant's guarantee, those of the tenant furthest beyond first.
 
     Looks at what each tenant holds as it goes: a tenant that is back within its guarantee gives no more.
     """
     over: list[Account] = [a for a in state.accounts.values() if a.held > a.guaranteed and a is not js.account]
     over.sort(key=lambda account: (account.guaranteed - account.held, account.name))
     for account in over:
-        for victim in reversed(list(state.running.values())):
+        for victim in reversed(_borrowers(state, account)):
             if account.held <= account.guaranteed:
                 break
-            if victim.account is account and victim.job.preemptible:
+            if victim.job.preemptible:
                 yield victim
+
+
+def _borrowers(state: TrainingState, account: Account) -> list[JobState]:
+    """The jobs that take a tenant beyond its guarantee, when its jobs are counted in the order of their starts."""
+    held = 0
+    found = []
+    for js in state.running.values():
+        if js.account is account:
+            held += js.width
+            if held > account.guaranteed:
+                found.append(js)
+    return found

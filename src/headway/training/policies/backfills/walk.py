@@ -50,9 +50,14 @@ def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, 
 
 def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
     """With one lane and no quotas strict and skipping are the same: if one is blocked, all are."""
-    jobs, lanes, admit = state.jobs, state.queue.lanes, policy.admit
-    while len(lanes) == 1:
-        (lane,) = lanes.values()
+    jobs, lanes, admit, preempts = state.jobs, state.queue.lanes, policy.admit, policy.preempts
+    (lane,) = lanes.values()
+    while lanes:
+        if preempts:  # a preempted job may wait in another lane, or in a new one
+            if len(lanes) > 1:
+                yield from _many_lanes(now, state, policy, memory, strict)
+                return
+            (lane,) = lanes.values()
         js = jobs[lane.head[1]]
         actions = admit(now, state, js)
         if actions is None:
@@ -60,8 +65,6 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
             policy.blocked = js
             return
         yield from actions
-    if lanes:  # a preempted job waits in a lane of its own
-        yield from _many_lanes(now, state, policy, memory, strict)
 
 
 def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
