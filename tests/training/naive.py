@@ -52,6 +52,8 @@ class NaiveCluster:
             return False
         if sum(len(gpus(mask)) for _, mask in placement) != job.gpus:
             return False
+        if job.gpus and any(not mask for _, mask in placement):
+            return False
         if job.nodes and (len(nodes) != job.nodes or len({len(gpus(mask)) for _, mask in placement}) != 1):
             return False
         free = self.left(without)

@@ -105,7 +105,8 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         if fits and refusal is not None and len(causes) == 1:
             ahead = Ahead(state, policy, js, quota=True, nodes=False)
         rivals = ahead.waits - (0 if held_back is None else len(ahead.holders) or ahead.holding)
-        if rivals and not (fits and policy.backfill.strict and refusal is None and held_back is not None):
+        tried = policy.backfill.strict and not _between_rounds(now, policy)
+        if rivals and not (fits and tried and refusal is None and held_back is not None):
             causes.append(_ordered(ahead, rivals))
     return tuple(causes)
 
@@ -213,18 +214,13 @@ class Ahead:
     def _count(self, lane: Lane, head: JobState) -> int:
         if lane.name != self._js.lane and (rank := self._rank(head)) != self._place:
             return len(lane) if rank < self._place else 0
-        return _before(lane, self._entry)
+        return lane.before(self._entry)
 
     def _holds(self, js: JobState) -> bool:
         for lane, count in self._parts:
             if lane.name == js.lane:
-                return _before(lane, (js.key, js.id)) < count
+                return lane.before((js.key, js.id)) < count
         return False
-
-
-def _before(lane: Lane, entry: Entry) -> int:
-    """How many of a lane come before an entry."""
-    return lane.before(entry)
 
 
 def _held_back(ahead: Ahead, fits: bool) -> Cause | None:

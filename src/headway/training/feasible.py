@@ -85,6 +85,8 @@ def placement_refusal(state: "TrainingState", js: "JobState", placement: Placeme
         if seen & bit:
             return f"names node {state.cluster.nodes[node].name} twice"
         seen |= bit
+        if not mask and js.gpus:
+            return f"names node {state.cluster.nodes[node].name}, but no GPU of it"
         if js.gpu_milli == WHOLE_GPU_MILLI:
             if mask & ~pool.free_mask[node]:
                 has = f"{pool.free_count[node]} free (mask {pool.free_mask[node]:#x})"
