@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from headway.cli.flags import (
     MigrationFlag,
     NodesFlag,
     OutFlag,
+    PictureFlag,
     PlacementFlag,
     PoliciesFlag,
     PolicyFlag,
@@ -41,10 +43,11 @@ from headway.cli.flags import (
     split_policies,
 )
 from headway.cli.runs import Outcome, apart, play, under_each
-from headway.errors import TapeError
+from headway.errors import ExperimentError, TapeError
 from headway.formats import toml
 from headway.formats.plugins import resolve
 from headway.report import tables
+from headway.report.bars import bars
 from headway.report.story import story as tell
 from headway.training.audit import audit as audit_tape
 from headway.training.job import Job
@@ -52,7 +55,7 @@ from headway.training.replay import first_difference
 from headway.training.replay import replay as replay_tape
 
 DEMO_NODES = 128
-DEMO_LOAD = 1.4
+DEMO_LOAD = 1.15
 DEMO_POLICIES = (
     *("fifo", "fifo+fit", "fifo+easy", "sjf", "srtf", "las", "tiresias", "ftf", "drf", "multifactor+easy", "qssf"),
 )
@@ -139,6 +142,7 @@ def compare(
     out: OutFlag = None,
     as_json: JsonFlag = False,
     by: ByFlag = None,
+    picture: PictureFlag = None,
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
@@ -150,7 +154,7 @@ def compare(
     """
     document = document_of(locals(), overrides)
     document.setdefault("policy", {}).pop("name", None)
-    _finish(play(under_each(document, split_policies(policies)), processes), as_json, by)
+    _finish(play(under_each(document, split_policies(policies)), processes), as_json, by, picture)
 
 
 @app.command()
@@ -159,6 +163,7 @@ def run(
     out: OutFlag = None,
     as_json: JsonFlag = False,
     by: ByFlag = None,
+    picture: PictureFlag = None,
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
@@ -168,14 +173,15 @@ def run(
     """
     given = [*(overrides or ()), *([f"run.out={json.dumps(out)}"] if out is not None else ())]
     experiments = experiment.same_jobs(experiment.read(path, given))
-    _finish(play(apart(experiments), processes), as_json, by, single=len(experiments) == 1)
+    _finish(play(apart(experiments), processes), as_json, by, picture, single=len(experiments) == 1)
 
 
 @app.command()
 def demo(
-    jobs: Annotated[int, typer.Option(help="Jobs to draw.", min=1, max=1_000_000)] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Jobs to draw.", min=1, max=1_000_000)] = 20_000,
     seed: SeedFlag = 0,
     as_json: JsonFlag = False,
+    picture: PictureFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
     """Compare policies on a drawn workload: 1,024 GPUs, no files needed.
@@ -190,7 +196,7 @@ def demo(
         "run": {"seed": seed or 0},
     }
     console.note(f"{jobs:,} jobs like those of the Philly cluster, on {DEMO_NODES} nodes with 8 GPUs each")
-    _finish(play(under_each(document, DEMO_POLICIES), processes), as_json)
+    _finish(play(under_each(document, DEMO_POLICIES), processes), as_json, picture=picture)
 
 
 @app.command()
@@ -277,7 +283,12 @@ def audit(folder: RunArgument) -> None:
 
 
 def _finish(
-    outcomes: Iterator[Outcome], as_json: bool, by: Sequence[str] | None = None, *, single: bool = False
+    outcomes: Iterator[Outcome],
+    as_json: bool,
+    by: Sequence[str] | None = None,
+    picture: str | None = None,
+    *,
+    single: bool = False,
 ) -> None:
     """Print what came out; a run that was stopped ends the program with 130."""
     tables.check_groups(by or ())
@@ -297,11 +308,21 @@ def _finish(
         console.out().print(tables.comparison(rows))
         for group in by or ():
             console.out().print("", tables.grouped(rows, group))
+    if picture is not None and rows:
+        _draw(rows, picture)
     for line in _told_once(notes, len(rows)):
         console.note(f"note: {line}")
     if stopped:
         console.note(stopped)
         sys.exit(STOPPED)
+
+
+def _draw(rows: Sequence[Mapping[str, Any]], picture: str) -> None:
+    try:
+        Path(picture).write_text(bars(rows, "Mean time to completion"), encoding="utf-8")
+    except OSError as problem:
+        raise ExperimentError(f"--picture {picture}: cannot be written ({problem.strerror or problem})") from None
+    console.note(f"picture: {picture}")
 
 
 def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> Iterator[str]:

@@ -71,6 +71,9 @@ ByFlag = Annotated[
     list[str] | None,
     _run("--by", help="More tables: by tenant, partition or level of the topology.", metavar="tenant|partition|level"),
 ]
+PictureFlag = Annotated[
+    str | None, _run("--picture", help="Draw the comparison as a bar chart into this SVG file.", metavar="FILE.svg")
+]
 SetFlag = Annotated[
     list[str] | None, _run("--set", help="Any key of an experiment file: cluster.tenancy=walls.", metavar="KEY=VALUE")
 ]
