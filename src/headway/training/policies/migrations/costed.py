@@ -31,8 +31,8 @@ from headway.training.state import TrainingState
 Plan = tuple[list[tuple[JobState, Placement]], Placement]
 """Who moves where, and where the blocked job then goes."""
 
-_MOST_MOVES = 4
-_NODES_TRIED = 8
+_MOST_MOVES = 8
+_CLEARANCES_TRIED = 16
 
 
 class Costed(Migration):
@@ -84,20 +84,17 @@ class Costed(Migration):
         """Nodes that could be cleared, with who would have to leave, cheapest first."""
         pool = state.pool
         found: list[tuple[int, int, int, list[JobState]]] = []
-        single_moves = 0
+        widest_gap = max(free for free, nodes in enumerate(pool.buckets) if nodes)
         for free in range(js.gpus - 1, -1, -1):
             for node in members(pool.buckets[free] & js.eligible):
                 if pool.capacity[node] < js.gpus:
                     continue
-                movers = _smallest_cover(self._movable(now, state, node), js.gpus - free)
-                if movers:
+                movable = [mover for mover in self._movable(now, state, node) if mover.gpus <= widest_gap]
+                for movers in _covers(movable, js.gpus - free):
                     loss = sum(state.costs.of_migration(moved.job) for moved in movers)
                     found.append((loss, sum(moved.gpus for moved in movers), node, movers))
-                    single_moves += len(movers) == 1
-                    if single_moves == _NODES_TRIED:
-                        break
         found.sort(key=lambda item: item[:3])
-        return [(node, movers) for _, _, node, movers in found[:_NODES_TRIED]]
+        return [(node, movers) for _, _, node, movers in found[:_CLEARANCES_TRIED]]
 
     def _movable(self, now: int, state: TrainingState, node: int) -> list[JobState]:
         return [
@@ -112,11 +109,31 @@ class Costed(Migration):
         ]
 
 
-def _smallest_cover(movable: list[JobState], deficit: int) -> list[JobState] | None:
-    """The fewest jobs that hold at least so many GPUs, of those the ones with the fewest GPUs."""
+def _covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:
+    """Who could leave so that this many GPUs become free: as few jobs as possible, or as narrow ones as possible."""
     movable.sort(key=lambda js: (js.gpus, js.id))
-    chosen = _cover(tuple([js.gpus for js in movable]), deficit)
-    return None if chosen is None else [movable[index] for index in chosen]
+    sizes = tuple([js.gpus for js in movable])
+    return [
+        [movable[index] for index in chosen] for chosen in {_cover(sizes, deficit), _narrow(sizes, deficit)} if chosen
+    ]
+
+
+@lru_cache(maxsize=1 << 14)
+def _narrow(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
+    """Positions of the narrowest that suffice: narrow jobs find a place where wide ones do not."""
+    chosen: list[int] = []
+    total = 0
+    for position, size in enumerate(sizes):
+        chosen.append(position)
+        total += size
+        if total >= deficit:
+            spare = total - deficit
+            for taken in reversed(chosen):
+                if sizes[taken] <= spare:
+                    spare -= sizes[taken]
+                    chosen.remove(taken)
+            return tuple(chosen) if len(chosen) <= _MOST_MOVES else None
+    return None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,0 +1,167 @@
+"""docs/experiments.md and the files in experiments/: valid, complete, and runnable as they are described."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from headway import experiment
+from headway.cli import main
+from headway.errors import ExperimentError
+from headway.formats import cluster_table, toml
+from headway.formats.settings import Experiment
+from headway.training.policies.registry import build
+from tests.docs.pages import PAGES, ROOT, blocks, code, name, read
+
+PAGE = read("docs/experiments.md")
+MAIN, CLUSTER, VARIANTS = (block.text for block in blocks(PAGE, "toml"))
+COMMENTED = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
+FILES = sorted((ROOT / "experiments").glob("*.toml"))
+SAMPLES = {"philly-csv": "philly.csv", "helios-csv": "helios.csv", "synergy": "synergy.csv", "headway": "headway.csv"}
+ROWS = "".join(f"{60 * i},{600 + 97 * i % 5000},{2 ** (i % 5)},{'abc'[i % 3]}\n" for i in range(60))
+
+
+def _struct(kind: Any) -> Any:
+    """The struct that a key holds, one or a list of them or perhaps none; None for plain values."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next(filter(None, map(_struct, get_args(kind))), None)
+
+
+def _keys(kind: Any, prefix: str = "") -> Iterator[str]:
+    """Every key that a struct knows, dotted."""
+    for field in msgspec.structs.fields(kind):
+        key = f"{prefix}{field.encode_name}"
+        if (inner := _struct(field.type)) is not None:
+            yield from _keys(inner, f"{key}.")
+        else:
+            yield key
+
+
+def _given(value: Any, prefix: str = "") -> Iterator[str]:
+    """Every key that a document gives, dotted."""
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        if isinstance(item, dict):
+            for key, inner in item.items():
+                yield f"{prefix}{key}"
+                yield from _given(inner, f"{prefix}{key}.")
+
+
+def _documents() -> list[toml.Document]:
+    """The blocks of the page, and once more with what is commented out as an alternative."""
+    return [tomllib.loads(text) for text in (MAIN, CLUSTER, VARIANTS, COMMENTED.sub("", MAIN))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the trace that the page speaks of."""
+    (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,gpus,tenant\n{ROWS}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_blocks_of_the_page_are_experiments_without_an_unknown_key() -> None:
+    for document in _documents():
+        assert list(experiment.variants(document, "docs/experiments.md"))
+
+
+def test_every_key_of_an_experiment_stands_in_a_block_of_the_page() -> None:
+    given = {key for document in _documents() for key in _given(document)}
+    assert set(_keys(Experiment)) - given == set()
+
+
+def test_the_experiment_on_the_page_runs_and_leaves_the_files_that_it_names(folder: Path) -> None:
+    (folder / "mine.toml").write_text(MAIN)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "mine.toml"])
+    assert ended.value.code == 0
+    comment = next(line.partition("#")[2] for line in MAIN.splitlines() if line.startswith("out = "))
+    assert {path.name for path in (folder / "runs" / "mine").iterdir()} == set(re.findall(r"[\w.]+", comment))
+    stored = experiment.open_run(folder / "runs" / "mine")
+    assert {tenant.name for tenant in stored.scene.cluster.tenants} == {"a", "b", "c"}
+    assert stored.scene.policy().name == "tiresias(thresholds=3600000000000ns/36000000000000ns)+easy+migrate"
+
+
+def test_the_cluster_on_the_page_is_built_as_its_comments_say(folder: Path) -> None:
+    document = tomllib.loads(CLUSTER) | {"trace": {"path": "jobs.csv"}}
+    scene = experiment.prepare(toml.typed(document, Experiment, "page"))
+    assert scene.cluster.gpus == 60 * 8 + 20 * 4
+    assert scene.cluster.gpu_speed_ppm == {"v100": 400_000}
+    assert [level.name for level in scene.cluster.levels] == ["node", "island"]
+    assert scene.cluster.partitions[0].nodes == tuple(range(60, 80))
+    assert scene.speed().sharing_penalty_ppm == 200_000
+
+
+def test_the_choices_in_comments_are_those_that_exist() -> None:
+    choices = {
+        "tenancy": set(cluster_table.TENANCIES),
+        "sizing": set(cluster_table.SIZINGS),
+        "migration": set(experiment.MIGRATIONS),
+        "preemption": {key for key in experiment.SWITCH if key},
+    }
+    for key, valid in choices.items():
+        line = re.search(rf'^{key} = "([a-z-]+)" +# ([^:\n]+)', MAIN, re.MULTILINE)
+        assert line is not None, key
+        said = set(re.findall(r"[a-z-]+", line[2].partition("left out")[0])) - {"or"}
+        assert said | {line[1]} == valid
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ExperimentError, match="did you mean 'gpu_speed'"):
+        toml.typed({"cluster": {"gpu_speeds": {}}}, Experiment, "page")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_dotted_key_that_a_document_names_exists(path: Path) -> None:
+    tables = {field.encode_name: _struct(field.type) for field in msgspec.structs.fields(Experiment)}
+    valid = {f"{table}.{field.encode_name}" for table, kind in tables.items() for field in msgspec.structs.fields(kind)}
+    named = re.findall(rf"(?<![\w/.-])(?:{'|'.join(tables)})\.[a-z_]+\b(?!\()", code(read(path)))
+    assert {key for key in named if not key.endswith((".py", ".md", ".toml"))} - valid == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_an_experiment_of_the_repository_is_listed_and_can_be_prepared(path: Path) -> None:
+    assert f"../experiments/{path.name}" in PAGE
+    trace = toml.read(path)["trace"]
+    given = ["trace.synthetic.jobs=200"]
+    if "path" in trace:
+        given = [f"trace.path={ROOT / 'tests' / 'samples' / SAMPLES[trace['format']]}"]
+    found = experiment.read(path, [*given, "trace.skip_infeasible=true"])
+    assert len(found) == len({label for label, _ in found}) > 1
+    for _, each in found:
+        scene = experiment.prepare(each)
+        assert scene.jobs
+        assert build(scene.policy().name).name == scene.policy().name
+
+
+def test_the_commands_in_the_heads_of_the_files_name_the_file_and_keys_that_exist() -> None:
+    for path in FILES:
+        commands = re.findall(r"^#   headway run (\S+)(.*)$", path.read_text(), re.MULTILINE)
+        assert commands, path.name
+        for named, rest in commands:
+            assert ROOT / named == path
+            assert experiment.read(path, re.findall(r"--set (\S+)", rest))
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(ROOT / "experiments" / "example.toml"), "--set", "trace.synthetic.jobs=150"])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert len(out.splitlines()) == 1 + 4
+    assert "quotas, borrowing" in out
+
+
+def test_the_command_for_public_traces_runs_on_a_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall(r"`headway (run experiments/[^`]+)`", PAGE)
+    sample = ROOT / "tests" / "samples" / "philly.csv.gz"
+    words = [word.replace("philly.csv.gz", str(sample)) for word in command.split()]
+    with pytest.raises(SystemExit) as ended:
+        main([str(ROOT / word) if word.startswith("experiments/") else word for word in words])
+    assert ended.value.code == 0
+    assert "by level" in capsys.readouterr().out

@@ -1,0 +1,114 @@
+"""Every part of a policy has its page, with its options as they are; what a document names as a policy is one."""
+
+import re
+from typing import Any
+
+import pytest
+
+from headway.report.tables import parts
+from headway.training.policies import registry
+from headway.training.policies.compose import ComposedPolicy
+from tests.docs.pages import DOCS, PAGES, blocks, code, links, name, read, spans, tables
+
+KINDS: dict[str, dict[str, Any]] = {
+    "order": registry.ORDERS,
+    "backfill": registry.BACKFILLS,
+    "placement": registry.PLACEMENTS,
+    "migration": registry.MIGRATIONS,
+}
+OWN = {
+    kind: {key: part for key, part in table.items() if part.__module__.startswith("headway.")}
+    for kind, table in KINDS.items()
+}
+"""The parts that come with headway; other tests may have registered more."""
+PARTS = [(kind, part) for kind, table in OWN.items() for part in table]
+OPTIONS = [
+    (kind, part, option) for kind, part in PARTS for option in next(p for p in parts() if p["name"] == part)["options"]
+]
+OVERVIEW = "docs/policies/README.md"
+
+
+def _built(kind: str, term: str) -> Any:
+    """A part made from how it is written."""
+    policy = registry.build(term if kind == "order" else f"fifo+{term}")
+    assert isinstance(policy, ComposedPolicy)
+    return getattr(policy, kind)
+
+
+def _documented(page: str) -> dict[str, str]:
+    """The options that a page names, with what it says is their default."""
+    found: dict[str, str] = {}
+    for header, rows in tables(page):
+        if header[0] == "option":
+            for row in rows:
+                names = re.findall(r"`(\w+)`", row[0])
+                found |= dict(zip(names, (text.strip() for text in row[1].split(",")), strict=True))
+    for span in spans(page):
+        if match := re.fullmatch(r"(\w+)=(\S+)", span):
+            found.setdefault(*match.groups())
+    return found
+
+
+def test_the_overview_names_exactly_the_registered_parts_and_links_their_pages() -> None:
+    header, rows = next(tables(read(OVERVIEW)))
+    assert header == list(KINDS)
+    for column, (kind, table) in enumerate(OWN.items()):
+        cells = [row[column] for row in rows if row[column]]
+        matches = [re.fullmatch(r"\[([\w-]+)\]\(([\w-]+)\.md\)( \(preempts\))?", cell) for cell in cells]
+        named = {match[1]: bool(match[3]) for match in matches if match}
+        assert all(match[1] == match[2] for match in matches if match), cells
+        assert named == {part: getattr(table[part], "preempts", False) for part in table}
+        unlinked = [cell for cell, match in zip(cells, matches, strict=True) if not match]
+        assert unlinked == (["off"] if kind == "migration" else [])
+
+
+def test_there_is_a_page_for_each_part_and_for_nothing_else() -> None:
+    pages = {path.stem for path in (DOCS / "policies").glob("*.md")} - {"README"}
+    assert pages == {part for _, part in PARTS}
+    assert {f"{page}.md" for page in pages} <= set(links(read(OVERVIEW)))
+
+
+@pytest.mark.parametrize(("kind", "part"), PARTS)
+def test_a_page_opens_with_its_part_and_names_exactly_its_options(kind: str, part: str) -> None:
+    page = read(f"docs/policies/{part}.md")
+    assert page.splitlines()[0] in (f"# {part}", f"# {part} ({kind})")
+    assert set(_documented(page)) == {option for _, other, option in OPTIONS if other == part}
+
+
+@pytest.mark.parametrize(("kind", "part", "option"), OPTIONS)
+def test_an_option_has_the_default_that_its_page_gives(kind: str, part: str, option: str) -> None:
+    actual = registry.options_of(_built(kind, part))[option]
+    said = _documented(read(f"docs/policies/{part}.md"))[option].partition(" (")[0]
+    if actual == ():
+        assert said == "none" or said.isupper() or ":" in said
+    else:
+        assert registry.options_of(_built(kind, f"{part}({option}={said})"))[option] == actual
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_policy_that_a_document_names_can_be_built(path: Any) -> None:
+    term = r"[a-z][a-z-]*(?:\([a-z_]+=[^()]*\))?"
+    for span in re.findall(rf"(?<![\w./:+-]){term}(?:\+{term})*(?![\w:/.+(-])", code(read(path))):
+        first = re.split(r"[+(]", span)[0]
+        if not ("+" in span or "(" in span):
+            continue
+        for kind, table in OWN.items():
+            if first in table:
+                registry.build(span if kind == "order" else f"fifo+{span}")
+
+
+def test_the_changelog_counts_and_names_the_parts() -> None:
+    text = " ".join(read("CHANGELOG.md").split())
+    numbers = {4: "four", 6: "six", 10: "ten", 11: "eleven", 12: "twelve"}
+    for kind in ("order", "backfill", "placement"):
+        names = list(OWN[kind])
+        assert f"{numbers[len(names)]} {kind}s ({', '.join(names)})" in text
+
+
+def test_the_order_in_the_overview_works() -> None:
+    (block,) = blocks(read(OVERVIEW), "python")
+    scope: dict[str, Any] = {}
+    exec(block.text, scope)
+    order = scope["WidestFirst"]()
+    assert order.name == "widest"
+    assert "mine.py:WidestFirst" in read(OVERVIEW)

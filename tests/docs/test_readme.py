@@ -1,0 +1,92 @@
+"""The README does what it says: its commands run in their order, its policy is compared, its numbers are the demo's."""
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.cli import commands, main
+from tests.docs.pages import blocks, read, spans
+
+README = read("README.md")
+PROGRAM = ".venv/bin/headway "
+COMMANDS = [
+    shlex.split(line.removeprefix(PROGRAM), comments=True)
+    for block in blocks(README)
+    for line in block.text.splitlines()
+    if line.startswith(PROGRAM)
+]
+ROWS = "".join(f"{20 * i},{600 + 97 * i % 5000},{2 ** (i % 6)}\n" for i in range(60))
+"""More than 128 GPUs can take at once."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with nothing but the smallest trace that the README asks for."""
+    assert "A CSV with `submit_s, work_s, gpus` is enough" in README
+    (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,gpus\n{ROWS}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _call(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0, (words, err)
+    return out
+
+
+def test_the_commands_of_the_readme_run_one_after_the_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [words[0] for words in COMMANDS] == ["compare", "simulate", "story", "audit", "replay", "policies"]
+    said = {words[0]: _call(capsys, words) for words in COMMANDS}
+    assert [line.split()[0] for line in said["compare"].splitlines()[1:]] == ["fifo", "fifo+easy", "srtf", "las"]
+    assert re.search(r"\bjob\b.*\b17\b", said["story"].splitlines()[0])
+    assert "waited" in said["story"]
+    assert said["audit"].startswith("nothing found")
+    assert said["replay"].startswith("identical")
+    assert "conservative" in said["policies"]
+
+
+def test_the_policy_of_the_readme_stands_beside_the_published_ones(folder: Path) -> None:
+    (block,) = blocks(README, "python")
+    assert block.text.startswith("# mine.py\n")
+    (folder / "mine.py").write_text(block.text)
+    (span,) = [span for span in spans(README) if "mine.py" in span]
+    words = span.removeprefix("headway ").removesuffix(" …").split()
+    where = ["--trace", "jobs.csv", "--nodes", "16", "--gpus-per-node", "8"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "headway", *words, *where], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert [line.split()[0] for line in ended.stdout.splitlines()[1:]] == ["fifo", "narrow", "narrow+easy"]
+
+
+def test_the_flags_of_the_readme_exist_and_work_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [word for span in spans(README) if span.startswith("--") for word in span.split()]
+    assert "--preemption-cost" in flags
+    shown = _call(capsys, ["simulate", "--help"])
+    assert [flag for flag in flags if flag.startswith("--") and flag not in shown] == []
+    assert _call(capsys, [*COMMANDS[1][:-2], *flags])
+
+
+def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
+    text = " ".join(README.split())
+    jobs = inspect.signature(commands.demo).parameters["jobs"].default
+    assert f"draws {jobs:,} jobs" in text
+    assert len(commands.DEMO_POLICIES) == 11
+    assert "through eleven policies" in text
+    assert f"on {8 * commands.DEMO_NODES:,} GPUs" in text
+    (table,) = (block.text for block in blocks(README) if block.text.startswith("policy "))
+    shown = [line.split()[0] for line in table.splitlines()[1:]]
+    assert shown == list(commands.DEMO_POLICIES[: len(shown)])
+    assert all(f" {jobs:,} " in line for line in table.splitlines()[1:])
+
+
+def test_the_formats_that_the_readme_names_are_read() -> None:
+    sentence = README.partition("The public Philly")[2].partition("are read as they are")[0]
+    assert set(re.findall(r"`([\w-]+)`", sentence)) == {"philly-csv", "helios-csv", "synergy"}

@@ -1,0 +1,159 @@
+"""What the reference pages list is what the code has: metrics, columns of traces, flags, scripts, names, ranks."""
+
+import importlib
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from headway.cli import commands
+from headway.cli.runs import measure
+from headway.formats import toml
+from headway.formats.plugins import GROUP
+from headway.formats.settings import Experiment
+from headway.traces import FORMATS, guess, load, native
+from headway.training import events
+from tests.docs.pages import PAGES, ROOT, blocks, name, read, spans, tables
+
+COMMANDS: dict[str, Any] = typer.main.get_command(commands.app).commands  # type: ignore[attr-defined]
+PARTS = ("mean", "p50", "p90", "p99", "max")
+SAMPLES = ROOT / "tests" / "samples"
+OWN_PROGRAMS = ("headway", ".venv/bin/headway")
+
+
+def _expanded(key: str) -> set[str]:
+    return {key.replace("*", part) for part in PARTS}
+
+
+@pytest.fixture(scope="module")
+def result() -> dict[str, Any]:
+    """What ``--json`` prints for a run with all levels, tenants and partitions."""
+    levels = [{"name": "zone", "nodes_per_domain": 4}, {"name": "rack", "nodes_per_domain": 2}, {"name": "node"}]
+    document = {
+        "trace": {"synthetic": {"jobs": 60, "load": 0.5}, "skip_infeasible": True},
+        "cluster": {"nodes": 24, "gpus_per_node": 8, "levels": levels, "islands": [4], "tenancy": "walls"},
+    }
+    return measure(toml.typed(document, Experiment, "test"), "walls").row
+
+
+def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: dict[str, Any]) -> None:
+    text = read("docs/metrics.md")
+    cells = [row[0] for header, rows in tables(text) if header[0] == "key" for row in rows]
+    listed = [key for cell in cells for key in re.findall(r"`([\w*]+)`", cell)]
+    in_tables = {key for name in listed for key in _expanded(name)}
+    named = {*in_tables, *spans(text)}
+    assert set(result) - named == set()
+    assert in_tables - set(result) == set()
+    assert len(listed) == len(set(listed))
+
+
+def test_the_columns_of_a_headway_trace_are_those_that_are_read(tmp_path: Path) -> None:
+    text = read("docs/traces.md")
+    (rows,) = (rows for header, rows in tables(text) if header[0] == "column")
+    listed = [column for row in rows for column in re.findall(r"`(\w+)`", row[0])]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {column.spellings[0] for column in native._COLUMNS}
+    assert tuple(listed[:3]) == tuple(native._COLUMNS[i].spellings[0] for i in range(3))
+    assert set(listed) == set((SAMPLES / "headway.csv").read_text().splitlines()[0].split(","))
+    assert load(SAMPLES / "headway.csv", "headway").jobs
+    (tmp_path / "jobs.csv").write_text("submit_s,work_ns,gpus\n0,5,1\n")
+    assert load(tmp_path / "jobs.csv", "headway").jobs[0].work == 5
+
+
+def test_the_columns_that_the_readme_names_are_read() -> None:
+    sentence = read("README.md").partition("is enough;")[2].partition("are used")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) <= {column.spellings[0] for column in native._COLUMNS}
+
+
+def test_the_formats_and_their_columns_are_those_of_the_readers() -> None:
+    header, rows = next(tables(read("docs/traces.md")))
+    assert header[0] == "`--format`"
+    assert {row[0].strip("`") for row in rows} == set(FORMATS)
+    for row in rows[1:]:
+        (sample,) = (path for path in SAMPLES.glob("*.csv") if guess.guess(path) == row[0].strip("`"))
+        columns = sample.read_text().splitlines()[0].split(",")
+        assert re.sub(r" \(.*?\)", "", row[2]).split(", ") == columns
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_command_or_flag_that_a_document_names_exists(path: Path) -> None:
+    text = read(path)
+    lines = [*spans(text), *(line for block in blocks(text) for line in block.text.splitlines() if line.strip())]
+    every = {flag for command in COMMANDS.values() for option in command.params for flag in option.opts}
+    every |= {flag for command in COMMANDS.values() for option in command.params for flag in option.secondary_opts}
+    for line in lines:
+        flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line))
+        program, *words = line.split()
+        if program in OWN_PROGRAMS and words:
+            assert words[0] in COMMANDS, line
+            assert flags <= {flag for option in COMMANDS[words[0]].params for flag in option.opts}, line
+        elif program.startswith("--"):
+            assert flags <= every, line
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_script_or_program_that_a_document_names_is_there(path: Path) -> None:
+    text = read(path)
+    code = [*spans(text), *(block.text for block in blocks(text))]
+    for script in {found for piece in code for found in re.findall(r"(?<![\w/])(?:\./)?(scripts/\w+)", piece)}:
+        assert (ROOT / script).stat().st_mode & 0o111, script
+    for program in {found for piece in code for found in re.findall(r"\.venv/bin/([\w-]+)", piece)}:
+        assert (Path(sys.executable).parent / program).exists(), program
+    for flag in {found for piece in code for found in re.findall(r"scripts/bench .*?(--\w+)", piece)}:
+        assert flag in read("bench/run.py")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_class_module_or_folder_that_a_document_names_exists(path: Path) -> None:
+    source = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "src").rglob("*.py"))
+    for span in spans(read(path)):
+        if match := re.match(r"((?:[A-Z][a-z]+){2,})(?:\.(\w+))?(?=\W|$)", span):
+            assert re.search(rf"^class {match[1]}\b", source, re.MULTILINE), span
+            assert not match[2] or match[2] in source, span
+        if re.fullmatch(r"headway(\.\w+)+", span) and span != GROUP:
+            _resolve(span)
+        if re.fullmatch(r"(tests|docs|src|experiments)/[\w/.-]*", span) and "x." not in span:
+            assert (ROOT / span).exists(), span
+
+
+def _resolve(dotted: str) -> Any:
+    module, _, attribute = dotted.rpartition(".")
+    try:
+        return importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        return getattr(importlib.import_module(module), attribute)
+
+
+@pytest.mark.parametrize("page", ["docs/glossary.md", "docs/model.md"])
+def test_the_rank_order_is_that_of_the_events(page: str) -> None:
+    ranks = {re.sub("^(Job|Node)", "", event.__name__).lower(): event.rank for event in get_args(events.Event)}
+    (said,) = re.findall(r"finished(?:, \w+)+, woke", read(page))
+    order = said.split(", ")
+    assert set(order) == set(ranks)
+    assert all(ranks[first] < ranks[second] for first, second in pairwise(order))
+
+
+def test_the_glossary_explains_each_word_once() -> None:
+    words = [row[0] for _, rows in tables(read("docs/glossary.md")) for row in rows]
+    assert len(words) == len(set(words)) > 40
+
+
+def test_the_folders_of_tests_are_those_that_contributing_describes() -> None:
+    (rows,) = (rows for header, rows in tables(read("CONTRIBUTING.md")) if header[0] == "folder")
+    described = {row[0].strip("`") for row in rows}
+    assert "tests/docs" in described
+    assert all((ROOT / folder).is_dir() for folder in described)
+
+
+def test_the_limits_that_contributing_states_are_those_that_are_checked() -> None:
+    text = " ".join(read("CONTRIBUTING.md").split())
+    limits = read("tests/architecture/test_source.py")
+    (file, function) = re.findall(r"never over (\d+)", text)
+    assert f"LONGEST_FILE = {file}\n" in limits
+    assert f"LONGEST_FUNCTION = {function}\n" in limits
+    (variable,) = set(re.findall(r"`(HEADWAY_\w+)=", text))
+    assert f'"{variable}"' in read("tests/conftest.py")
