@@ -25,6 +25,8 @@ class Order(ABC):
     """Whether preemption is on by default."""
     starves: ClassVar[bool] = False
     """Whether a job may wait for ever under endless arrivals of others."""
+    in_turn: ClassVar[bool] = False
+    """Whether nobody who arrives later ever comes before one who waits."""
     refresh: int = 0
     watches_ends: ClassVar[bool] = False
     quantum: int = 0

@@ -6,9 +6,9 @@ the running jobs. The loss is what the moves cost, each in the time that the mov
 when the gain exceeds ``margin`` times the loss. Hysteresis: a job that started or moved less than ``rest`` times its
 move's cost ago stays where it is.
 
-A strict queue stands still until its head has started, so there nobody is displaced by a move. Where the backfill lets
-others overtake, the GPUs that a wide job is helped to would have served many narrow ones, and helping it can lengthen
-the mean: there moves are made only for a job that waits alone.
+A strict queue served in turn stands still until its head has started, so there nobody is displaced by a move. Where
+others may overtake, by the backfill or by the order, the GPUs that a wide job is helped to would have served many
+narrow ones, and helping it can lengthen the mean: there moves are made only for a job that waits alone.
 
 After AnalySIM (arXiv 2201.03175), whose migration is free in its results; there every move to a tighter place is made
 (``migrate-always``). Jobs that span several nodes, and shares of a GPU, are not moved; jobs wider than a node need no
@@ -49,7 +49,7 @@ class Costed(Migration):
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Clear a node for the first blocked job, and for those that are first after it."""
         while (js := policy.blocked) is not None and (js.id, state.changes) != self._failed:
-            plan = self._plan(now, state, js, policy.placement, strict=policy.backfill.strict)
+            plan = self._plan(now, state, js, policy.placement, strict=policy.backfill.strict and policy.order.in_turn)
             if plan is None:
                 self._failed = (js.id, state.changes)
                 return

@@ -14,6 +14,7 @@ class Fifo(Order):
     """By submission."""
 
     name: ClassVar[str] = "fifo"
+    in_turn: ClassVar[bool] = True
 
     def key(self, now: int, js: JobState) -> Key:
         """Ids are given in order of submission."""
