@@ -34,6 +34,10 @@ class Case:
 PHILLY = {"path": "philly/philly.csv.gz", "format": "philly-csv"}
 HELIOS = {"path": "helios/helios_venus_gpu_jobs.csv.gz", "format": "helios-csv"}
 
+MOST_BYTES = 2_500_000_000
+"""Peak memory of any case."""
+LEAST_RATIO = 0.7
+"""Of the rate at a million jobs to that at a hundred thousand."""
 HEADINGS = (
     *(("case", 30), ("jobs", 10), ("jobs/s", 10), ("floor", 8)),
     *(("wall s", 9), ("peak MB", 9), ("preempt", 9), ("moves", 7)),
@@ -112,6 +116,7 @@ def main() -> int:
     if not given.json:
         print("".join(f"{heading:>{width}}" for heading, width in HEADINGS))
     missed = 0
+    rates: dict[str, int] = {}
     for case in CASES:
         if given.match and not any(text in case.name for text in given.match):
             continue
@@ -124,7 +129,8 @@ def main() -> int:
             print(f"{case.name}: failed\n{done.stderr}", file=sys.stderr)
             return 1
         row = json.loads(done.stdout)
-        missed += row["jobs_per_s"] < row["floor"]
+        rates[row["case"]] = row["jobs_per_s"]
+        missed += row["jobs_per_s"] < row["floor"] or row["peak_rss_bytes"] > MOST_BYTES
         if given.json:
             print(json.dumps(row), flush=True)
         else:
@@ -133,6 +139,10 @@ def main() -> int:
                 f"{row['peak_rss_bytes'] / 1e6:8.0f} {row['preemptions']:8,} {row['migrations']:6,}",
                 flush=True,
             )
+    small, large = (rates.get(f"synthetic {size}, 10,000 GPUs") for size in ("100k", "1M"))
+    if small and large:
+        print(f"1M jobs at {large / small:.2f} of the rate of 100k (floor {LEAST_RATIO})", file=sys.stderr)
+        missed += large < LEAST_RATIO * small
     return 1 if missed else 0
 
 

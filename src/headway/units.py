@@ -128,6 +128,17 @@ def format_duration(time: int) -> str:
     return f"{time / MICROSECOND:.4g}us" if time else "0s"
 
 
+def exact_duration(time: int) -> str:
+    """Nanoseconds as a text that ``parse_duration`` reads back exactly: ``5m``, ``1h30m``, ``1s500ms``."""
+    texts = []
+    left = time
+    for unit in ("d", "h", "m", "s", "ms", "us", "ns"):
+        count, left = divmod(left, _TIME_UNITS[unit])
+        if count:
+            texts.append(f"{count}{unit}")
+    return "".join(texts) or "0s"
+
+
 def format_size(size_bytes: int) -> str:
     """Bytes as a short text: ``500 GB``."""
     value = float(size_bytes)

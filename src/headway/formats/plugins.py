@@ -24,7 +24,7 @@ def resolve(spec: str) -> str:
     _installed()
     if ".py:" not in spec:
         return spec
-    return "+".join(_term(term) for term in spec.split("+"))
+    return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
 
 
 def _term(term: str) -> str:

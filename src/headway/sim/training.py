@@ -155,10 +155,8 @@ class SimulatedCluster:
         state = self._state
         if state.over():
             return True
-        quiet = (
-            not state.running
-            and not state.to_come
-            and all(isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events)
-        )
-        self._idle = self._idle + 1 if quiet else 0
+        if state.running or state.to_come or any(not isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events):
+            self._idle = 0
+        elif state.pool.schedulable == state.pool.everywhere or not all(isinstance(e, Woke) for e in events):
+            self._idle += 1  # while a node is away, waking up is no sign that nothing will change
         return self._idle > _IDLE_STEPS

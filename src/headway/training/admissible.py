@@ -33,16 +33,13 @@ def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None
     judged: dict[tuple[object, ...], str | None] = {}
     tenants = {tenant.name: tenant for tenant in cluster.tenants}
     eligible = _Eligible(cluster)
+    empty = Pool(cluster)
     found = []
     for job in jobs:
         host = (job.cpu_milli, job.memory_bytes, job.preemptible)
         shape = (job.gpus, job.gpu_milli, job.nodes, job.partition, job.gpu_types, job.tenant, *host)
         if shape not in judged:
-            judged[shape] = (
-                _misplaced(eligible, job)
-                or _over_quota(tenants.get(job.tenant), job)
-                or (_unplaced(cluster, eligible, job, place) if place is not None else None)
-            )
+            judged[shape] = _unplaced(eligible, empty, job, place) or _over_quota(tenants.get(job.tenant), job)
         if (reason := judged[shape]) is not None:
             found.append(Infeasible(job, reason))
     return found
@@ -78,7 +75,7 @@ def _where(job: Job) -> str:
 
 
 def _misplaced(eligible: _Eligible, job: Job) -> str | None:
-    """Why the nodes cannot hold the job even when they are empty."""
+    """Why the nodes cannot hold the job even when they are empty; a job that asks for no number may be divided."""
     nodes = [eligible.cluster.nodes[index] for index in eligible.of(job)]
     if not nodes:
         return eligible.why_none(job)
@@ -93,9 +90,9 @@ def _misplaced(eligible: _Eligible, job: Job) -> str | None:
         return f"it wants {job.gpus} GPUs; the largest job that fits {_where(job)}has {gpus}"
     if job.nodes == 1 and job.gpus > largest:
         return f"it wants {job.gpus} GPUs on one node; the largest job that fits has {largest}"
-    if job.gpus <= largest:
-        if any(node.gpus >= job.gpus and _hosts(job, node, job.gpus) for node in nodes):
-            return None
+    if any(node.gpus >= job.gpus and _hosts(job, node, job.gpus) for node in nodes):
+        return None
+    if job.nodes == 1 or job.gpus <= 1:
         return _no_host(job, [node for node in nodes if node.gpus >= job.gpus])
     held = sum(_most_hosted(job, node) for node in nodes)
     if held < job.gpus:
@@ -150,8 +147,11 @@ def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
     return None
 
 
-def _unplaced(cluster: Cluster, eligible: _Eligible, job: Job, place: Place) -> str | None:
-    mask = sum(1 << node for node in eligible.of(job))
-    if place(Pool(cluster), JobState(job, Account(job.tenant), mask, 0)) is not None:
+def _unplaced(eligible: _Eligible, empty: Pool, job: Job, place: Place | None) -> str | None:
+    """Why the job finds no place on the empty cluster: the rule that has to place it decides, if there is one."""
+    if place is None:
+        return _misplaced(eligible, job)
+    nodes = eligible.of(job)
+    if nodes and place(empty, JobState(job, Account(job.tenant), sum(1 << n for n in nodes), 0)) is not None:
         return None
-    return f"the placement finds no room for its {job.gpus} GPUs even on the empty cluster"
+    return _misplaced(eligible, job) or f"the placement finds no room for its {job.gpus} GPUs even on the empty cluster"

@@ -216,7 +216,7 @@ class _Clerk:
         self._stop(life)
         life.attempt += kind == Kind.FAILED
         if kind == Kind.FAILED and life.attempt <= life.job.retries:
-            life.done = life.debt = 0
+            life.done = life.saved = life.debt = 0
             self._again = job
         else:
             del self._lives[job]
@@ -254,7 +254,7 @@ class _Clerk:
         owed = life.debt
         if life.lease:
             owed = max(0, life.base - now) + self._costs.of_migration(life.job)
-            life.done = life.done_at(now)
+            life.done = life.saved = life.done_at(now)
             self._stop(life)
         paid = sum(row[6] for row in rows if row[1] == _COST)
         if paid != owed:
@@ -299,6 +299,7 @@ class _Clerk:
         if life.done != row[6]:
             self._find("service", f"job {row[2]} was delivered {life.done} ns of work, the tape says {row[6]}")
         self._stop(life)
+        life.saved = life.done
         life.debt = self._costs.of_preemption(life.job)
 
     def _on_evicted(self, row: list[int]) -> None:
@@ -310,13 +311,14 @@ class _Clerk:
             self._find("evict", f"job {row[2]} is evicted from node {node}, where nothing happened to it")
         life.done = life.done_at(row[0])
         every = life.job.checkpoint_every
-        expected = life.done % every if self._failed_node and every else 0
+        expected = min(life.done % every, life.done - life.saved) if self._failed_node and every else 0
         if kept != life.done - expected or lost != expected:
             self._find(
                 "service", f"job {row[2]} keeps {kept} and loses {lost} ns of {life.done}, of which {expected} are lost"
             )
         self._stop(life)
         life.done = life.done - expected
+        life.saved = life.saved if self._failed_node else life.done
         life.debt = self._costs.of_preemption(life.job)
         if self._failed_node:
             life.debt = life.job.restore if life.done else 0

@@ -15,7 +15,7 @@ from headway.training.job import Job
 class Life:
     """What has become of a job so far."""
 
-    __slots__ = ("attempt", "base", "debt", "done", "job", "lease", "placement", "speed")
+    __slots__ = ("attempt", "base", "debt", "done", "job", "lease", "placement", "saved", "speed")
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -25,6 +25,8 @@ class Life:
         self.base = 0
         self.speed = 0
         self.done = 0
+        self.saved = 0
+        """Work that the checkpoint of its last preemption or move holds."""
         self.debt = 0
         self.attempt = 0
 

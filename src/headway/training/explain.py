@@ -15,7 +15,6 @@ from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
 from headway.training.state import TrainingState
@@ -122,8 +121,7 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
     """A policy that answers as this one would, for questions of whether a job fits, and may be asked at will."""
     asked = copy(policy)
     asked.order = copy(policy.order)
-    if any(name.startswith("_") for name in vars(policy.placement)):
-        asked.placement = BestFit()  # it remembers what it was asked; whether a job fits does not depend on that
+    asked.placement = copy(policy.placement)
     return asked
 
 
@@ -209,7 +207,7 @@ class Ahead:
             return True
         if quotas and (guaranteed(js) or quota_refusal(head) is not None):
             return False
-        return head.job.partition == js.job.partition
+        return bool(self._state.eligible(head.job.partition, ()) & self._state.eligible(js.job.partition, ()))
 
     def _count(self, lane: Lane, head: JobState) -> int:
         if lane.name != self._js.lane and (rank := self._rank(head)) != self._place:

@@ -27,13 +27,15 @@ _WAITING, _RUNNING = Status.WAITING, Status.RUNNING
 class Account:
     """What a tenant holds and may hold, in thousandths of a GPU."""
 
-    __slots__ = ("borrow", "guaranteed", "held", "limit", "name", "weight")
+    __slots__ = ("borrow", "guaranteed", "held", "limit", "name", "promised", "weight")
 
     def __init__(self, name: str, guaranteed: int = UNCOUNTED, limit: int = UNCOUNTED, weight: int = 1) -> None:
         self.name = name
         self.guaranteed = guaranteed
         self.limit = limit
         self.borrow = False
+        self.promised = False
+        """Whether it has a quota of its own, up to which it may reclaim what others borrowed."""
         self.weight = weight
         self.held = 0
 
@@ -64,9 +66,11 @@ class JobState:
         "placement",
         "preemptions",
         "rank",
+        "saved",
         "since",
         "speed",
         "status",
+        "turn",
         "width",
     )
 
@@ -95,6 +99,10 @@ class JobState:
         """Work delivered up to ``base``."""
         self.attained = 0
         """GPU time held up to ``since``, in thousandths of a GPU times nanoseconds."""
+        self.saved = 0
+        """Work that the last checkpoint holds, apart from periodic ones."""
+        self.turn = 0
+        """Lease of its last start; a move does not change it."""
         self.debt = 0
         """What the next start has to stand still for."""
         self.attempt = 0

@@ -162,7 +162,7 @@ class Ranked:
         """The largest value of any job; None when nothing runs."""
         best: Key | None = None
         for rate, entries in self._by_rate.items():
-            value = entries[-1][0] + rate * now
+            value = entries[-1][0] + rate * now if rate else entries[-1][0]
             if best is None or value > best:
                 best = value
         return best
@@ -180,4 +180,4 @@ class Ranked:
 
 def _values(entries: Iterator[tuple[Key, int]], moved: int) -> Iterator[tuple[Key, int]]:
     for offset, job in entries:
-        yield offset + moved, job
+        yield offset + moved if moved else offset, job

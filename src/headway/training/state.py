@@ -73,7 +73,7 @@ class TrainingState:
             guaranteed = UNCOUNTED if tenant.guaranteed_gpus is None else tenant.guaranteed_gpus * 1000
             limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
             account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
-            account.borrow = tenant.borrow
+            account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
         self.quotas = any(
             account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values()
         )
@@ -122,7 +122,8 @@ class TrainingState:
                 self.journal((now, int(Kind.NODE_RECOVERED), event.node, 0, event.node, 0, 0))
                 self.down &= ~self.pool.bits[event.node]
                 self.pool.set_schedulable(event.node, True)
-                self._changed(released=True)
+                self.changes += 1
+                self.releases += 1
             case NodeDrained():
                 self._node_drained(now, event)
             case _:
@@ -153,6 +154,7 @@ class TrainingState:
             case PreemptJob():
                 js = self.running[action.job]
                 self._stop(now, js)
+                js.saved = js.done
                 js.preemptions += 1
                 js.debt = self.costs.of_preemption(js.job)
                 self.journal((now, _PREEMPT, js.id, js.lease, -1, 0, js.done))
@@ -238,8 +240,7 @@ class TrainingState:
             self._end(now, js)
             return
         self.journal((now, int(Kind.QUEUED_AGAIN), js.id, js.lease, -1, 0, js.attempt))
-        js.done = 0
-        js.debt = 0
+        js.done = js.saved = js.debt = 0
         self._wait(now, js)
 
     def _cancelled(self, now: int, event: JobCancelled) -> None:
@@ -279,6 +280,7 @@ class TrainingState:
             js.first_start = now
         debt, js.debt = js.debt, 0
         self._run(now, js, placement, _START, debt)
+        js.turn = js.lease
 
     def _run(self, now: int, js: JobState, placement: Placement, kind: int, standstill: int) -> None:
         """Occupy, take a new lease, set the speed, write it down."""
@@ -334,11 +336,8 @@ class TrainingState:
     def _migrate(self, now: int, js: JobState, placement: Placement) -> None:
         left_to_restore = max(0, js.base - now)
         self._stop(now, js)
+        js.saved = js.done
         self._run(now, js, placement, _MIGRATE, left_to_restore + self.costs.of_migration(js.job))
-
-    def _changed(self, *, released: bool) -> None:
-        self.changes += 1
-        self.releases += released
 
     # --- speed ------------------------------------------------------------------------------------------------
 
@@ -378,7 +377,7 @@ class TrainingState:
         for js in list(self.on_node[node].values()):
             self._stop(now, js)
             every = js.job.checkpoint_every
-            kept = js.done - js.done % every if every else js.done
+            kept = max(js.saved, js.done - js.done % every) if every else js.done
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
             js.done = kept
             js.debt = js.job.restore if kept else 0
@@ -390,6 +389,7 @@ class TrainingState:
         for js in list(self.on_node[event.node].values()) if event.evict else ():
             self._stop(now, js)
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, event.node, 0, js.done))
+            js.saved = js.done
             js.debt = self.costs.of_preemption(js.job)
             self._wait(now, js)
 

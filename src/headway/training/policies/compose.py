@@ -151,13 +151,13 @@ class ComposedPolicy:
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
-        if state.quotas and quota_refusal(js) is not None:
+        kept_out = state.quotas and quota_refusal(js) is not None
+        if kept_out and not self.preempts:
             return None
-        placement = self.placement.place(state.pool, js)
-        if placement is not None:
+        if not kept_out and (placement := self.placement.place(state.pool, js)) is not None:
             return [StartJob(js.id, placement)]
         found = None
-        if state.quotas and guaranteed(js):
+        if state.quotas and js.account.promised and guaranteed(js):
             found = make_room(state, js, self.placement, borrowed(state, js))
         if found is None and self.preempts:
             victims = self.order.victims(now, state, js)

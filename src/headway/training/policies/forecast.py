@@ -2,7 +2,6 @@
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
-from headway.training.policies.placements.pick import one_node
 from headway.training.state import TrainingState
 
 
@@ -12,8 +11,7 @@ def earliest_fit(now: int, state: TrainingState, js: JobState, rule: PlacementRu
     Needs ``state.ends``. An end that should have come already counts as just after now.
     """
     pool, need = state.pool, js.gpus
-    whole = js.gpu_milli == 1000 and js.nodes <= 1 and not getattr(rule, "split", False)
-    single = whole and one_node(pool, js)
+    single = rule.needs_one_node(pool, js)
     with state.draft() as draft:
         for end, job in state.ends.ascending(now):
             leaver = state.running[job]

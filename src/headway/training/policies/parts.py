@@ -7,14 +7,16 @@ An ``Order`` says which job comes first. A ``Backfill`` walks the queue and says
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from headway.training.actions import Action, Placement
 from headway.training.jobstate import JobState
+from headway.training.policies.placements.pick import one_node
 from headway.training.pool import Pool
 from headway.training.queue import Key, Lane
 from headway.training.state import TrainingState
+from headway.units import WHOLE_GPU_MILLI
 
 
 class Order(ABC):
@@ -69,13 +71,25 @@ class Order(ABC):
 
 
 class PlacementRule(ABC):
-    """Where a job goes."""
+    """Where a job goes.
+
+    A rule that remembers what it was asked defines ``__copy__``, so that a copy may be asked in its stead and tell it
+    nothing.
+    """
 
     name: ClassVar[str]
 
     @abstractmethod
     def place(self, pool: Pool, js: JobState) -> Placement | None:
         """GPUs for this job among those free now; None when it does not fit."""
+
+    def needs_one_node(self, pool: Pool, js: JobState) -> bool:
+        """Whether a job of whole GPUs goes on one node or waits, so that GPUs free on several are of no use to it."""
+        return js.gpu_milli == WHOLE_GPU_MILLI and js.nodes <= 1 and one_node(pool, js)
+
+    def domains(self, pool: Pool, js: JobState) -> Sequence[int]:
+        """Sets of nodes inside one of which all of a job over several nodes has to lie; by default one, of all."""
+        return (pool.everywhere,)
 
 
 class Admission(Protocol):

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from headway.training.actions import Placement
 from headway.training.draft import Draft
+from headway.training.feasible import quota_refusal
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
-from headway.training.policies.placements.pick import one_node
 from headway.training.state import TrainingState
 
 
@@ -21,8 +21,7 @@ def make_room(
 ) -> tuple[list[JobState], Placement] | None:
     """The victims to stop, of those offered, and where the job then goes; None when even all of them do not suffice."""
     pool, eligible, need = state.pool, js.eligible, js.gpus
-    whole = js.gpu_milli == 1000 and js.nodes <= 1 and not getattr(rule, "split", False)
-    single = whole and one_node(pool, js)
+    single = rule.needs_one_node(pool, js)
     chosen: list[JobState] = []
     with state.draft() as draft:
         for victim in victims:
@@ -34,9 +33,14 @@ def make_room(
                 enough = any(pool.free_count[node] >= need and eligible >> node & 1 for node, _ in victim.placement)
             else:
                 enough = js.gpu_milli < 1000 or pool.free_among(eligible) >= need
-            if enough and (placement := rule.place(pool, js)) is not None:
+            if enough and (placement := _place(state, js, rule)) is not None:
                 return _spare(draft, state, js, rule, chosen, placement)
     return None
+
+
+def _place(state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
+    """Where the job goes, if its quota lets it go anywhere."""
+    return None if state.quotas and quota_refusal(js) is not None else rule.place(state.pool, js)
 
 
 def _spare(
@@ -55,7 +59,7 @@ def _spare(
     for victim in reversed(chosen):
         draft.start(victim, victim.placement)
         if not nodes.isdisjoint(node for node, _ in victim.placement):
-            other = rule.place(state.pool, js)
+            other = _place(state, js, rule)
             if other is None:
                 draft.release(victim)
                 needed.append(victim)
@@ -63,7 +67,7 @@ def _spare(
                 placement = other
                 nodes = {node for node, _ in placement}
     needed.reverse()
-    if (last := rule.place(state.pool, js)) is None:
+    if (last := _place(state, js, rule)) is None:
         return chosen, placement
     return needed, last
 
@@ -71,13 +75,19 @@ def _spare(
 def open_to_preemption(
     now: int, state: TrainingState, js: JobState, victims: Iterable[JobState], quantum: int
 ) -> Iterator[JobState]:
-    """Of an order's victims, those past their quantum and not within another tenant's guarantee."""
+    """Of an order's victims, those past their quantum and not within another tenant's guarantee.
+
+    A job that its quota keeps out may take the place of its own tenant's jobs only.
+    """
+    own_only = state.quotas and quota_refusal(js) is not None
     beyond: dict[str, set[int]] = {}
     for victim in victims:
         if quantum and victim.since + quantum > now:
             continue
         account = victim.account
         if state.quotas and account is not js.account:
+            if own_only:
+                continue
             if account.name not in beyond:
                 beyond[account.name] = {borrower.id for borrower in _borrowers(state, account)}
             if victim.id not in beyond[account.name] or account.held <= account.guaranteed:
@@ -104,9 +114,8 @@ def _borrowers(state: TrainingState, account: Account) -> list[JobState]:
     """The jobs that take a tenant beyond its guarantee, when its jobs are counted in the order of their starts."""
     held = 0
     found = []
-    for js in state.running.values():
-        if js.account is account:
-            held += js.width
-            if held > account.guaranteed:
-                found.append(js)
+    for js in sorted((js for js in state.running.values() if js.account is account), key=lambda js: js.turn):
+        held += js.width
+        if held > account.guaranteed:
+            found.append(js)
     return found

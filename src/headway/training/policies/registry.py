@@ -1,8 +1,9 @@
 """The names of all parts, and the string that names a whole policy.
 
-``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration and ``preempt``
-or ``no-preempt``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not named takes its default: backfill
-none, placement best-fit, preemption as the order wants it, no migration. To add a part: its file, and one line here.
+``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration, ``preempt`` or
+``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
+named takes its default: backfill none, placement best-fit, preemption and quantum as the order wants them, no rounds,
+no migration. A policy's name is such a string, and builds the same policy. To add a part: its file, and one line here.
 """
 
 import inspect
@@ -35,7 +36,7 @@ from headway.training.policies.placements.fgd import Fgd
 from headway.training.policies.placements.first_fit import FirstFit
 from headway.training.policies.placements.random_fit import RandomFit
 from headway.training.policies.placements.spread import Spread
-from headway.units import Duration, parse_duration
+from headway.units import Duration, exact_duration, parse_duration
 
 Part: TypeAlias = Order | Backfill | PlacementRule | Migration
 
@@ -48,7 +49,12 @@ PLACEMENTS: dict[str, type[PlacementRule]] = {
 }
 MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, Free, Always)}
 SWITCHES = {"preempt": True, "no-preempt": False}
+SPANS = ("quantum", "round")
+"""Terms that hold one duration."""
 
+_PLUS = re.compile(r"\+(?![^()]*\))")
+"""Between terms; a + in brackets belongs to a number."""
+_MIGRATION_FLAGS = {"migrate": "costed", "migrate-free": "free", "migrate-always": "always"}
 _TERM = re.compile(r"\s*([^()+]+?)\s*(?:\(([^()]*)\))?\s*")
 
 
@@ -63,36 +69,65 @@ def build(
     round_length: int = 0,
 ) -> ComposedPolicy:
     """The policy that a string names; the other arguments fill in what the string leaves open."""
-    parts = _parse(spec)
-    chosen_backfill = parts.get("backfill") or _part(backfill or NoBackfill.name, BACKFILLS, "backfill")
-    chosen_placement = parts.get("placement") or _part(placement or BestFit.name, PLACEMENTS, "placement")
-    chosen_migration = parts.get("migration")
-    if chosen_migration is None and migration not in (None, "off"):
-        chosen_migration = _part(str(migration), MIGRATIONS, "migration")
-    wanted = parts.get("preempts", preempts)
-    order = parts["order"]
+    named = _parse(spec)
+    _fill(named, spec, "backfill", backfill and _part(backfill, BACKFILLS, "backfill"))
+    _fill(named, spec, "placement", placement and _part(placement, PLACEMENTS, "placement"))
+    _fill(named, spec, "migration", migration and _migration(migration))
+    _fill(named, spec, "preemption", preempts)
+    _fill(named, spec, "quantum", quantum)
+    _fill(named, spec, "round", round_length or None)
+    order, own = named["order"], named["order"].quantum
     policy = ComposedPolicy(
         "",
         order,
-        chosen_backfill,
-        chosen_placement,
-        chosen_migration,
-        preempts=wanted,
-        quantum=quantum,
-        round_length=round_length,
+        named.get("backfill") or NoBackfill(),
+        named.get("placement") or BestFit(),
+        named.get("migration") or None,
+        preempts=named.get("preemption"),
+        quantum=named.get("quantum"),
+        round_length=named.get("round", 0),
     )
-    policy.name = _name(policy)
+    policy.name = _name(policy, own)
     return policy
+
+
+def _fill(named: dict[str, Any], spec: str, kind: str, given: Any) -> None:
+    """Take what was given beside the string, unless the string says something else."""
+    if given is None:
+        return
+    said = named.get(kind)
+    if kind == "quantum" and said is None and describe(named["order"]) != describe(type(named["order"])()):
+        said = options_of(named["order"]).get(kind)
+    if said is not None and _told(kind, said) != _told(kind, given):
+        flag = _told(kind, given)
+        raise ExperimentError(
+            f"policy {spec!r} already names the {kind} {_told(kind, said)}; "
+            f"--{kind} {_MIGRATION_FLAGS.get(flag, flag) if kind == 'migration' else flag} contradicts it"
+        )
+    named[kind] = given
+
+
+def _told(kind: str, value: Any) -> str:
+    if kind == "preemption":
+        return "on" if value else "off"
+    if kind in SPANS:
+        return exact_duration(value)
+    return describe(value) if value else "off"
+
+
+def _migration(name: str) -> Any:
+    return False if name == "off" else _part(name, MIGRATIONS, "migration")
 
 
 def _parse(spec: str) -> dict[str, Any]:
     terms = _split(spec)
-    order = _part(terms[0], ORDERS, "policy")
-    found: dict[str, Any] = {"order": order}
+    found: dict[str, Any] = {"order": _part(terms[0], ORDERS, "policy")}
     for term in terms[1:]:
-        bare = term.partition("(")[0].strip()
-        if bare in SWITCHES:
-            slot, value = "preempts", SWITCHES[bare]
+        bare, bracket, _ = (piece.strip() for piece in term.partition("("))
+        if bare in SWITCHES and not bracket:
+            slot, value = "preemption", SWITCHES[bare]
+        elif bare in SPANS:
+            slot, value = bare, _span(term, bare)
         else:
             slot, table = _slot(bare)
             value = _part(term, table, slot)
@@ -103,10 +138,17 @@ def _parse(spec: str) -> dict[str, Any]:
 
 
 def _split(spec: str) -> list[str]:
-    terms = spec.split("+")
+    terms = _PLUS.split(spec)
     if not spec.strip() or any(not term.strip() for term in terms):
         raise ExperimentError(f"policy {spec!r} is not understood: write it like srtf+easy+best-fit")
     return terms
+
+
+def _span(term: str, name: str) -> int:
+    match = _TERM.fullmatch(term)
+    if match is None or not match.group(2):
+        raise ExperimentError(f"{term.strip()!r} is not understood: write it like {name}(5m)")
+    return parse_duration(match.group(2), what=name)
 
 
 def _slot(name: str) -> tuple[str, dict[str, Any]]:
@@ -114,7 +156,7 @@ def _slot(name: str) -> tuple[str, dict[str, Any]]:
     for slot, table in tables.items():
         if name in table:
             return slot, table
-    every = [*SWITCHES, *(part for table in tables.values() for part in table)]
+    every = [*SWITCHES, *SPANS, *(part for table in tables.values() for part in table)]
     raise ExperimentError(unknown_name("part of a policy", name, every))
 
 
@@ -136,6 +178,8 @@ def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
         key, equals, value = (piece.strip() for piece in option.partition("="))
         if not equals or key not in valid:
             raise ExperimentError(unknown_name(f"option of {name}", key, valid or ["none"]))
+        if key in given:
+            raise ExperimentError(f"option {key} of {name} is given twice")
         given[key] = _value(hints[key], value, f"{name}({key}=...)")
     return part(**given)
 
@@ -162,19 +206,21 @@ def options_of(part: Part) -> dict[str, Any]:
 def describe(part: Part) -> str:
     """A part as it is written: its name, and the options that differ from their defaults."""
     signature = inspect.signature(type(part)).parameters
+    hints = get_type_hints(part.__init__)  # type: ignore[misc]
     changed = {k: v for k, v in options_of(part).items() if v != signature[k].default}
-    return part.name + (f"({', '.join(f'{k}={_written(v)}' for k, v in changed.items())})" if changed else "")
+    return part.name + (f"({', '.join(f'{k}={written(v, hints[k])}' for k, v in changed.items())})" if changed else "")
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "/".join(_written(item) for item in value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1_000_000:
-        return f"{value}ns"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def written(value: Any, kind: Any) -> str:
+    """The value of an option of this type, as it is read back exactly."""
+    if get_origin(kind) is tuple:
+        return "/".join(written(item, get_args(kind)[0]) for item in value)
+    if kind is Duration:
+        return exact_duration(value)
+    return str(value).lower() if kind is bool else str(value)
 
 
-def _name(policy: ComposedPolicy) -> str:
+def _name(policy: ComposedPolicy, own_quantum: int) -> str:
     terms = [describe(policy.order)]
     if (backfill := describe(policy.backfill)) != NoBackfill.name:
         terms.append(backfill)
@@ -184,4 +230,8 @@ def _name(policy: ComposedPolicy) -> str:
         terms.append(describe(policy.migration))
     if policy.preempts != policy.order.preempts:
         terms.append("preempt" if policy.preempts else "no-preempt")
+    if policy.quantum != own_quantum and "quantum" not in options_of(policy.order):
+        terms.append(f"quantum({exact_duration(policy.quantum)})")
+    if policy.round_length:
+        terms.append(f"round({exact_duration(policy.round_length)})")
     return "+".join(terms)

@@ -26,8 +26,8 @@ from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.profile import NEVER, Parts, Profile
 from headway.training.policies.backfills.reservation import Future, Reservation, run_time
 from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
-from headway.training.policies.parts import Admission, Backfill
-from headway.training.policies.placements.pick import gpus_of, one_node
+from headway.training.policies.parts import Admission, Backfill, PlacementRule
+from headway.training.policies.placements.pick import gpus_of
 from headway.training.queue import Entry, Lane
 from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
@@ -226,7 +226,7 @@ class Conservative(Backfill):
         placement = policy.placement.place(state.pool, js)
         if placement is not None and profile.fits(js, placement, now, run_time(now, state, js, placement)):
             return placement
-        start, length, parts = self._earliest(now, state, js)
+        start, length, parts = self._earliest(now, state, js, policy.placement)
         if start >= NEVER:
             return None
         if start == now and (placement := _reserved(state, js, parts)) is not None:
@@ -238,19 +238,25 @@ class Conservative(Backfill):
         self.reservations[js.id] = Reservation(js.id, start, js.gpus, tuple(node for node, _ in parts))
         return None
 
-    def _earliest(self, now: int, state: TrainingState, js: JobState) -> tuple[int, int, Parts]:
+    def _earliest(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> tuple[int, int, Parts]:
         """When, for how long and where a job can start; how long depends on where, so it may take a second look."""
         profile = self._profile
         assert profile is not None
-        single = js.gpu_milli < 1000 or (js.nodes <= 1 and one_node(state.pool, js))
-        search = profile.on_one_node if single else profile.on_nodes
+        single = js.gpu_milli < 1000 or rule.needs_one_node(state.pool, js)
+        domains = () if single else rule.domains(state.pool, js)
+
+        def search(length: int) -> tuple[int, Parts]:
+            if single:
+                return profile.on_one_node(js, now, length)
+            return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=_start)
+
         length = js.debt + js.remaining(now)
-        start, parts = search(js, now, length)
+        start, parts = search(length)
         if not state.speed.constant and start < NEVER:
             longer = run_time(now, state, js, tuple((node, (1 << count) - 1) for node, count in parts))
             if longer > length:
                 length = longer
-                start, parts = search(js, now, length)
+                start, parts = search(length)
         return start, length, parts
 
 
@@ -261,6 +267,10 @@ def _reserved(state: TrainingState, js: JobState, parts: Parts) -> Placement | N
         if not pool.schedulable >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
             return None
     return tuple((node, gpus_of(pool, node, count)) for node, count in parts)
+
+
+def _start(found: tuple[int, Parts]) -> int:
+    return found[0]
 
 
 def _parts(placement: Placement) -> Parts:

@@ -194,9 +194,9 @@ class Profile:
                     best, where = start, node
         return best, ((where, need),)
 
-    def on_nodes(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
-        """The earliest start over several nodes, and how many GPUs on which: as few nodes as possible."""
-        nodes = list(members(js.eligible & self._schedulable))
+    def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
+        """The earliest start over several nodes (of a domain), and how many GPUs on which: on as few as possible."""
+        nodes = list(members(js.eligible & self._schedulable & domain))
         if not nodes:
             return NEVER, ()
         times = np.unique(np.array([now, *(t for node in nodes for t in self._times[node] if t > now)], dtype=np.int64))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from headway.training.actions import Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
-from headway.training.policies.placements.pick import one_node
 from headway.training.pool import Pool
 from headway.training.queue import Key
 from headway.training.state import TrainingState
@@ -131,7 +130,7 @@ class Shadow:
 def shadow_of(now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> Shadow | None:
     """When and where a blocked job can start as running jobs end; None when it could not even if all of them had."""
     pool = copy_of(state.pool)
-    single = js.gpu_milli < 1000 or (js.nodes <= 1 and one_node(pool, js))
+    single = js.gpu_milli < 1000 or rule.needs_one_node(pool, js)
     need = js.gpus if js.gpu_milli == 1000 else 0
     eligible, free_count, running = js.eligible, pool.free_count, state.running
     ends = state.ends.of_rate(0)

@@ -1,8 +1,8 @@
 """The walk over the queue that strict and skipping backfills share: take the first job of all lanes, start it or close
 its lane.
 
-A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does any job
-hold back one that is within its tenant's guarantee.
+A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does a job of
+another tenant hold back one that is first of its tenant and within its guarantee.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -69,11 +69,13 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
 
 def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
     closed: set[Hashable] = set()
-    held_back: set[str] = set()
+    territory = 0
+    """Nodes of partitions whose first job could not start; who comes after it and shares them is held back."""
     jobs = state.jobs
     while (lane := policy.first_lane(state, closed)) is not None:
         js = jobs[lane.head[1]]
-        if held_back and js.job.partition in held_back and not (state.quotas and guaranteed(js)):
+        shared = territory & state.eligible(js.job.partition, ())
+        if shared and not (state.quotas and guaranteed(js)):
             closed.add(lane.name)
             continue
         version = policy.version(now, state)
@@ -86,7 +88,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
         if not state.quotas or quota_refusal(js) is None:
             policy.blocked = policy.blocked or js
             if strict:
-                held_back.add(js.job.partition)
+                territory |= state.eligible(js.job.partition, ())
 
 
 def guaranteed(js: JobState) -> bool:

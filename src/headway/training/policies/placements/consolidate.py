@@ -28,7 +28,6 @@ from headway.training.policies.placements.pick import (
     holding,
     on_equal_nodes,
     on_node,
-    one_node,
     room,
 )
 from headway.training.pool import UNCOUNTED, Pool, members
@@ -59,9 +58,22 @@ class Consolidate(PlacementRule):
         if js.nodes <= 1:
             if nodes := holding(pool, js):
                 return self._inside(pool, js, nodes)
-            if js.nodes == 1 or (self.up_to == "node" and one_node(pool, js)):
+            if self.needs_one_node(pool, js):
                 return None
         return self._across(pool, js)
+
+    def needs_one_node(self, pool: Pool, js: JobState) -> bool:
+        """Only where it may not fall back further out than the node."""
+        if self.up_to == "node" or js.nodes == 1 or js.gpus <= 1:
+            return super().needs_one_node(pool, js)
+        return False
+
+    def domains(self, pool: Pool, js: JobState) -> Sequence[int]:
+        """Those of the level beyond which a job does not fall back, if one of them could hold it."""
+        if pool.cluster is not self._cluster:
+            self._survey(pool)
+        limits = [domains for name, domains in self._domains if name == self.up_to]
+        return next((domains for domains in limits if _could_hold(pool, js, domains)), (pool.everywhere,))
 
     def _survey(self, pool: Pool) -> None:
         cluster = pool.cluster

@@ -53,6 +53,12 @@ class Fgd(PlacementRule):
         self._due = 1
         self._scores: _Scores | None = None
 
+    def __copy__(self) -> "Fgd":
+        """One that knows the same jobs; what it learns from now on it keeps to itself."""
+        other = Fgd(self.typical, self.shapes)
+        vars(other).update(vars(self), _seen=self._seen.copy(), _counts=self._counts.copy())
+        return other
+
     def place(self, pool: Pool, js: JobState) -> Placement | None:
         """The place that adds the least."""
         scores = self._learn(pool, js)

@@ -44,13 +44,20 @@ class Spread(PlacementRule):
             return None
         if js.nodes > 1:
             return on_equal_nodes(pool, js, by_free(pool, js.eligible, most_first=True))
-        if self.split and js.nodes == 0 and js.gpus > 1:
+        if self._splits(js):
             return deal_out(pool, js)
         if (node := emptiest(pool, js)) >= 0:
             return on_node(pool, node, js.gpus)
         if one_node(pool, js) or js.gpus > pool.free_among(js.eligible):
             return None
         return over_nodes(pool, js, by_room(pool, js, js.eligible))
+
+    def needs_one_node(self, pool: Pool, js: JobState) -> bool:
+        """Not where it is dealt out."""
+        return not self._splits(js) and super().needs_one_node(pool, js)
+
+    def _splits(self, js: JobState) -> bool:
+        return self.split and js.nodes == 0 and js.gpus > 1
 
     def _share(self, pool: Pool, js: JobState) -> Placement | None:
         if (node := emptiest(pool, js)) >= 0:
