@@ -192,12 +192,43 @@ def worlds(
     return World(cluster, jobs, lambda: Faults(count, seed, failures, maintenance), costs, penalty, told)
 
 
+VARIANTS = {
+    "spread": ("spread(split=true)",),
+    "consolidate": ("consolidate(up_to=any)",),
+    "tiresias": ("tiresias(thresholds=20s/60s)", "tiresias(promote=0.5)", "tiresias(thresholds=20s, promote=2)"),
+    "las": ("las(quantum=1s)", "las(quantum=10s)"),
+    "conservative": ("conservative(depth=1)", "conservative(depth=3, interval=0s)", "conservative(interval=5s)"),
+    "migrate": ("migrate(margin=0, rest=0)", "migrate(rest=0.5)"),
+}
+"""How else a part may be written."""
+
+
 @st.composite
-def specs(draw: st.DrawFn, *, order: str = "", backfill: str = "", placement: str = "", migration: str = "") -> str:
-    """The name of a policy from the registry; what is given is taken, the rest is drawn."""
+def specs(
+    draw: st.DrawFn,
+    *,
+    order: str = "",
+    backfill: str = "",
+    placement: str = "",
+    migration: str = "",
+    cluster: Cluster | None = None,
+) -> str:
+    """The name of a policy from the registry; what is given is taken, the rest is drawn, and so are options.
+
+    A level of the topology is named only where the cluster is given and has it.
+    """
     terms = [order or draw(st.sampled_from(sorted(ORDERS))), backfill or draw(st.sampled_from(sorted(BACKFILLS)))]
     terms.append(placement or draw(st.sampled_from(sorted(PLACEMENTS))))
     if migration or (MIGRATIONS and draw(st.integers(0, 3)) == 0):
         terms.append(migration or draw(st.sampled_from(sorted(MIGRATIONS))))
+    terms = [draw(st.sampled_from(_written(term, cluster))) for term in terms]
     terms.extend(draw(st.sampled_from([(), (), ("preempt",), ("no-preempt",)])))
     return "+".join(terms)
+
+
+def _written(term: str, cluster: Cluster | None) -> list[str]:
+    """A part without options, twice as likely, and with some."""
+    variants = list(VARIANTS.get(term, ()))
+    if term == "consolidate" and cluster is not None:
+        variants.extend(f"consolidate(up_to={level.name})" for level in cluster.outer_levels)
+    return [term] * max(1, 2 * len(variants)) + variants

@@ -179,6 +179,33 @@ def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--trace", "ok.csv", *SIZE, "--failures", "mtfb=3d"], "did you mean 'mtbf'?"),
         (["--trace", "ok.csv", *SIZE, "--failures", "repair=3d"], "failures needs mtbf"),
         (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=0s"], "must be above 0"),
+        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=30d,repair=0s"], "must be above 0"),
+        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=30d,mtbf=1d"], "mtbf is given twice"),
+        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf="], "mtbf has no value"),
+        (
+            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+fit", "--backfill", "easy"],
+            "policy 'fifo+fit' already names the backfill fit; --backfill easy contradicts it",
+        ),
+        (
+            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+spread", "--placement", "best-fit"],
+            "already names the placement spread; --placement best-fit contradicts it",
+        ),
+        (
+            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+migrate", "--migration", "off"],
+            "already names the migration migrate; --migration off contradicts it",
+        ),
+        (
+            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+migrate", "--migration", "free"],
+            "already names the migration migrate; --migration free contradicts it",
+        ),
+        (
+            ["--trace", "ok.csv", *SIZE, "--policy", "srtf+no-preempt", "--preemption", "on"],
+            "already names the preemption off; --preemption on contradicts it",
+        ),
+        (
+            ["--trace", "ok.csv", *SIZE, "--policy", "srtf+quantum(5m)", "--quantum", "1m"],
+            "already names the quantum 5m; --quantum 1m contradicts it",
+        ),
         (["--trace", "ok.csv", *SIZE, "--cpus-per-node", "-4"], "cpus_per_node -4 must lie in"),
         (["--trace", "ok.csv", *SIZE, "--memory-per-node", "-5GB"], "memory_per_node '-5GB' is not understood"),
         (["--trace", "ok.csv", *SIZE, "--load", "0"], "load factor '0' must be above 0"),
@@ -265,10 +292,23 @@ def test_a_stored_run_can_be_audited_replayed_and_told(trace: Path, capsys: pyte
 
 def test_policies_lists_every_part_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     parts = call(capsys, "policies", "--json").json
-    assert {part["kind"] for part in parts} == {"order", "backfill", "placement", "migration"}
+    kinds = {"order", "backfill", "placement", "migration", "preemption", "timing"}
+    assert {part["kind"] for part in parts} == kinds
     assert all(part["description"] for part in parts)
     names = {part["name"] for part in parts}
-    assert {"fifo", "sjf", "srtf", "none", "fit", "best-fit", "migrate"} <= names
+    assert {
+        "fifo",
+        "sjf",
+        "srtf",
+        "none",
+        "fit",
+        "best-fit",
+        "migrate",
+        "preempt",
+        "no-preempt",
+        "quantum",
+        "round",
+    } <= names
     table = call(capsys, "policies").out
     assert all(name in table for name in names)
 

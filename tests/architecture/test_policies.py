@@ -21,6 +21,8 @@ IMPURE_MODULES = {
 }
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint", "__import__"}
 SOLVERS = {"numpy", "scipy", "networkx"}
+HIDDEN = {"work", "outcome", "outcome_after", "ends_after"}
+"""What only time will tell of a job; a policy sees what it is believed to be, and what has happened so far."""
 SHORTEST_CITATION = 60
 """Characters; a docstring below this cannot say what the policy does and where it is from."""
 
@@ -95,3 +97,39 @@ def test_a_policy_says_what_it_does_and_where_it_is_from(path: Path) -> None:
 @pytest.mark.parametrize("path", CORE_FILES + POLICY_FILES, ids=name)
 def test_neither_core_nor_a_policy_knows_whether_time_is_virtual(path: Path) -> None:
     assert re.findall(r"\w*simulat\w*", path.read_text(), re.IGNORECASE) == []
+
+
+def foresight(source: str) -> list[str]:
+    """Whatever this source reads of a job's future."""
+    nodes = list(ast.walk(ast.parse(source)))
+    read = [(node.lineno, node.attr) for node in nodes if isinstance(node, ast.Attribute) and node.attr in HIDDEN]
+    texts = [
+        (node.lineno, argument.value)
+        for node in nodes
+        if isinstance(node, ast.Call) and dotted(node.func).endswith(("getattr", "attrgetter"))
+        for argument in node.args
+        if isinstance(argument, ast.Constant) and argument.value in HIDDEN
+    ]
+    return [f"line {line}: reads {name}" for line, name in (*read, *texts)]
+
+
+@pytest.mark.parametrize("path", POLICY_FILES, ids=name)
+def test_a_policy_does_not_read_how_long_a_job_really_is_or_how_it_ends(path: Path) -> None:
+    assert foresight(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "js.job.work",
+        "[job.ends_after for job in jobs]",
+        "getattr(js.job, 'outcome')",
+        "attrgetter('outcome_after')(job)",
+    ],
+)
+def test_a_policy_that_looks_ahead_is_caught(source: str) -> None:
+    assert foresight(source)
+
+
+def test_a_policy_may_read_what_is_believed_and_what_has_happened() -> None:
+    assert foresight("js.expected - js.done_at(now) + js.job.estimate") == []

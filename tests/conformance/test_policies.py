@@ -28,7 +28,7 @@ few = settings(
 def test_every_order_keeps_its_promises_with_every_backfill(
     order: str, backfill: str, data: st.DataObject, world: World
 ) -> None:
-    spec = data.draw(specs(order=order, backfill=backfill))
+    spec = data.draw(specs(order=order, backfill=backfill, cluster=world.cluster))
     check_all(lambda: build(spec), world)
 
 
@@ -36,7 +36,7 @@ def test_every_order_keeps_its_promises_with_every_backfill(
 @given(data=st.data(), world=worlds())
 @few
 def test_every_placement_keeps_its_promises(placement: str, data: st.DataObject, world: World) -> None:
-    spec = data.draw(specs(placement=placement))
+    spec = data.draw(specs(placement=placement, cluster=world.cluster))
     check_all(lambda: build(spec), world)
 
 
@@ -44,7 +44,7 @@ def test_every_placement_keeps_its_promises(placement: str, data: st.DataObject,
 @given(data=st.data(), world=worlds())
 @settings(few, max_examples=12)
 def test_every_migration_keeps_its_promises(migration: str, data: st.DataObject, world: World) -> None:
-    spec = data.draw(specs(migration=migration))
+    spec = data.draw(specs(migration=migration, cluster=world.cluster))
     check_all(lambda: build(spec), world)
 
 
@@ -74,5 +74,5 @@ def test_quotas_keep_their_promises(spec: str, world: World) -> None:
 @given(data=st.data(), world=worlds(plain=True, estimated=True, faults=False))
 @few
 def test_no_order_knows_how_long_a_job_really_takes(order: str, data: st.DataObject, world: World) -> None:
-    spec = data.draw(specs(order=order))
+    spec = data.draw(specs(order=order, cluster=world.cluster))
     check_blind(lambda: build(spec), world)

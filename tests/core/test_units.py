@@ -11,6 +11,7 @@ from headway.units import (
     HOUR,
     MINUTE,
     SECOND,
+    exact_duration,
     format_duration,
     format_size,
     parse_duration,
@@ -23,6 +24,16 @@ from headway.units import (
 @given(time=st.integers(0, 10**20))
 def test_nanoseconds_come_back_exactly(time: int) -> None:
     assert parse_duration(f"{time}ns") == time
+
+
+@given(time=st.integers(0, 10**20))
+def test_an_exact_text_comes_back_exactly(time: int) -> None:
+    assert parse_duration(exact_duration(time)) == time
+
+
+def test_an_exact_text_is_short_where_it_can_be() -> None:
+    times = (0, 5 * MINUTE, 90 * MINUTE, 90 * SECOND, 7 * DAY, 500_000, 1_500_000_001)
+    assert [exact_duration(time) for time in times] == ["0s", "5m", "1h30m", "1m30s", "7d", "500us", "1s500ms1ns"]
 
 
 @given(parts=st.tuples(st.integers(0, 999), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59)))

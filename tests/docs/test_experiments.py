@@ -84,7 +84,7 @@ def test_the_experiment_on_the_page_runs_and_leaves_the_files_that_it_names(fold
     assert {path.name for path in (folder / "runs" / "mine").iterdir()} == set(re.findall(r"[\w.]+", comment))
     stored = experiment.open_run(folder / "runs" / "mine")
     assert {tenant.name for tenant in stored.scene.cluster.tenants} == {"a", "b", "c"}
-    assert stored.scene.policy().name == "tiresias(thresholds=3600000000000ns/36000000000000ns)+easy+migrate"
+    assert stored.scene.policy().name == "tiresias(thresholds=1h/10h)+easy+migrate+quantum(5m)"
 
 
 def test_the_cluster_on_the_page_is_built_as_its_comments_say(folder: Path) -> None:

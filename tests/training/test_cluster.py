@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import ExperimentError
-from headway.training.cluster import Cluster, Level, Node, Partition, uniform
+from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
 
 
 def test_equal_nodes_under_two_levels_with_islands() -> None:
@@ -23,7 +23,8 @@ def test_equal_nodes_under_two_levels_with_islands() -> None:
         ((), (Level("node"),), (), "at least one node"),
         ((Node("a", 1),), (Level("rack"),), (), "'node' exactly once"),
         ((Node("a", 1),), (Level("node"), Level("node")), (), "distinct"),
-        ((Node("a", 1), Node("a", 1)), (Level("node"),), (), "same name"),
+        ((Node("a", 1), Node("a", 1)), (Level("node"),), (), "two nodes of the cluster have the same name 'a'"),
+        ((Node("a", 1),), (Level("node"),), (Partition("p", (0,)), Partition("p", ())), "two partitions .* name 'p'"),
         ((Node("a", -1),), (Level("node"),), (), "gpus -1"),
         ((Node("a", 1),), (Level("rack"), Level("node")), (), "needs a domain"),
         ((Node("a", 1),), (Level("node"), Level("island")), (), "an island size"),
@@ -41,3 +42,21 @@ def test_what_is_no_cluster(
 def test_a_cluster_of_nothing_cannot_be_built(nodes: int, gpus: int) -> None:
     with pytest.raises(ExperimentError, match="cannot be built"):
         uniform(nodes, gpus)
+
+
+@pytest.mark.parametrize(
+    ("tenants", "text"),
+    [
+        ((Tenant("t"), Tenant("u"), Tenant("t")), "two tenants of the cluster have the same name 't'"),
+        ((Tenant("t", 1, 5, 4),), "tenant t: guaranteed_gpus 5 must not be above limit_gpus 4"),
+        ((Tenant("t", 1, 5), Tenant("u", 1, 4)), "guaranteed_gpus sum to 9, which is more than the cluster's 8 GPUs"),
+    ],
+)
+def test_quotas_that_cannot_be_kept_are_refused(tenants: tuple[Tenant, ...], text: str) -> None:
+    with pytest.raises(ExperimentError, match=text):
+        uniform(2, 4, tenants=tenants)
+
+
+def test_quotas_may_use_up_the_cluster_and_the_limit() -> None:
+    cluster = uniform(2, 4, tenants=(Tenant("t", 1, 4, 4), Tenant("u", 1, 4, 8, True), Tenant("v")))
+    assert [tenant.name for tenant in cluster.tenants] == ["t", "u", "v"]

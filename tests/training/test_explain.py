@@ -31,7 +31,7 @@ def walked(spec: str, world: World, round_length: int = 0) -> Walk:
 @given(st.data())
 def test_taking_away_the_causes_admits_the_job(backfill: str, data: st.DataObject) -> None:
     world = data.draw(worlds())
-    spec = data.draw(specs(backfill=backfill))
+    spec = data.draw(specs(backfill=backfill, cluster=world.cluster))
     # This one predicts anew when a job starts, and may stop at once what it has just started.
     walk = walked(spec, world, data.draw(st.sampled_from([0, 0, 0, 7 * SECOND])))
     for step in walk:

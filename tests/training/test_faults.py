@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from headway.errors import InputError
-from headway.sim.faults import FailureModel, Faults, Maintenance, parse_failures
+from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.training.cluster import uniform
 from headway.training.events import NodeDrained, NodeFailed, NodeRecovered
 from headway.training.job import Job, workload
@@ -119,9 +118,24 @@ def test_nothing_starts_on_a_node_under_maintenance_even_if_it_fails_before_or_a
     check_delivered(made)
 
 
-def test_failures_as_people_write_them() -> None:
-    assert parse_failures("mtbf=30d,repair=4h") == FailureModel(30 * DAY, 4 * HOUR)
-    assert parse_failures("mtbf=12h") == FailureModel(12 * HOUR)
-    for wrong in ("mtfb=3d", "mtbf=0s", "repair=4h", "mtbf=3d,repair=0s", "mtbf", ""):
-        with pytest.raises(InputError):
-            parse_failures(wrong)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_node_whose_times_of_maintenance_overlap_is_back_at_the_end_of_the_last(order: int) -> None:
+    """Closed from 10 s to 50 s and from 30 s (emptied at 40 s) to 90 s, and again from 90 s to 95 s."""
+    work = [
+        Maintenance((0,), 10 * SECOND, 40 * SECOND),
+        Maintenance((0,), 30 * SECOND, 50 * SECOND, 10 * SECOND),
+        Maintenance((0,), 90 * SECOND, 5 * SECOND),
+    ]
+    made = drive("fifo", world(seconds_of((0, 30, 4)), *work[::order], nodes=1))
+    assert [row.time for row in made.rows(Kind.NODE_RECOVERED)] == [90 * SECOND, 95 * SECOND]
+    assert [row.time for row in made.rows(Kind.EVICTED)] == [10 * SECOND]
+    assert [row.time for row in made.rows(Kind.START)] == [0, 95 * SECOND]
+    assert made.ends[0] == 115 * SECOND
+
+
+def test_maintenance_that_needs_the_node_empty_first_sets_the_time_for_all() -> None:
+    work = [Maintenance((0,), 10 * SECOND, SECOND, 60 * SECOND), Maintenance((0, 0), 20 * SECOND, 5 * SECOND)]
+    made = drive("fifo", world(seconds_of((0, 30, 4)), *work, nodes=1))
+    assert [row.time for row in made.rows(Kind.EVICTED)] == [20 * SECOND]
+    assert [row.time for row in made.rows(Kind.NODE_RECOVERED)] == [71 * SECOND]
+    assert made.ends[0] == 81 * SECOND

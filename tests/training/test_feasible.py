@@ -7,7 +7,6 @@ from headway.training.actions import MigrateJob, Placement, StartJob
 from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster, Node, Partition, Tenant
 from headway.training.events import JobArrived, NodeDrained
-from headway.training.feasible import eligible_names
 from headway.training.job import Job, workload
 from headway.training.policies.registry import PLACEMENTS, build
 from headway.training.state import TrainingState
@@ -81,11 +80,6 @@ def test_a_move_counts_what_the_job_holds_itself_as_free() -> None:
     state.commit(0, StartJob(0, ((1, 0b0111),)))
     assert state.check(MigrateJob(0, ((1, 0b1110),))) is None
     assert state.check(MigrateJob(0, ((0, 0b0111),))) is not None
-
-
-def test_nodes_where_a_job_may_run_have_names() -> None:
-    state = with_job(Job(0, 0, 1, partition="p", gpu_types=("A100",)))
-    assert eligible_names(state, state.jobs[0]) == ["a"]
 
 
 @given(world=worlds(faults=False))

@@ -90,18 +90,28 @@ def document_of(flags: Mapping[str, Any], overrides: Sequence[str] | None) -> to
         if flags.get(flag) is not None:
             toml.put(document, key, flags[flag])
     if flags.get("failures") is not None:
-        for part in str(flags["failures"]).split(","):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not equals or name not in ("mtbf", "repair"):
-                raise ExperimentError(
-                    f"failures: {unknown_name('key', name, ('mtbf', 'repair'))}, e.g. mtbf=30d,repair=4h"
-                )
+        for name, value in split_failures(str(flags["failures"])).items():
             toml.put(document, f"failures.{name}", value)
-        if "mtbf" not in document["failures"]:
-            raise ExperimentError("failures needs mtbf, e.g. mtbf=30d,repair=4h")
     for assignment in overrides or ():
         toml.override(document, assignment)
     return document
+
+
+def split_failures(text: str) -> dict[str, str]:
+    """``mtbf=30d,repair=4h`` as the keys of the table ``[failures]``."""
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in ("mtbf", "repair"):
+            raise ExperimentError(f"failures: {unknown_name('key', name, ('mtbf', 'repair'))}, e.g. mtbf=30d,repair=4h")
+        if not value:
+            raise ExperimentError(f"failures {text!r}: {name} has no value, e.g. mtbf=30d,repair=4h")
+        if name in given:
+            raise ExperimentError(f"failures {text!r}: {name} is given twice")
+        given[name] = value
+    if "mtbf" not in given:
+        raise ExperimentError("failures needs mtbf, e.g. mtbf=30d,repair=4h")
+    return given
 
 
 def split_policies(text: str) -> list[str]:

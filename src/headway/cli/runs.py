@@ -17,6 +17,7 @@ from headway.cli.console import err
 from headway.core.tape import FINAL_NAME
 from headway.formats import toml
 from headway.formats.settings import Experiment
+from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import as_json, of_ledger
 from headway.metrics.training.tenants import by_partition, by_tenant
@@ -75,7 +76,9 @@ def _groups(ledger: Ledger) -> dict[str, Any]:
     jobs = ledger.jobs
     groups = {"tenants": {job.tenant for job in jobs}, "partitions": {job.partition for job in jobs}}
     makers = {"tenants": by_tenant, "partitions": by_partition}
-    return {key: makers[key](ledger).to_dicts() for key, names in groups.items() if len(names) in several}
+    wanted = [key for key, names in groups.items() if len(names) in several]
+    table = job_table(ledger) if wanted else None
+    return {key: makers[key](ledger, table).to_dicts() for key in wanted}
 
 
 def _how_far(result: experiment.RunResult) -> str:

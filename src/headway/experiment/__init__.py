@@ -25,7 +25,7 @@ from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.arrivals import arrivals, check_span, feasible, stamp, without
 from headway.formats import cluster_table, toml
-from headway.formats.plugins import resolve
+from headway.formats.plugins import anchored, resolve
 from headway.formats.settings import Experiment, check_synthetic, optional_span, span
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.training import SimulatedCluster
@@ -42,7 +42,7 @@ from headway.units import REFERENCE_SPEED_PPM
 EXPERIMENT_NAME = "experiment.toml"
 JOBS_NAME = "jobs.parquet"
 RESULT_NAME = "result.json"
-MIGRATIONS = {"off": None, "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
+MIGRATIONS = {"off": "off", "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
 SWITCH = {"": None, "on": True, "off": False}
 
 Progress = Callable[[int, int, int, int], None]
@@ -203,8 +203,12 @@ def prepare(experiment: Experiment) -> Scene:
     if skipped:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
     check_span(jobs, cluster)
+    named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement")}
     resolved = msgspec.structs.replace(
-        experiment, cluster=cluster_table.described(experiment.cluster, cluster), variants=[]
+        experiment,
+        cluster=cluster_table.described(experiment.cluster, cluster),
+        policy=msgspec.structs.replace(experiment.policy, **named),
+        variants=[],
     )
     return Scene(resolved, cluster, jobs, tuple(notes), skipped)
 

@@ -27,6 +27,21 @@ def resolve(spec: str) -> str:
     return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
 
 
+def anchored(spec: str) -> str:
+    """The same policy with the paths of its files made absolute, so that it can be found again from anywhere."""
+    if ".py:" not in spec:
+        return spec
+    return "+".join(_anchored(term) for term in re.split(r"\+(?![^()]*\))", spec))
+
+
+def _anchored(term: str) -> str:
+    match = _FROM_FILE.fullmatch(term)
+    if match is None:
+        return term
+    path, name, options = match.groups()
+    return f"{Path(path).expanduser().resolve()}:{name}{options or ''}"
+
+
 def _term(term: str) -> str:
     match = _FROM_FILE.fullmatch(term)
     if match is None:

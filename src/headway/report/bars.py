@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from headway.report.scale import time_unit
+
 _WIDTH, _LABEL, _ROW, _TOP = 860, 240, 30, 74
 _STYLE = (
     "svg{font:14px system-ui,sans-serif;background:#fff}text{fill:#222}.quiet{fill:#666}"
@@ -15,14 +17,13 @@ _STYLE = (
     "@media(prefers-color-scheme:dark){svg{background:#16191d}text{fill:#eee}.quiet{fill:#aaa}"
     ".wait{fill:#e69f00}.run{fill:#56b4e9}}"
 )
-_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 
 def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
     """The picture of these runs, in the order given."""
     known = [row for row in rows if row["jct_mean_s"] is not None]
     longest = max((row["jct_mean_s"] for row in known), default=1.0)
-    unit, size = next((name, size) for name, size in _UNITS if longest >= 2 * size or size == 1)
+    unit, size = time_unit(longest)
     scale = (_WIDTH - _LABEL - 110) / max(longest, 1e-9)
     height = _TOP + _ROW * len(known) + 20
     parts = [

@@ -8,19 +8,25 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.errors import ExperimentError, unknown_name
-from headway.metrics.compare import COLUMNS, compare
+from headway.metrics.compare import changes
+from headway.report.scale import time_unit
 from headway.training.policies import registry
-from headway.units import Duration, format_duration, seconds
+from headway.units import format_duration, seconds
 
 Row = Mapping[str, Any]
 GROUPS = ("tenant", "partition", "level")
-_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("order", registry.ORDERS),
     ("backfill", registry.BACKFILLS),
     ("placement", registry.PLACEMENTS),
     ("migration", registry.MIGRATIONS),
+)
+_TERMS = (
+    ("preemption", "preempt", "A job is preempted for one that comes before it, whatever the order's default."),
+    ("preemption", "no-preempt", "No job is preempted for another, whatever the order's default."),
+    ("timing", "quantum", "quantum(5m): a started job is not preempted before it has run this long."),
+    ("timing", "round", "round(5m): decide at multiples of this only."),
 )
 
 
@@ -33,8 +39,8 @@ def comparison(rows: Sequence[Row], title: str = "") -> Table:
     table.add_column("policy", no_wrap=True, overflow="fold")
     table.add_column("jobs", justify="right", no_wrap=True)
     table.add_column("JCT mean", justify="right", no_wrap=True)
-    changes = compare(rows, columns=COLUMNS[:1]) if len(rows) > 1 else []
-    if changes:
+    against = changes(rows, "jct_mean_s")
+    if len(rows) > 1:
         table.add_column("vs first", justify="right", no_wrap=True)
     for name in ("p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -43,9 +49,8 @@ def comparison(rows: Sequence[Row], title: str = "") -> Table:
     for index, row in enumerate(rows):
         label = [str(row.get("variant", ""))] if labelled else []
         policy, jobs, mean, *others = _cells(row, rows)
-        change = changes[index].change["jct_mean_s"] if changes else None
-        against = ["" if change is None else f"{100 * change:+.1f} %"] if changes else []
-        table.add_row(*label, policy, jobs, mean, *against, *others)
+        change = "" if (value := against[index]) is None else f"{100 * value:+.1f} %"
+        table.add_row(*label, policy, jobs, mean, *([change] if len(rows) > 1 else []), *others)
     return table
 
 
@@ -75,9 +80,7 @@ def _best(row: Row, rows: Sequence[Row], key: str) -> Text:
 
 
 def _unit(rows: Sequence[Row], key: str) -> tuple[str, int]:
-    """One unit for all times of a column, so that they can be compared at a glance."""
-    longest = max((row[key] or 0 for row in rows), default=0)
-    return next((name, size) for name, size in _UNITS if longest >= 2 * size or size == 1)
+    return time_unit(max((row[key] or 0 for row in rows), default=0))
 
 
 def _time(value: float | None, unit: str, size: int) -> str:
@@ -142,7 +145,7 @@ def _hours(value: float | None, first: float | None) -> str:
 
 def parts() -> list[dict[str, Any]]:
     """Every part a policy can be made of: kind, name, what it does, its options and their defaults."""
-    return [
+    classes = [
         {
             "kind": kind,
             "name": name,
@@ -153,6 +156,11 @@ def parts() -> list[dict[str, Any]]:
         for kind, table in _PARTS
         for name, part in table.items()
     ]
+    terms = [
+        {"kind": kind, "name": name, "description": description, "preempts": name == "preempt", "options": {}}
+        for kind, name, description in _TERMS
+    ]
+    return classes + terms
 
 
 def _options(part: Any) -> dict[str, str]:
@@ -160,17 +168,8 @@ def _options(part: Any) -> dict[str, str]:
     found = {}
     for name, parameter in inspect.signature(part).parameters.items():
         if name in hints and parameter.default is not inspect.Parameter.empty:
-            found[name] = _written(parameter.default, hints[name])
+            found[name] = registry.written(parameter.default, hints[name])
     return found
-
-
-def _written(value: Any, kind: Any) -> str:
-    if isinstance(value, tuple):
-        inner = getattr(kind, "__args__", (None,))[0]
-        return "/".join(_written(item, inner) for item in value)
-    if kind is Duration:
-        return format_duration(value).replace(" ", "")
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parts_table() -> Table:

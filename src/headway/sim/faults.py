@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headway.errors import ExperimentError, unknown_name
 from headway.streams import small_stream
 from headway.training.events import NodeDrained, NodeFailed, NodeRecovered
-from headway.units import HOUR, parse_duration
+from headway.units import HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +26,33 @@ class Maintenance:
     lead: int = 0
 
 
+@dataclass(slots=True)
+class _Window:
+    """One node closed: no new jobs from ``start``, none at all from ``emptied``, back at ``end``."""
+
+    node: int
+    start: int
+    emptied: int
+    end: int
+
+
 class Faults:
     """All that befalls nodes in one run.
 
     A node under maintenance does not run, so it does not fail; and whoever works on a node that had failed repairs it.
+    Where times of maintenance overlap, the node is back when the last of them is over.
     """
 
     def __init__(
         self, nodes: int, seed: int, failures: FailureModel | None = None, maintenance: Sequence[Maintenance] = ()
     ) -> None:
         self._failures = failures
-        self._maintenance = tuple(maintenance)
         self._streams = [small_stream(seed, f"failures/{node}") for node in range(nodes)]
+        self._windows = _windows(maintenance)
         self._closed: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
         """When each node is under maintenance, first times first."""
-        for work in sorted(self._maintenance, key=lambda work: work.start):
-            for node in work.nodes:
-                self._closed[node].append((work.start, work.start + work.lead + work.length))
+        for window in sorted(self._windows, key=lambda window: window.start):
+            self._closed[window.node].append((window.start, window.end))
         self._repairs: dict[int, int] = {}
         """When each failed node will be repaired."""
 
@@ -52,12 +61,11 @@ class Faults:
         if self._failures is not None:
             for node in range(len(self._streams)):
                 yield self._next_failure(0, node, self._failures.mtbf), NodeFailed(node)
-        for work in self._maintenance:
-            for node in work.nodes:
-                if work.lead:
-                    yield work.start, NodeDrained(node)
-                yield work.start + work.lead, NodeDrained(node, evict=True)
-                yield work.start + work.lead + work.length, NodeRecovered(node)
+        for window in self._windows:
+            if window.start < window.emptied:
+                yield window.start, NodeDrained(window.node)
+            yield window.emptied, NodeDrained(window.node, evict=True)
+            yield window.end, NodeRecovered(window.node)
 
     def after(
         self, now: int, event: NodeFailed | NodeRecovered | NodeDrained
@@ -92,14 +100,20 @@ class Faults:
         return time
 
 
-def parse_failures(text: str) -> FailureModel:
-    """``mtbf=30d,repair=4h``."""
-    given: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        if name.strip() not in ("mtbf", "repair"):
-            raise ExperimentError(unknown_name("failures key", name.strip(), ("mtbf", "repair")))
-        given[name.strip()] = parse_duration(value, what=f"failures {name.strip()}")
-    if given.get("mtbf", 0) <= 0 or given.get("repair", HOUR) <= 0:
-        raise ExperimentError(f"failures {text!r}: mtbf and repair must be above 0, e.g. mtbf=30d,repair=4h")
-    return FailureModel(given["mtbf"], given.get("repair", 4 * HOUR))
+def _windows(maintenance: Sequence[Maintenance]) -> list[_Window]:
+    """Each node's times of maintenance, as given; those of one node that overlap are one, which ends with the last."""
+    given = [
+        _Window(node, work.start, work.start + work.lead, work.start + work.lead + work.length)
+        for work in maintenance
+        for node in work.nodes
+    ]
+    last: dict[int, _Window] = {}
+    absorbed: set[int] = set()
+    for window in sorted(given, key=lambda window: window.start):
+        before = last.get(window.node)
+        if before is None or before.end <= window.start:
+            last[window.node] = window
+        else:
+            before.emptied, before.end = min(before.emptied, window.emptied), max(before.end, window.end)
+            absorbed.add(id(window))
+    return [window for window in given if id(window) not in absorbed]

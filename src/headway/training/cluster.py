@@ -80,8 +80,12 @@ class Cluster:
             raise ExperimentError(f"levels {names} must be distinct and hold 'node' exactly once")
         outside = names.index("node")
         inside = len(names) - outside - 1
-        if len({node.name for node in self.nodes}) != len(self.nodes):
-            raise ExperimentError("two nodes of the cluster have the same name")
+        for what, given in (("nodes", self.nodes), ("partitions", self.partitions), ("tenants", self.tenants)):
+            seen: set[str] = set()
+            for each in given:
+                if each.name in seen:
+                    raise ExperimentError(f"two {what} of the cluster have the same name {each.name!r}")
+                seen.add(each.name)
         for node in self.nodes:
             if node.gpus < 0:
                 raise ExperimentError(f"node {node.name}: gpus {node.gpus} must not be negative")
@@ -95,6 +99,20 @@ class Cluster:
         for partition in self.partitions:
             if any(not 0 <= index < len(self.nodes) for index in partition.nodes):
                 raise ExperimentError(f"partition {partition.name}: names a node that does not exist")
+        self._check_quotas()
+
+    def _check_quotas(self) -> None:
+        for tenant in self.tenants:
+            guaranteed, limit = tenant.guaranteed_gpus, tenant.limit_gpus
+            if guaranteed is not None and limit is not None and guaranteed > limit:
+                raise ExperimentError(
+                    f"tenant {tenant.name}: guaranteed_gpus {guaranteed} must not be above limit_gpus {limit}"
+                )
+        promised = sum(tenant.guaranteed_gpus or 0 for tenant in self.tenants)
+        if promised > self.gpus:
+            raise ExperimentError(
+                f"the tenants' guaranteed_gpus sum to {promised}, which is more than the cluster's {self.gpus} GPUs"
+            )
 
     @property
     def gpus(self) -> int:

@@ -48,7 +48,6 @@ def without(
         asked.round_length = 0
     if CauseKind.NODES_DOWN in kinds:
         for node in members(js.eligible & ~world.pool.schedulable):
-            world.down &= ~world.pool.bits[node]
             world.pool.set_schedulable(node, True)
     if kinds & set(_ADDED):
         _add_nodes(world, js, gathered=CauseKind.FRAGMENTATION in kinds)

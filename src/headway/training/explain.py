@@ -212,7 +212,12 @@ class Ahead:
     def _count(self, lane: Lane, head: JobState) -> int:
         if lane.name != self._js.lane and (rank := self._rank(head)) != self._place:
             return len(lane) if rank < self._place else 0
-        return lane.before(self._entry)
+        count = lane.before(self._entry)
+        if lane.name != self._js.lane and self._place[0] and count:
+            jobs = self._state.jobs  # behind the head may be narrower jobs, within the guarantee, that it holds back
+            inside = (place for place, (_, job) in enumerate(lane, 1) if place > count and guaranteed(jobs[job]))
+            count = max(inside, default=count)
+        return count
 
     def _holds(self, js: JobState) -> bool:
         for lane, count in self._parts:

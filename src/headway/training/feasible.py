@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headway.training.actions import Placement
-from headway.training.pool import host_share, members
+from headway.training.pool import host_share
 from headway.units import WHOLE_GPU_MILLI
 
 if TYPE_CHECKING:
@@ -138,8 +138,3 @@ def _not_allowed(state: "TrainingState", js: "JobState", node: int) -> str:
     return (
         f"node {name} is not in partition {job.partition or 'any'} with GPU types {', '.join(job.gpu_types) or 'any'}"
     )
-
-
-def eligible_names(state: "TrainingState", js: "JobState") -> list[str]:
-    """The nodes where a job may run, by name."""
-    return [state.cluster.nodes[node].name for node in members(js.eligible)]

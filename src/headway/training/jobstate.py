@@ -91,7 +91,7 @@ class JobState:
         self.lease = 0
         self.placement: Placement = ()
         self.since = now
-        """When it last began to wait, to run, or to run at its present speed."""
+        """When it last began to wait, or to run where it is; a change of its speed leaves it."""
         self.base = 0
         """From when on it makes progress (a start that restores a checkpoint stands still first)."""
         self.speed = 0

@@ -113,13 +113,6 @@ class Queue:
             return next(iter(self.lanes.values())).head
         return min(lane.head for lane in self.lanes.values())
 
-    def heads(self) -> list[tuple[Entry, Lane]]:
-        """The head of each lane, first ones first."""
-        if len(self.lanes) == 1:
-            lane = next(iter(self.lanes.values()))
-            return [(lane.head, lane)]
-        return sorted(((lane.head, lane) for lane in self.lanes.values()), key=_entry_of)
-
     def in_order(self) -> Iterator[Entry]:
         """All of them; the queue must not change meanwhile."""
         if len(self.lanes) == 1:
@@ -127,15 +120,11 @@ class Queue:
         return merge(*self.lanes.values())
 
 
-def _entry_of(pair: tuple[Entry, Lane]) -> Entry:
-    return pair[0]
-
-
 class Ranked:
     """Running jobs by a value that moves with time: ``offset + rate * now``.
 
     Jobs of one rate keep their order among themselves for ever, so each rate has one sorted list and only the lists'
-    ends have to be compared: attained service grows with a job's width, remaining time shrinks at rate -1.
+    ends have to be compared: attained service grows with a job's width, remaining work shrinks at its speed.
     """
 
     __slots__ = ("_by_rate",)

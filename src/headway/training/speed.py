@@ -74,7 +74,7 @@ class SpeedModel:
     def level_spanned(self, placement: Placement) -> int:
         """The level of the smallest domain around all its GPUs, as a position in ``Cluster.levels``.
 
-        One more than the last position is a single GPU or innermost domain, -1 is beyond the outermost level.
+        The last position is a single GPU or innermost domain, -1 is beyond the outermost level.
         """
         if len(placement) == 1:
             return self._level_inside(*placement[0])

@@ -77,8 +77,6 @@ class TrainingState:
         self.quotas = any(
             account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values()
         )
-        self.down = 0
-        """Nodes that failed and have not recovered."""
         self.respeeded: list[JobState] = []
         """Running jobs whose speed changed because of their neighbours; an executor takes them from here."""
         self.changes = 0
@@ -120,7 +118,6 @@ class TrainingState:
                 self._node_failed(now, event.node)
             case NodeRecovered():
                 self.journal((now, int(Kind.NODE_RECOVERED), event.node, 0, event.node, 0, 0))
-                self.down &= ~self.pool.bits[event.node]
                 self.pool.set_schedulable(event.node, True)
                 self.changes += 1
                 self.releases += 1
@@ -372,7 +369,6 @@ class TrainingState:
 
     def _node_failed(self, now: int, node: int) -> None:
         self.journal((now, int(Kind.NODE_FAILED), node, 0, node, 0, 0))
-        self.down |= self.pool.bits[node]
         self.pool.set_schedulable(node, False)
         for js in list(self.on_node[node].values()):
             self._stop(now, js)

@@ -96,8 +96,6 @@ def _fill(named: dict[str, Any], spec: str, kind: str, given: Any) -> None:
     if given is None:
         return
     said = named.get(kind)
-    if kind == "quantum" and said is None and describe(named["order"]) != describe(type(named["order"])()):
-        said = options_of(named["order"]).get(kind)
     if said is not None and _told(kind, said) != _told(kind, given):
         flag = _told(kind, given)
         raise ExperimentError(
@@ -122,9 +120,13 @@ def _migration(name: str) -> Any:
 def _parse(spec: str) -> dict[str, Any]:
     terms = _split(spec)
     found: dict[str, Any] = {"order": _part(terms[0], ORDERS, "policy")}
+    slot: str
+    value: Any
     for term in terms[1:]:
         bare, bracket, _ = (piece.strip() for piece in term.partition("("))
-        if bare in SWITCHES and not bracket:
+        if bare in SWITCHES:
+            if bracket:
+                raise ExperimentError(f"{term.strip()!r} is not understood: {bare} has no options")
             slot, value = "preemption", SWITCHES[bare]
         elif bare in SPANS:
             slot, value = bare, _span(term, bare)
@@ -205,8 +207,8 @@ def options_of(part: Part) -> dict[str, Any]:
 
 def describe(part: Part) -> str:
     """A part as it is written: its name, and the options that differ from their defaults."""
-    signature = inspect.signature(type(part)).parameters
     hints = get_type_hints(part.__init__)  # type: ignore[misc]
+    signature = inspect.signature(type(part)).parameters
     changed = {k: v for k, v in options_of(part).items() if v != signature[k].default}
     return part.name + (f"({', '.join(f'{k}={written(v, hints[k])}' for k, v in changed.items())})" if changed else "")
 

@@ -8,17 +8,21 @@ move's cost ago stays where it is.
 
 A strict queue served in turn stands still until its head has started, so there nobody is displaced by a move. Where
 others may overtake, by the backfill or by the order, the GPUs that a wide job is helped to would have served many
-narrow ones, and helping it can lengthen the mean: there moves are made only for a job that waits alone.
+narrow ones, and helping it can lengthen the mean: there moves are made only for a job that waits alone and will hold
+its GPUs for no longer than the wait that it is spared. Partitions that share no node have queues of their own: when the
+first blocked job cannot be helped, the first of another may be.
 
 After AnalySIM (arXiv 2201.03175), whose migration is free in its results; there every move to a tighter place is made
 (``migrate-always``). Jobs that span several nodes, and shares of a GPU, are not moved; jobs wider than a node need no
 defragmentation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from math import inf
 from typing import ClassVar
 
+from headway.errors import ExperimentError
 from headway.training.actions import Action, MigrateJob, Placement, StartJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
@@ -33,6 +37,7 @@ Plan = tuple[list[tuple[JobState, Placement]], Placement]
 
 _MOST_MOVES = 8
 _CLEARANCES_TRIED = 16
+_HEADS_TRIED = 8
 
 
 class Costed(Migration):
@@ -42,16 +47,29 @@ class Costed(Migration):
     ranks_ends: ClassVar[bool] = True
 
     def __init__(self, margin: float = 2.0, rest: float = 10.0) -> None:
+        for option, value in (("margin", margin), ("rest", rest)):
+            if not 0 <= value < inf:
+                raise ExperimentError(f"migrate({option}={value}): must be a number from 0 on")
         self.margin = margin
         self.rest = rest
-        self._failed: tuple[int, int] = (-1, -1)
+        self._failed: tuple[int, tuple[int, ...]] = (-1, ())
+        """Which jobs could not be helped when last tried, and the state's changes then."""
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Clear a node for the first blocked job, and for those that are first after it."""
-        while (js := policy.blocked) is not None and (js.id, state.changes) != self._failed:
-            plan = self._plan(now, state, js, policy.placement, strict=policy.backfill.strict and policy.order.in_turn)
+        strict = policy.backfill.strict and policy.order.in_turn
+        while (blocked := policy.blocked) is not None:
+            tried: list[int] = []
+            plan = None
+            for js, taken in _heads(state, policy, blocked, strict=strict):
+                tried.append(js.id)
+                if state.changes == self._failed[0] and js.id in self._failed[1]:
+                    continue
+                plan = self._plan(now, state, js, policy.placement, taken, strict=strict)
+                if plan is not None:
+                    break
             if plan is None:
-                self._failed = (js.id, state.changes)
+                self._failed = (state.changes, tuple(tried))
                 return
             moves, placement = plan
             for moved, target in moves:
@@ -60,7 +78,9 @@ class Costed(Migration):
             policy.blocked = None
             yield from policy.walk(now, state)
 
-    def _plan(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule, *, strict: bool) -> Plan | None:
+    def _plan(
+        self, now: int, state: TrainingState, js: JobState, rule: PlacementRule, taken: int, *, strict: bool
+    ) -> Plan | None:
         pool = state.pool
         if js.gpu_milli < 1000 or js.nodes > 1 or not js.gpus or quota_refusal(js) is not None:
             return None
@@ -68,16 +88,14 @@ class Costed(Migration):
             return None
         if pool.free_among(js.eligible) < js.gpus or js.gpus > pool.largest_among(js.eligible):
             return None
-        saved: int | None = None
         for node, movers in self._clearances(now, state, js):
-            plan = _try(state, js, rule, node, movers)
-            if plan is None:
-                continue
-            if saved is None:
+            plan = _try(state, js, rule, node, movers, taken)
+            if plan is not None:
                 fits_by_itself = earliest_fit(now, state, js, rule)
                 saved = (1 << 62) if fits_by_itself is None else fits_by_itself - now
-            loss = sum(state.costs.of_migration(moved.job) for moved in movers)
-            return plan if saved > self.margin * loss else None
+                loss = sum(state.costs.of_migration(moved.job) for moved in movers)
+                worth = saved > self.margin * loss and (strict or js.remaining(now) <= saved)
+                return plan if worth else None
         return None
 
     def _clearances(self, now: int, state: TrainingState, js: JobState) -> list[tuple[int, list[JobState]]]:
@@ -107,6 +125,30 @@ class Costed(Migration):
             and js.nodes <= 1
             and now - js.since >= self.rest * state.costs.of_migration(js.job)
         ]
+
+
+def _heads(
+    state: TrainingState, policy: Admission, blocked: JobState, *, strict: bool
+) -> Iterator[tuple[JobState, int]]:
+    """The first blocked job, then those that come first in partitions that share no node with the ones before.
+
+    With each comes the set of nodes that those before wait for, where nobody may be moved.
+    """
+    yield blocked, 0
+    if not strict or len(state.queue.lanes) == 1 or not state.cluster.partitions:
+        return
+    taken = state.eligible(blocked.job.partition, ())
+    closed: set[Hashable] = set()
+    for _ in range(_HEADS_TRIED - 1):
+        while (lane := policy.first_lane(state, closed)) is not None:
+            closed.add(lane.name)
+            js = state.jobs[lane.head[1]]
+            if not state.eligible(js.job.partition, ()) & taken and (not state.quotas or quota_refusal(js) is None):
+                break
+        if lane is None:
+            return
+        yield js, taken
+        taken |= state.eligible(js.job.partition, ())
 
 
 def _covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:
@@ -151,7 +193,9 @@ def _cover(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
     return reachable[count][min(total for total in reachable[count] if total >= deficit)]
 
 
-def _try(state: TrainingState, js: JobState, rule: PlacementRule, node: int, movers: list[JobState]) -> Plan | None:
+def _try(
+    state: TrainingState, js: JobState, rule: PlacementRule, node: int, movers: list[JobState], taken: int
+) -> Plan | None:
     """Where everybody goes if the movers leave this node for the job; None when one of them fits nowhere else."""
     pool = state.pool
     with state.draft() as draft:
@@ -164,7 +208,7 @@ def _try(state: TrainingState, js: JobState, rule: PlacementRule, node: int, mov
         moves: list[tuple[JobState, Placement]] = []
         for moved in sorted(movers, key=lambda m: (-m.gpus, m.id)):
             target = rule.place(pool, moved)
-            if target is None or any(where == node for where, _ in target):
+            if target is None or any(where == node or taken >> where & 1 for where, _ in target):
                 return None
             draft.start(moved, target)
             moves.append((moved, target))
