@@ -140,6 +140,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.done = self.base = self.speed = 0
+        self.saved = 0
+        """Work in the checkpoint of the last preemption, move or drain."""
         self.running = False
         self.before = (0, 0, 0)
         """Work done, from when on and how fast, before what was settled last."""
@@ -182,9 +184,11 @@ def check_delivered(run: Run) -> None:
                 exact = row.value == target and seen.ends_at(row.time, target)
                 promise("service equals work", exact, f"job {job.id}: {row.value} of {target} at {row.time}")
             seen.stop(row.time)
-            seen.done = 0
+            seen.done = seen.saved = 0
         elif row.kind in (Kind.START, Kind.MIGRATE):
             seen.start(row.time, row.value)
+            if row.kind == Kind.MIGRATE:
+                seen.saved = seen.done
         elif row.kind == Kind.COST:
             seen.base = row.time + row.value
         elif row.kind == Kind.RESPEED:
@@ -193,13 +197,17 @@ def check_delivered(run: Run) -> None:
         elif row.kind == Kind.PREEMPT:
             seen.stop(row.time)
             promise("service equals work", row.value == seen.done, f"job {job.id}: {row.value}, not {seen.done}")
+            seen.saved = seen.done
         elif row.kind == Kind.EVICTED:
             seen.stop(row.time)
             told = row.value + row.detail
             promise("service equals work", told == seen.done, f"job {job.id}: {told} evicted, not {seen.done}")
-            lost = row.detail == 0 or row.detail == seen.done % job.checkpoint_every
+            periodic = seen.done % job.checkpoint_every if job.checkpoint_every else 0
+            lost = row.detail in (0, min(periodic, seen.done - seen.saved))
             promise("service equals work", lost, f"job {job.id} lost {row.detail}")
             seen.done = row.value
+            if not row.detail:
+                seen.saved = seen.done
 
 
 def check_little(run: Run) -> None:
