@@ -23,6 +23,9 @@ from headway.units import SECOND
         (Job(0, 0, SECOND, 2, gpu_types=("h100",)), "has a GPU of type h100"),
         (Job(0, 0, SECOND, 1, cpu_milli=33_000), "wants 33 CPUs on one node; the largest that fits has 32 CPUs"),
         (Job(0, 0, SECOND, 1, memory_bytes=200 * 10**9), "wants 200 GB of memory on one node"),
+        (Job(0, 0, SECOND, 4, cpu_milli=40_000), None),
+        (Job(0, 0, SECOND, 4, cpu_milli=40_000, nodes=1), "wants 40 CPUs on one node; the largest that fits has 32"),
+        (Job(0, 0, SECOND, 4, cpu_milli=400_000), "hold 0 of its 4 GPUs"),
         (Job(0, 0, SECOND, 24, cpu_milli=97_000), "hold 21 of its 24 GPUs"),
         (Job(0, 0, SECOND, 0, cpu_milli=1000), None),
         (Job(0, 0, SECOND, 1, gpu_milli=500, cpu_milli=33_000), "wants 33 CPUs"),
@@ -45,3 +48,10 @@ def test_what_no_empty_cluster_could_run_is_found_with_the_largest_that_fits(job
     found = infeasible(cluster, [job], BestFit().place)
     assert [each.job for each in found] == ([] if reason is None else [job])
     assert reason is None or reason in str(found[0])
+
+
+def test_a_job_that_needs_a_place_the_rule_does_not_give_is_found() -> None:
+    job = Job(0, 0, SECOND, 2)
+    assert not infeasible(uniform(1, 2), [job])
+    (found,) = infeasible(uniform(1, 2), [job], lambda pool, js: None)
+    assert "the placement finds no room for its 2 GPUs" in str(found)

@@ -90,6 +90,30 @@ def test_scattered_gpus_are_fragmentation_at_the_outermost_level_that_has_too_fe
     assert kinds(causes_at("fifo", Cluster(apart, cluster.levels, walls), jobs, 1, 4)) == ["fragmentation at rack"]
 
 
+def test_a_placement_that_wants_one_rack_lacks_one_rack() -> None:
+    nodes = tuple(Node(f"n{i}", 2, path=(f"rack{i // 2}",)) for i in range(4))
+    walls = tuple(Partition(f"p{i}", (i,)) for i in range(4))
+    cluster = Cluster(nodes, (Level("rack"), Level("node")), walls)
+    busy = [Job(0, 0, 10 * SECOND, 1, partition=f"p{i}") for i in (0, 2)]
+    jobs = workload([*busy, Job(0, SECOND, SECOND, 4)])
+    assert kinds(causes_at("fifo+consolidate(up_to=rack)", cluster, jobs, 1, 2)) == ["fragmentation at rack"]
+
+
+def test_jobs_within_a_guarantee_that_a_wide_one_holds_back_count_as_ahead() -> None:
+    cluster = uniform(1, 3, tenants=(Tenant("a", 1, 1, None, True), Tenant("b", 1, None, 3)))
+    share = Job(0, 0, 16 * SECOND, gpu_milli=100, tenant="b")
+    wide = [Job(0, SECOND, SECOND, 3, tenant=tenant) for tenant in "ba"]
+    jobs = workload([share, *wide, replace(share, submit=SECOND)])
+    for placement in ("best-fit", "fgd"):
+        walk = walked(f"fifo+conservative+{placement}", World(cluster, jobs))
+        for step in walk:
+            walk.act()
+            if step.time == SECOND:
+                causes = why_waiting(step.time, walk.state, walk.policy, walk.state.jobs[2])
+                assert [cause.facts.get("ahead") for cause in causes if cause.kind is CauseKind.ORDER] == [2]
+                assert admits(step.time, walk.state, walk.policy, 2, causes)
+
+
 def test_a_share_waits_for_one_gpu_with_enough_left() -> None:
     halves = [Job(0, 0, 10 * SECOND, gpu_milli=600) for _ in range(2)]
     jobs = workload([*halves, Job(0, SECOND, SECOND, gpu_milli=700)])

@@ -111,7 +111,7 @@ def test_nothing_starts_on_a_node_under_maintenance_even_if_it_fails_before_or_a
     model = FailureModel(6 * MINUTE, 4 * MINUTE)
     made = drive("fifo", World(uniform(2, 4), jobs, lambda: Faults(2, seed, model, work)))
     assert made.rows(Kind.NODE_FAILED)
-    closed = [(one.start, one.start + one.lead + one.length) for one in work]
+    closed = [(max(0, one.start - one.lead), one.start + one.length) for one in work]
     inside = [row.time for row in made.rows(Kind.START) if row.place == 0]
     assert not [time for time in inside for start, end in closed if start <= time < end]
     check_ends(made)

@@ -74,7 +74,7 @@ class Scheduler(Generic[EventT, ActionT]):
                         self._refuse(now, action, refusal)
             steps += 1
             if steps % LOOK_UP_EVERY_STEPS == 0:
-                if tape.pending >= tape.batch_rows:
+                if tape.due:
                     tape.flush()
                 if progress is not None:
                     progress(now)

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +26,8 @@ SCHEMA = pa.schema([*((name, pa.int64()) for name in COLUMNS), ("note", pa.strin
 STREAM_NAME = "tape.arrow"
 FINAL_NAME = "tape.parquet"
 BATCH_ROWS = 65_536
+FLUSH_EVERY_S = 1.0
+"""What a kill can cost: the steps of the last second."""
 
 
 class TapeRow(NamedTuple):
@@ -79,6 +82,7 @@ class TapeWriter:
         self._blocks: list[npt.NDArray[np.int64]] = []
         self._notes: dict[int, str] = {}
         self._flushed = 0
+        self._last_flush = monotonic()
         self._folder = folder
         self._stream: pa.ipc.RecordBatchStreamWriter | None = None
         if folder is not None:
@@ -86,6 +90,13 @@ class TapeWriter:
                 raise TapeError(f"{folder} already holds a run; choose another folder or remove it")
             folder.mkdir(parents=True, exist_ok=True)
             self._stream = pa.ipc.new_stream(str(folder / STREAM_NAME), SCHEMA)
+
+    @property
+    def due(self) -> bool:
+        """Whether enough is pending for a batch, or anything and the last batch on disk is a second old."""
+        if self._stream is not None and monotonic() - self._last_flush > FLUSH_EVERY_S:
+            return bool(self._rows)
+        return len(self._rows) >= self.batch_rows
 
     @property
     def pending(self) -> int:
@@ -107,6 +118,7 @@ class TapeWriter:
         if self._stream is not None:
             self._stream.write_batch(_batch(block, self._flushed, self._notes))
         self._flushed += len(block)
+        self._last_flush = monotonic()
 
     def close(self) -> Tape:
         """Flush, compact to Parquet, and give the tape."""

@@ -265,7 +265,7 @@ def play(scene: Scene, folder: Path | None = None, progress: Progress | None = N
 
 @contextmanager
 def _stops_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C stops the run in good order, a second one ends the program."""
+    """The first Ctrl-C (or SIGTERM) stops the run in good order, a second Ctrl-C ends the program."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -274,11 +274,12 @@ def _stops_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stop()
 
-    before = signal.signal(signal.SIGINT, interrupted)
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # --- the folder of a run --------------------------------------------------------------------------------------

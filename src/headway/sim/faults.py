@@ -18,7 +18,7 @@ class FailureModel:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Work on some nodes: drained at ``start`` (no new jobs), emptied ``lead`` later, back after ``length``."""
+    """Work on some nodes: no new jobs from ``lead`` before ``start``, emptied at ``start``, back after ``length``."""
 
     nodes: tuple[int, ...]
     start: int
@@ -103,7 +103,7 @@ class Faults:
 def _windows(maintenance: Sequence[Maintenance]) -> list[_Window]:
     """Each node's times of maintenance, as given; those of one node that overlap are one, which ends with the last."""
     given = [
-        _Window(node, work.start, work.start + work.lead, work.start + work.lead + work.length)
+        _Window(node, max(0, work.start - work.lead), work.start, work.start + work.length)
         for work in maintenance
         for node in work.nodes
     ]

@@ -1,5 +1,7 @@
 """Placements: what each prefers, and what all have to agree on: whether a job fits, and that it can be done."""
 
+from copy import copy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -321,6 +323,43 @@ def test_fgd_learns_from_the_jobs_it_is_shown_each_once() -> None:
         for _ in range(3):
             rule.place(state.pool, waiting(state, job(4, number)))
     assert rule.place(state.pool, waiting(state, job(1, 99))) == ((1, 0b100),)
+
+
+def test_a_copy_of_fgd_knows_what_it_knew_and_keeps_what_it_learns() -> None:
+    state = occupied(uniform(2, 8), 4, 2)
+    rule = Fgd()
+    rule.place(state.pool, waiting(state, job(1, 0)))
+    asked = copy(rule)
+    for number in range(1, 9):
+        asked.place(state.pool, waiting(state, job(4, number)))
+    one = waiting(state, job(1, 99))
+    assert shape(asked.place(state.pool, one)) == {1: 1}
+    assert shape(rule.place(state.pool, one)) == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted", "single"),
+    [
+        (BestFit(), job(4), True),
+        (BestFit(), job(5), False),
+        (BestFit(), job(5, nodes=1), True),
+        (BestFit(), job(4, nodes=2), False),
+        (Spread(), job(4), True),
+        (Spread(split=True), job(4), False),
+        (Spread(split=True), job(4, nodes=1), True),
+        (Spread(split=True), job(1), True),
+        (Consolidate(), job(4), True),
+        (Consolidate(up_to="any"), job(4), False),
+        (Consolidate(up_to="any"), job(1), True),
+        (Consolidate(up_to="any"), job(2, nodes=1), True),
+    ],
+)
+def test_a_rule_knows_which_jobs_need_one_node(rule: PlacementRule, wanted: Job, single: bool) -> None:
+    state = state_of(uniform(2, 4))
+    assert rule.needs_one_node(state.pool, waiting(state, wanted)) is single
+    state = occupied(uniform(2, 4), 2, 2)
+    placement = rule.place(state.pool, waiting(state, wanted))
+    assert placement is None or len(placement) == 1 or not single
 
 
 @pytest.mark.parametrize("text", ["4", "4:x", "1.5:2", "0:1", "1:0", "1:1:1:1:1", "1:1:-1"])

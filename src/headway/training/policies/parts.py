@@ -64,7 +64,10 @@ class Order(ABC):
 
     def next_turn(self, now: int, state: TrainingState) -> int:
         """With ``moves``: when a running job may next fall behind a waiting one though nothing happens; 0 for never."""
-        return now + self.quantum if self.quantum else 0
+        if not self.quantum:
+            return 0
+        ends = (js.base + self.quantum for js in state.running.values() if js.job.preemptible)
+        return min((end for end in ends if end > now), default=0)
 
     def ended(self, now: int, js: JobState) -> None:  # noqa: B027 - most orders need nothing
         """A job left for good (only called with ``watches_ends``)."""

@@ -18,14 +18,16 @@ defragmentation.
 """
 
 from collections.abc import Hashable, Iterator
+from contextlib import nullcontext
 from functools import lru_cache
-from math import inf
+from math import ceil, inf
 from typing import ClassVar
 
 from headway.errors import ExperimentError
-from headway.training.actions import Action, MigrateJob, Placement, StartJob
+from headway.training.actions import Action, MigrateJob, Placement, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
+from headway.training.policies.backfills.reservation import without
 from headway.training.policies.forecast import earliest_fit
 from headway.training.policies.parts import Admission, Migration, PlacementRule
 from headway.training.policies.placements.pick import gpus_of
@@ -54,6 +56,8 @@ class Costed(Migration):
         self.rest = rest
         self._failed: tuple[int, tuple[int, ...]] = (-1, ())
         """Which jobs could not be helped when last tried, and the state's changes then."""
+        self._rested = 0
+        """When the first of the jobs that were too fresh to be moved then will have rested; 0 for none."""
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Clear a node for the first blocked job, and for those that are first after it."""
@@ -61,15 +65,20 @@ class Costed(Migration):
         while (blocked := policy.blocked) is not None:
             tried: list[int] = []
             plan = None
+            if 0 < self._rested <= now:
+                self._failed = (-1, ())
             for js, taken in _heads(state, policy, blocked, strict=strict):
                 tried.append(js.id)
                 if state.changes == self._failed[0] and js.id in self._failed[1]:
                     continue
+                self._rested = 0
                 plan = self._plan(now, state, js, policy.placement, taken, strict=strict)
                 if plan is not None:
                     break
             if plan is None:
                 self._failed = (state.changes, tuple(tried))
+                if self._rested > now:
+                    yield WakeAt(self._rested)
                 return
             moves, placement = plan
             for moved, target in moves:
@@ -115,16 +124,16 @@ class Costed(Migration):
         return [(node, movers) for _, _, node, movers in found[:_CLEARANCES_TRIED]]
 
     def _movable(self, now: int, state: TrainingState, node: int) -> list[JobState]:
-        return [
-            js
-            for js in state.on_node[node].values()
-            if len(js.placement) == 1
-            and js.gpu_milli == 1000
-            and js.gpus
-            and js.job.preemptible
-            and js.nodes <= 1
-            and now - js.since >= self.rest * state.costs.of_migration(js.job)
-        ]
+        found = []
+        for js in state.on_node[node].values():
+            if len(js.placement) > 1 or js.gpu_milli < 1000 or not js.gpus or not js.job.preemptible or js.nodes > 1:
+                continue
+            rested = js.since + ceil(self.rest * state.costs.of_migration(js.job))
+            if rested <= now:
+                found.append(js)
+            elif not self._rested or rested < self._rested:
+                self._rested = rested
+        return found
 
 
 def _heads(
@@ -207,8 +216,9 @@ def _try(
         draft.start(js, placement)
         moves: list[tuple[JobState, Placement]] = []
         for moved in sorted(movers, key=lambda m: (-m.gpus, m.id)):
-            target = rule.place(pool, moved)
-            if target is None or any(where == node or taken >> where & 1 for where, _ in target):
+            with without(pool, taken) if taken else nullcontext():
+                target = rule.place(pool, moved)
+            if target is None or any(where == node for where, _ in target):
                 return None
             draft.start(moved, target)
             moves.append((moved, target))

@@ -1,0 +1,78 @@
+"""Every registered part, in many combinations, keeps every promise of ``checks.py`` on whatever hypothesis finds.
+
+The tests are parametrised over the registry's tables: a new part is covered by being registered.
+"""
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
+from headway.units import SECOND
+from tests.conformance.checks import check_all, check_blind
+from tests.drive import World
+from tests.strategies import specs, worlds
+
+few = settings(
+    max_examples=150,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+)
+
+
+@pytest.mark.parametrize("backfill", sorted(BACKFILLS))
+@pytest.mark.parametrize("order", sorted(ORDERS))
+@given(data=st.data(), world=worlds())
+@few
+def test_every_order_keeps_its_promises_with_every_backfill(
+    order: str, backfill: str, data: st.DataObject, world: World
+) -> None:
+    spec = data.draw(specs(order=order, backfill=backfill, cluster=world.cluster))
+    check_all(lambda: build(spec), world)
+
+
+@pytest.mark.parametrize("placement", sorted(PLACEMENTS))
+@given(data=st.data(), world=worlds())
+@few
+def test_every_placement_keeps_its_promises(placement: str, data: st.DataObject, world: World) -> None:
+    spec = data.draw(specs(placement=placement, cluster=world.cluster))
+    check_all(lambda: build(spec), world)
+
+
+@pytest.mark.parametrize("migration", sorted(MIGRATIONS))
+@given(data=st.data(), world=worlds())
+@settings(few, max_examples=300)
+def test_every_migration_keeps_its_promises(migration: str, data: st.DataObject, world: World) -> None:
+    spec = data.draw(specs(migration=migration, cluster=world.cluster))
+    check_all(lambda: build(spec), world)
+
+
+@given(spec=specs(), world=worlds(), round_length=st.sampled_from([7 * SECOND, 60 * SECOND]))
+@settings(few, max_examples=300)
+def test_rounds_keep_their_promises_and_decide_only_at_their_beat(spec: str, world: World, round_length: int) -> None:
+    def make() -> ComposedPolicy:
+        return build(spec, round_length=round_length)
+
+    run = check_all(make, world)
+    assert all(row.time % round_length == 0 for row in run.tape if 20 <= row.kind < 23)
+
+
+@given(spec=specs(), world=worlds(), quantum=st.sampled_from([SECOND, 7 * SECOND, 60 * SECOND]))
+@settings(few, max_examples=300)
+def test_a_quantum_keeps_its_promises(spec: str, world: World, quantum: int) -> None:
+    check_all(lambda: build(spec, quantum=quantum), world)
+
+
+@given(spec=specs(), world=worlds(quotas=True))
+@settings(few, max_examples=300)
+def test_quotas_keep_their_promises(spec: str, world: World) -> None:
+    check_all(lambda: build(spec), world)
+
+
+@pytest.mark.parametrize("order", sorted(ORDERS))
+@given(data=st.data(), world=worlds(plain=True, estimated=True, faults=False))
+@few
+def test_no_order_knows_how_long_a_job_really_takes(order: str, data: st.DataObject, world: World) -> None:
+    spec = data.draw(specs(order=order, cluster=world.cluster))
+    check_blind(lambda: build(spec), world)

@@ -1,0 +1,92 @@
+"""Costed moves: for whom they are made, and what their options may be. And room made by those who may divide a job."""
+
+from dataclasses import replace
+
+import pytest
+
+from headway.errors import ExperimentError
+from headway.training.cluster import Partition, uniform
+from headway.training.events import JobArrived
+from headway.training.job import Job, workload
+from headway.training.policies.forecast import earliest_fit
+from headway.training.policies.registry import build
+from headway.training.rows import Kind
+from headway.training.speed import Costs
+from headway.units import SECOND
+from tests.drive import Run, World, drive, fresh_state
+
+COSTS = Costs(SECOND, SECOND)
+
+
+def job(submit: int, gpus: int, length: int, partition: str = "", priority: int = 0) -> Job:
+    return Job(0, submit * SECOND, length * SECOND, gpus, partition=partition, priority=priority)
+
+
+def blocked_in_both(second: str) -> Run:
+    """Partition p is full and has a job waiting; after 5 s q has 2 GPUs free on each node, and a job wants 4."""
+    walls = (Partition("p", (0,)), Partition("q", (1, 2)), Partition("all", (0, 1, 2)))
+    full = [job(0, 4, 500, "p"), job(1, 4, 10, "p")]
+    scattered = [job(0, 2, 300, "q"), job(0, 2, 5, "q"), job(0, 2, 300, "q")]
+    jobs = workload([*full, *scattered, job(10, 4, 10, second)])
+    return drive("fifo+migrate", World(uniform(3, 4, partitions=walls), jobs, costs=COSTS))
+
+
+def test_a_partition_that_is_full_does_not_keep_another_from_being_tidied() -> None:
+    run = blocked_in_both("q")
+    last = max(run.starts)
+    assert run.starts[last] == 10 * SECOND
+    assert len(run.rows(Kind.MIGRATE)) == 1
+
+
+def test_nobody_is_helped_past_a_blocked_job_whose_nodes_it_shares() -> None:
+    run = blocked_in_both("all")
+    last = max(run.starts)
+    assert not run.rows(Kind.MIGRATE)
+    assert run.starts[last] > 300 * SECOND
+
+
+def test_nobody_is_moved_onto_nodes_that_an_earlier_blocked_job_waits_for() -> None:
+    walls = (Partition("p", (0,)), Partition("q", (1, 2)), Partition("all", (0, 1, 2)))
+    waiting = [job(6, 4, 10, "p"), job(10, 4, 10, "q")]
+    halves = [
+        job(0, 2, 500, "p"),
+        job(0, 2, 5, "p"),
+        replace(job(0, 2, 900, "q"), preemptible=False),
+        job(0, 2, 5, "q"),
+    ]
+    jobs = workload([*halves, job(0, 2, 900, "all"), *waiting])
+    run = drive("fifo+migrate(rest=0)", World(uniform(3, 4, partitions=walls), jobs, costs=COSTS))
+    assert [row.subject for row in run.rows(Kind.MIGRATE)] == [4]
+    assert run.starts[6] == 10 * SECOND
+    assert run.starts[5] == 500 * SECOND
+
+
+@pytest.mark.parametrize("option", ["margin", "rest"])
+@pytest.mark.parametrize("value", ["-1.0", "nan", "inf", "-inf"])
+def test_an_option_that_makes_no_sense_is_refused(option: str, value: str) -> None:
+    with pytest.raises(ExperimentError, match=f"migrate.{option}={value}.: must be a number from 0 on"):
+        build(f"fifo+migrate({option}={value})")
+    assert build(f"fifo+migrate({option}=0)").migration is not None
+
+
+def test_one_victim_is_enough_where_a_job_may_be_divided() -> None:
+    held = [job(0, 3, 100, priority=2), job(0, 2, 100, priority=2), job(0, 2, 100)]
+    jobs = workload([*held, job(1, 3, 10, priority=1)])
+    run = drive("priority+preempt+consolidate(up_to=any)", World(uniform(2, 4), jobs))
+    assert [row.subject for row in run.rows(Kind.PREEMPT)] == [2]
+    assert run.starts[3] == SECOND
+    assert not drive("priority+preempt", World(uniform(2, 4), jobs)).rows(Kind.PREEMPT)
+
+
+def test_when_a_job_fits_depends_on_whether_it_may_be_divided() -> None:
+    found: dict[str, int | None] = {}
+    world = World(uniform(2, 4), workload([job(0, 2, 100), job(0, 2, 10), job(0, 3, 50), job(1, 3, 5)]))
+    for up_to in ("node", "any"):
+        policy = build(f"fifo+migrate+consolidate(up_to={up_to})")
+        state = fresh_state(policy, world)
+        for each in world.jobs:
+            state.apply(each.submit, JobArrived(each))
+            for action in policy.decide(each.submit, state):
+                state.commit(each.submit, action)
+        found[up_to] = earliest_fit(SECOND, state, state.jobs[3], policy.placement)
+    assert found == {"node": 50 * SECOND, "any": 10 * SECOND}
