@@ -9,12 +9,15 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headway.cli import main
 from headway.cli.flags import split_policies
+from headway.core.tape import SCHEMA
 from headway.experiment import open_run
 from headway.traces import FORMATS
+from headway.training.policies.registry import ORDERS
 
 SIZE = ["--nodes", "2", "--gpus-per-node", "8"]
 KEYS = [
@@ -410,3 +413,136 @@ def test_a_traceback_is_shown_only_on_request(trace: Path) -> None:
         _, err = running.communicate()
     assert "Traceback" in err
     assert "TapeError" in err
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = call(capsys, "--version")
+    assert (ended.status, ended.out, ended.err) == (0, "headway 0.1.0\n", "")
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_a_note(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,fifo+conservative+consolidate")
+    piped = call(capsys, *arguments)
+    assert "jobs/s" in piped.out
+    assert piped.err == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")  # 80 columns and no colours
+    narrow = call(capsys, *arguments)
+    assert max(map(len, narrow.out.splitlines())) <= 80
+    assert "fifo+conservative+consolidate" in narrow.out
+    assert "jobs/s" not in narrow.out
+    assert "…" not in narrow.out
+    assert "columns do not fit: a wider terminal or --json shows them\n" in narrow.err
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for picture, line in (("no/such/x.svg", "there is no folder"), ("x.png", "must end in .svg")):
+        ended = call(
+            capsys,
+            *("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs"),
+            *("--picture", trace / picture),
+        )
+        assert (ended.status, ended.out) == (2, "")
+        assert line in ended.err
+        assert not (trace / "runs").exists()
+
+
+def test_a_picture_may_lie_in_the_folder_of_the_runs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = trace / "runs"
+    arguments = ("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", runs)
+    assert call(capsys, *arguments, "--picture", runs / "x.svg").status == 0
+    assert (runs / "x.svg").read_text().startswith("<svg")
+
+
+def test_preemptions_that_cost_nothing_are_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (trace / "two.csv").write_text("submit_s,work_s,gpus\n0,1000,16\n10,5,16\n")
+    arguments = ("simulate", "--trace", trace / "two.csv", *SIZE, "--policy", "srtf", "--json")
+    free = call(capsys, *arguments, "--preemption-cost", "0s")
+    assert free.json["preemptions"] == 1
+    assert free.err == "note: preemptions cost nothing here: --preemption-cost 60s charges them\n"
+    assert call(capsys, *arguments, "--preemption-cost", "60s").err == ""
+
+
+def test_groups_that_the_results_do_not_have_are_a_note(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = call(capsys, "simulate", "--trace", trace / "ok.csv", *SIZE, "--by", "tenant")
+    assert ended.status == 0
+    assert len(ended.out.strip().splitlines()) == 2
+    assert ended.err.startswith("note: --by tenant: no tenants in the results")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_exception_in_a_policy_of_the_user_is_one_line(
+    trace: Path, capsys: pytest.CaptureFixture[str], processes: int
+) -> None:
+    (trace / "mine.py").write_text(
+        "from headway.training.policies.orders.fifo import Fifo\n\n\n"
+        'class Mine(Fifo):\n    name = "mine-broken"\n\n'
+        "    def key(self, *given):\n        return given[0].nothing_of_the_kind\n"
+    )
+    spec = f"{trace / 'mine.py'}:Mine"
+    ended = call(
+        capsys,
+        *("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", f"{spec},fifo", "--processes", processes),
+    )
+    ORDERS.pop("mine-broken", None)  # of this process, for the tests after this one
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("headway: AttributeError in mine.py, line 8: ")
+    assert ended.err.endswith("(HEADWAY_DEBUG=1 shows all)\n")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "line"),
+    [
+        (ValueError("odd"), 1, "headway: internal error: ValueError: odd; HEADWAY_DEBUG=1 shows all\n"),
+        (KeyboardInterrupt(), 130, "headway: stopped\n"),
+    ],
+)
+def test_what_ends_a_command_in_the_middle_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    problem: BaseException,
+    status: int,
+    line: str,
+) -> None:
+    def ends(_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("headway.experiment.open_run", ends)
+    ended = call(capsys, "audit", "run")
+    assert (ended.status, ended.out, ended.err) == (status, "", line)
+
+
+def test_a_run_that_was_cut_short_is_said_and_an_empty_one_refused(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = trace / "run"
+    call(capsys, "simulate", "--trace", trace / "ok.csv", *SIZE, "--out", folder)
+    assert call(capsys, "audit", folder).err == ""
+    (folder / "result.json").unlink()
+    rows = len(open_run(folder).tape)
+    for command in ("audit", "replay"):
+        ended = call(capsys, command, folder)
+        assert ended.status == 0
+        assert ended.err == f"note: the run was cut short after {rows} rows; what is there was checked\n"
+    (folder / "tape.parquet").unlink()
+    pa.ipc.new_stream(str(folder / "tape.arrow"), SCHEMA).close()
+    for arguments in (("audit", folder), ("replay", folder), ("story", folder, "a")):
+        ended = call(capsys, *arguments)
+        assert (ended.status, ended.out) == (2, "")
+        assert "holds no step yet" in ended.err
+
+
+def test_a_story_names_other_jobs_as_the_trace_does(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (trace / "named.csv").write_text("submit_s,work_s,gpus,name\n0,60,16,7\n1,60,16,8\n2,60,1,0\n")
+    folder = trace / "run"
+    call(capsys, "simulate", "--trace", trace / "named.csv", *SIZE, "--out", folder)
+    assert "head-of-line: job 8 ahead of it" in call(capsys, "story", folder, "0").out
+    told = call(capsys, "story", folder, "0", "--json").json
+    assert told["name"] == "0"
+    assert [cause["jobs"] for cause in told["stretches"][0]["causes"] if cause["kind"] == "head-of-line"] == [["8"]]

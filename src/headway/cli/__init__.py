@@ -1,7 +1,7 @@
 """The command line. This module is the program around the commands; it imports them once it can say what goes wrong.
 
 Results go to stdout and nothing else does; progress, notes and errors go to stderr. Wrong input is one line and exit
-status 2, a run stopped by Ctrl-C exits with 130. ``HEADWAY_DEBUG=1`` shows tracebacks.
+status 2, a bug is one line and 1, a run stopped by Ctrl-C exits with 130. ``HEADWAY_DEBUG=1`` shows tracebacks.
 """
 
 import os
@@ -22,12 +22,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except HeadwayError as problem:
         _fail(str(problem), 2 if isinstance(problem, InputError) else 1, problem)
     except KeyboardInterrupt:
-        _fail("stopped before the run began", STOPPED)
+        _fail("stopped", STOPPED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (MemoryError, OverflowError, OSError) as problem:
-        _fail(f"{type(problem).__name__}: {problem}", 2, problem)
+        _fail(_blamed(problem) or f"{type(problem).__name__}: {problem}", 2, problem)
+    except Exception as problem:  # noqa: BLE001 - the last resort: one line instead of a traceback
+        if (line := _blamed(problem)) is not None:
+            _fail(line, 2, problem)
+        _fail(f"internal error: {type(problem).__name__}: {problem}; HEADWAY_DEBUG=1 shows all", 1, problem)
+
+
+def _blamed(problem: Exception) -> str | None:
+    from headway.cli.blame import blamed
+
+    return blamed(problem)
 
 
 def _program(arguments: Sequence[str] | None) -> int:

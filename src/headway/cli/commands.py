@@ -1,6 +1,7 @@
 """The commands: flags become the tables of an experiment, results become a table or JSON."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ from headway.cli.flags import (
     document_of,
     split_policies,
 )
-from headway.cli.runs import Outcome, apart, play, under_each
+from headway.cli.runs import MOST_GROUPS, Outcome, apart, play, under_each
 from headway.errors import ExperimentError, TapeError
 from headway.formats import toml
 from headway.formats.plugins import resolve
@@ -71,13 +72,19 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.out().print(f"headway {__version__}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def _headway(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
-    if version:
-        console.out().print(f"headway {__version__}")
-        raise typer.Exit
+    pass
 
 
 @app.command()
@@ -154,7 +161,7 @@ def compare(
     """
     document = document_of(locals(), overrides)
     document.setdefault("policy", {}).pop("name", None)
-    _finish(play(under_each(document, split_policies(policies)), processes), as_json, by, picture)
+    _finish(play(under_each(document, split_policies(policies)), processes), as_json, by, picture, out)
 
 
 @app.command()
@@ -173,7 +180,7 @@ def run(
     """
     given = [*(overrides or ()), *([f"run.out={json.dumps(out)}"] if out is not None else ())]
     experiments = experiment.same_jobs(experiment.read(path, given))
-    _finish(play(apart(experiments), processes), as_json, by, picture, single=len(experiments) == 1)
+    _finish(play(apart(experiments), processes), as_json, by, picture, out, single=len(experiments) == 1)
 
 
 @app.command()
@@ -221,7 +228,7 @@ def story(
 
     headway story runs/srtf 17
     """
-    stored = experiment.open_run(folder)
+    stored = _stored(folder)
     scene = stored.scene
     told = tell(
         scene.cluster,
@@ -244,7 +251,7 @@ def replay(folder: RunArgument) -> None:
 
     headway replay runs/srtf
     """
-    stored = experiment.open_run(folder)
+    stored = _stored(folder, "what is there was checked")
     scene = stored.scene
     again = replay_tape(
         scene.cluster, scene.jobs, stored.tape, scene.policy(), speed=scene.speed(), costs=scene.costs()
@@ -261,7 +268,7 @@ def audit(folder: RunArgument) -> None:
 
     headway audit runs/srtf
     """
-    stored = experiment.open_run(folder)
+    stored = _stored(folder, "what is there was checked")
     scene = stored.scene
     findings = audit_tape(
         scene.cluster,
@@ -287,11 +294,14 @@ def _finish(
     as_json: bool,
     by: Sequence[str] | None = None,
     picture: str | None = None,
+    out: str | None = None,
     *,
     single: bool = False,
 ) -> None:
     """Print what came out; a run that was stopped ends the program with 130."""
     tables.check_groups(by or ())
+    if picture is not None:
+        _check_picture(Path(picture), out)
     rows: list[dict[str, Any]] = []
     notes: dict[str, list[str]] = {}
     stopped = ""
@@ -305,9 +315,7 @@ def _finish(
     if as_json and (rows or not single):
         console.print_json(rows[0] if single else rows)
     elif rows:
-        console.out().print(tables.comparison(rows))
-        for group in by or ():
-            console.out().print("", tables.grouped(rows, group))
+        _show(rows, by or ())
     if picture is not None and rows:
         _draw(rows, picture)
     for line in _told_once(notes, len(rows)):
@@ -315,6 +323,35 @@ def _finish(
     if stopped:
         console.note(stopped)
         sys.exit(STOPPED)
+
+
+def _show(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> None:
+    """The tables: all of them where they are piped, what a terminal has room for else."""
+    table, left_out = tables.fitting(rows, console.out().width) if sys.stdout.isatty() else (tables.comparison(rows), 0)
+    console.out(tables.width_of(table)).print(table)
+    if left_out:
+        columns = "1 column does" if left_out == 1 else f"{left_out} columns do"
+        console.note(f"note: {columns} not fit: a wider terminal or --json shows {'it' if left_out == 1 else 'them'}")
+    for group in groups:
+        if tables.has_group(rows, group):
+            console.out().print("", tables.grouped(rows, group))
+        else:
+            console.note(
+                f"note: --by {group}: no {group}s in the results (there are where they are 2 to {MOST_GROUPS})"
+            )
+
+
+def _check_picture(picture: Path, out: str | None) -> None:
+    """Refuse a picture that could not be written, before anything runs; the folder of the runs is yet to be made."""
+    if picture.suffix.lower() != ".svg":
+        raise ExperimentError(f"--picture {picture}: the name must end in .svg")
+    folder = picture.parent
+    if out is not None and folder.resolve() == Path(out).resolve():
+        return
+    if not folder.is_dir():
+        raise ExperimentError(f"--picture {picture}: there is no folder {folder}")
+    if picture.is_dir() or not os.access(picture if picture.exists() else folder, os.W_OK):
+        raise ExperimentError(f"--picture {picture}: cannot be written")
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], picture: str) -> None:
@@ -334,6 +371,16 @@ def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> Iterator[str]:
         names = [name for note in same for name in notes[note]]
         whose = "" if len(names) == runs else f"{', '.join(names)}: "
         yield f"{whose}{same[0] if len(same) == 1 else head}"
+
+
+def _stored(folder: str, checked: str = "") -> experiment.StoredRun:
+    """A run of which there is something to look at; one that was cut short is checked as far as it goes."""
+    stored = experiment.open_run(folder)
+    if not len(stored.tape):
+        raise TapeError(f"run folder {folder}: the tape holds no step yet")
+    if checked and not stored.complete:
+        console.note(f"note: the run was cut short after {len(stored.tape):,} rows; {checked}")
+    return stored
 
 
 def _job(jobs: Sequence[Job], wanted: str) -> int:

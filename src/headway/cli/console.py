@@ -10,9 +10,10 @@ PLAIN_WIDTH = 180
 """Columns of a table that does not go to a terminal."""
 
 
-def out() -> Console:
-    """Where results go."""
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+def out(least: int = 0) -> Console:
+    """Where results go; at least so wide, whatever the terminal says: it wraps lines, and nothing is cut."""
+    width = Console().width if sys.stdout.isatty() else PLAIN_WIDTH
+    return Console(width=max(width, least), height=25)  # without a height a dumb terminal has 80 columns
 
 
 def err() -> Console:

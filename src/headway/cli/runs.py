@@ -13,8 +13,10 @@ import msgspec
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headway import experiment
+from headway.cli.blame import blamed
 from headway.cli.console import err
 from headway.core.tape import FINAL_NAME
+from headway.errors import ExperimentError
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.training.jobs import job_table
@@ -46,6 +48,15 @@ class Outcome:
 
 def measure(each: Experiment, label: str = "", progress: experiment.Progress | None = None) -> Outcome:
     """Run an experiment and take its numbers; with a folder they are stored there too."""
+    try:
+        return _measured(each, label, progress)
+    except Exception as problem:
+        if (line := blamed(problem)) is None:
+            raise
+        raise ExperimentError(line) from problem  # here: no traceback comes back from another process
+
+
+def _measured(each: Experiment, label: str, progress: experiment.Progress | None) -> Outcome:
     result = experiment.run(each, progress)
     ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
     summary = of_ledger(ledger)
@@ -67,6 +78,8 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
     notes = [*result.notes]
     if summary.overload:
         notes.append(f"overload: {summary.overload}")
+    if summary.preemptions and not summary.lost_gpu_hours:
+        notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
     return Outcome(row, tuple(notes), _how_far(result) if result.stopped else "")
 
 

@@ -54,7 +54,7 @@ class Waiting:
     def record(self) -> dict[str, object]:
         """For machines."""
         causes = [
-            {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.jobs), **c.facts}
+            {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
             for c in self.causes
         ]
         return {"what": "waiting", **_record_span(self.start, self.end), "causes": causes}

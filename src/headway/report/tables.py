@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +16,13 @@ from headway.units import format_duration, seconds
 
 Row = Mapping[str, Any]
 GROUPS = ("tenant", "partition", "level")
+_COLUMNS = (
+    *("policy", "jobs", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"),
+    *("lost GPU-h", "jobs/s"),
+)
+_EXPENDABLE = ("jobs/s", "lost GPU-h", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use")
+"""What a narrow terminal does without, the first of them first."""
+_WIDEST = 100_000
 
 _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("order", registry.ORDERS),
@@ -30,28 +38,44 @@ _TERMS = (
 )
 
 
-def comparison(rows: Sequence[Row], title: str = "") -> Table:
+def comparison(rows: Sequence[Row], title: str = "", leave_out: Sequence[str] = ()) -> Table:
     """One line a run; times as people say them, the best mean JCT and wait set off."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    labelled = any(row.get("variant") for row in rows)
-    if labelled:
-        table.add_column("variant", no_wrap=True)
-    table.add_column("policy", no_wrap=True, overflow="fold")
-    table.add_column("jobs", justify="right", no_wrap=True)
-    table.add_column("JCT mean", justify="right", no_wrap=True)
     against = changes(rows, "jct_mean_s")
-    if len(rows) > 1:
-        table.add_column("vs first", justify="right", no_wrap=True)
-    for name in ("p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("lost GPU-h", justify="right", no_wrap=True)
-    table.add_column("jobs/s", justify="right", no_wrap=True)
-    for index, row in enumerate(rows):
-        label = [str(row.get("variant", ""))] if labelled else []
-        policy, jobs, mean, *others = _cells(row, rows)
-        change = "" if (value := against[index]) is None else f"{100 * value:+.1f} %"
-        table.add_row(*label, policy, jobs, mean, *([change] if len(rows) > 1 else []), *others)
+    columns = {
+        "variant": [str(row.get("variant", "")) for row in rows] if any(row.get("variant") for row in rows) else [],
+        **dict(zip(_COLUMNS[:3], zip(*(_cells(row, rows)[:3] for row in rows), strict=True), strict=True)),
+        "vs first": [_change(value) for value in against] if len(rows) > 1 else [],
+        **dict(zip(_COLUMNS[3:], zip(*(_cells(row, rows)[3:] for row in rows), strict=True), strict=True)),
+    }
+    shown = {name: cells for name, cells in columns.items() if cells and name not in leave_out}
+    for name in shown:
+        table.add_column(name, justify="left" if name in ("variant", "policy") else "right", no_wrap=True)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*cells)
     return table
+
+
+def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
+    """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    for count in range(len(_EXPENDABLE) + 1):
+        table = comparison(rows, leave_out=_EXPENDABLE[:count])
+        if width_of(table) <= width:
+            break
+    return table, count
+
+
+def width_of(table: Table) -> int:
+    """How wide a table is when no cell of it is cut."""
+    return Console(width=_WIDEST, height=25).measure(table).maximum
+
+
+def _change(value: float | None, digits: int = 1) -> str:
+    """A change as a percentage with its sign; what rounds to nothing has none."""
+    if value is None:
+        return ""
+    text = f"{100 * value:+.{digits}f}"
+    return f"{text if float(text) else text[1:]} %"
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
@@ -102,6 +126,11 @@ def check_groups(groups: Sequence[str]) -> None:
             raise ExperimentError(unknown_name("--by", group, GROUPS))
 
 
+def has_group(rows: Sequence[Row], group: str) -> bool:
+    """Whether the results say anything by this group."""
+    return group == "level" or any(row.get(f"{group}s") for row in rows)
+
+
 def grouped(rows: Sequence[Row], group: str) -> Table:
     """One line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
     titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
@@ -139,7 +168,7 @@ def _members(rows: Sequence[Row], group: str) -> Iterator[tuple[str, int, list[f
 def _hours(value: float | None, first: float | None) -> str:
     if value is None:
         return "–"
-    change = "" if first is None or value is first or not first else f" ({100 * (value / first - 1):+.0f} %)"
+    change = "" if first is None or value is first or not first else f" ({_change(value / first - 1, 0)})"
     return f"{value / 3600:,.2f} h{change}"
 
 

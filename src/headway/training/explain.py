@@ -63,6 +63,8 @@ class Cause:
     """Jobs that it is about: the first one ahead, the holders of reservations."""
     facts: dict[str, int] = field(default_factory=dict)
     """The numbers in the text, by name."""
+    names: tuple[str, ...] = ()
+    """What the trace calls those jobs; the number of one without a name."""
 
     @property
     def identity(self) -> tuple[CauseKind, str]:
@@ -183,6 +185,10 @@ class Ahead:
         self.holders = tuple(job for job in reserved if job in state.jobs and self._holds(state.jobs[job]))
         """Those ahead that were promised GPUs."""
 
+    def names(self, *jobs: int) -> tuple[str, ...]:
+        """What the trace calls jobs; the number of one without a name."""
+        return tuple(self._state.jobs[job].job.name or str(job) for job in jobs)
+
     def jobs(self) -> list[int]:
         """All of them; costs as many as there are."""
         return [job for lane, count in self._parts for _, job in list(lane)[:count]]
@@ -230,22 +236,25 @@ def _held_back(ahead: Ahead, fits: bool) -> Cause | None:
     """Jobs ahead keep it out by the rules of the backfill, not by what they hold."""
     if ahead.holding:
         first = min(lane.head for lane, _ in ahead._strict)[1]
-        text = f"{_some(first, ahead.holding)} ahead of it, and none may be overtaken"
-        return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(first,), facts={"ahead": ahead.holding})
+        names = ahead.names(first)
+        text = f"{_some(names, ahead.holding)} ahead of it, and none may be overtaken"
+        return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(first,), facts={"ahead": ahead.holding}, names=names)
     if fits and ahead.holders:
-        text = f"it would fit now, and delay what is reserved for {_some(ahead.holders[0], len(ahead.holders))}"
-        return Cause(CauseKind.RESERVATION, text, jobs=ahead.holders, facts={"reserved": len(ahead.holders)})
+        count, names = len(ahead.holders), ahead.names(*ahead.holders)
+        text = f"it would fit now, and delay what is reserved for {_some(names, count)}"
+        return Cause(CauseKind.RESERVATION, text, jobs=ahead.holders, facts={"reserved": count}, names=names)
     return None
 
 
 def _ordered(ahead: Ahead, rivals: int) -> Cause:
     what, level = ("its tenant's quota", "quota") if ahead.over_quota else ("what becomes free", "")
-    text = f"{_some(ahead.first, rivals)} ahead of it for {what}"
-    return Cause(CauseKind.ORDER, text, level, (ahead.first,), {"ahead": rivals})
+    names = ahead.names(ahead.first)
+    text = f"{_some(names, rivals)} ahead of it for {what}"
+    return Cause(CauseKind.ORDER, text, level, (ahead.first,), {"ahead": rivals}, names)
 
 
-def _some(first: int, count: int) -> str:
-    return f"job {first}" + (f" and {count - 1} more" if count > 1 else "")
+def _some(names: tuple[str, ...], count: int) -> str:
+    return f"job {names[0]}" + (f" and {count - 1} more" if count > 1 else "")
 
 
 def _between_rounds(now: int, policy: ComposedPolicy) -> bool:

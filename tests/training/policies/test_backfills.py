@@ -11,7 +11,7 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, StartJob
-from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
+from headway.training.cluster import Cluster, Node, Partition, Tenant, uniform
 from headway.training.events import JobArrived, NodeDrained, NodeRecovered
 from headway.training.job import Job, workload
 from headway.training.jobstate import Account, JobState
@@ -137,28 +137,6 @@ def test_conservative_looks_no_deeper_than_it_is_told() -> None:
     assert run("fifo+conservative(depth=3)", jobs, uniform(1, 4))[0] == {0: 0, 3: 3, 1: 10, 2: 15}
     with pytest.raises(ExperimentError, match="depth=0"):
         build("fifo+conservative(depth=0)")
-
-
-@pytest.mark.parametrize("backfill", RESERVING)
-def test_a_placement_that_divides_jobs_is_reserved_gpus_on_several_nodes(backfill: str) -> None:
-    jobs = workload([job(0, 4, 100), job(0, 2, 10), job(1, 4, 5), job(2, 2, 50)])
-    assert run(f"fifo+{backfill}+spread(split=true)", jobs, uniform(2, 4))[0] == {0: 0, 1: 0, 2: 10, 3: 15}
-    jobs = workload([job(0, 2, 100), job(0, 2, 10), job(0, 3, 100), job(1, 3, 5), job(2, 1, 50)])
-    found = run(f"fifo+{backfill}+consolidate(up_to=any)", jobs, uniform(2, 4))[0]
-    assert found == {0: 0, 1: 0, 2: 0, 3: 10, 4: 15}
-
-
-@pytest.mark.parametrize("backfill", RESERVING)
-def test_a_job_is_reserved_gpus_of_one_rack_where_the_placement_wants_that(backfill: str) -> None:
-    nodes = tuple(Node(f"n{i}", 2, path=(f"r{i // 2}",)) for i in range(4))
-    walls = (Partition("left", (0, 1)), Partition("right", (2, 3)), Partition("all", (0, 1, 2, 3)))
-    cluster = Cluster(nodes, (Level("rack"), Level("node")), walls)
-    held = [job(0, 1, 100, partition="left"), job(0, 1, 50, partition="right")]
-    jobs = workload([*held, job(1, 4, 5, partition="all")])
-    assert run(f"fifo+{backfill}+consolidate(up_to=rack)", jobs, cluster)[0][2] == 50
-    assert run(f"fifo+{backfill}+consolidate", jobs, cluster)[0][2] == 1
-    jobs = workload([*held, job(1, 6, 5, partition="all")])  # more than a rack has: it may span both
-    assert run(f"fifo+{backfill}+consolidate(up_to=rack)", jobs, cluster)[0][2] == 1
 
 
 @pytest.mark.parametrize("backfill", RESERVING)

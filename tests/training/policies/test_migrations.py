@@ -1,4 +1,4 @@
-"""Costed moves: for whom they are made, and what their options may be. And room made by those who may divide a job."""
+"""Costed moves: for whom they are made, and what their options may be."""
 
 from dataclasses import replace
 
@@ -6,20 +6,18 @@ import pytest
 
 from headway.errors import ExperimentError
 from headway.training.cluster import Partition, uniform
-from headway.training.events import JobArrived
 from headway.training.job import Job, workload
-from headway.training.policies.forecast import earliest_fit
 from headway.training.policies.registry import build
 from headway.training.rows import Kind
 from headway.training.speed import Costs
 from headway.units import SECOND
-from tests.drive import Run, World, drive, fresh_state
+from tests.drive import Run, World, drive
 
 COSTS = Costs(SECOND, SECOND)
 
 
-def job(submit: int, gpus: int, length: int, partition: str = "", priority: int = 0) -> Job:
-    return Job(0, submit * SECOND, length * SECOND, gpus, partition=partition, priority=priority)
+def job(submit: int, gpus: int, length: int, partition: str = "") -> Job:
+    return Job(0, submit * SECOND, length * SECOND, gpus, partition=partition)
 
 
 def blocked_in_both(second: str) -> Run:
@@ -67,26 +65,3 @@ def test_an_option_that_makes_no_sense_is_refused(option: str, value: str) -> No
     with pytest.raises(ExperimentError, match=f"migrate.{option}={value}.: must be a number from 0 on"):
         build(f"fifo+migrate({option}={value})")
     assert build(f"fifo+migrate({option}=0)").migration is not None
-
-
-def test_one_victim_is_enough_where_a_job_may_be_divided() -> None:
-    held = [job(0, 3, 100, priority=2), job(0, 2, 100, priority=2), job(0, 2, 100)]
-    jobs = workload([*held, job(1, 3, 10, priority=1)])
-    run = drive("priority+preempt+consolidate(up_to=any)", World(uniform(2, 4), jobs))
-    assert [row.subject for row in run.rows(Kind.PREEMPT)] == [2]
-    assert run.starts[3] == SECOND
-    assert not drive("priority+preempt", World(uniform(2, 4), jobs)).rows(Kind.PREEMPT)
-
-
-def test_when_a_job_fits_depends_on_whether_it_may_be_divided() -> None:
-    found: dict[str, int | None] = {}
-    world = World(uniform(2, 4), workload([job(0, 2, 100), job(0, 2, 10), job(0, 3, 50), job(1, 3, 5)]))
-    for up_to in ("node", "any"):
-        policy = build(f"fifo+migrate+consolidate(up_to={up_to})")
-        state = fresh_state(policy, world)
-        for each in world.jobs:
-            state.apply(each.submit, JobArrived(each))
-            for action in policy.decide(each.submit, state):
-                state.commit(each.submit, action)
-        found[up_to] = earliest_fit(SECOND, state, state.jobs[3], policy.placement)
-    assert found == {"node": 50 * SECOND, "any": 10 * SECOND}

@@ -43,7 +43,7 @@ class Las(Order):
 
     def next_turn(self, now: int, state: TrainingState) -> int:
         """A quantum from now: to look up each job's own quantum at every turn would cost more than it brings."""
-        return now + self.quantum
+        return now + self.quantum if self.quantum else 0
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Jobs that had their quantum and will have held more even when this one has had its own."""
