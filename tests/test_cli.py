@@ -546,3 +546,13 @@ def test_a_story_names_other_jobs_as_the_trace_does(trace: Path, capsys: pytest.
     told = call(capsys, "story", folder, "0", "--json").json
     assert told["name"] == "0"
     assert [cause["jobs"] for cause in told["stretches"][0]["causes"] if cause["kind"] == "head-of-line"] == [["8"]]
+
+
+def test_a_package_that_is_missing_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "headway.cli.blame")
+    ended = call(capsys, "policies")
+    assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert ended.err.startswith("headway: internal error: ModuleNotFoundError: ")

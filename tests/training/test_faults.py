@@ -60,7 +60,7 @@ def test_a_failure_costs_what_was_done_since_the_last_checkpoint(every_s: int, k
 def test_a_drain_lets_jobs_finish_and_takes_no_new_ones() -> None:
     made = drive(
         "fifo",
-        world(seconds_of((0, 30, 4), (10, 5, 4), (11, 5, 4)), Maintenance((0,), 5 * SECOND, 60 * SECOND, 50 * SECOND)),
+        world(seconds_of((0, 30, 4), (10, 5, 4), (11, 5, 4)), Maintenance((0,), 55 * SECOND, 60 * SECOND, 50 * SECOND)),
     )
     assert made.ends[0] == 30 * SECOND
     assert {row.subject: row.place for row in made.rows(Kind.START)} == {0: 0, 1: 1, 2: 1}
@@ -123,7 +123,7 @@ def test_a_node_whose_times_of_maintenance_overlap_is_back_at_the_end_of_the_las
     """Closed from 10 s to 50 s and from 30 s (emptied at 40 s) to 90 s, and again from 90 s to 95 s."""
     work = [
         Maintenance((0,), 10 * SECOND, 40 * SECOND),
-        Maintenance((0,), 30 * SECOND, 50 * SECOND, 10 * SECOND),
+        Maintenance((0,), 40 * SECOND, 50 * SECOND, 10 * SECOND),
         Maintenance((0,), 90 * SECOND, 5 * SECOND),
     ]
     made = drive("fifo", world(seconds_of((0, 30, 4)), *work[::order], nodes=1))
@@ -134,7 +134,7 @@ def test_a_node_whose_times_of_maintenance_overlap_is_back_at_the_end_of_the_las
 
 
 def test_maintenance_that_needs_the_node_empty_first_sets_the_time_for_all() -> None:
-    work = [Maintenance((0,), 10 * SECOND, SECOND, 60 * SECOND), Maintenance((0, 0), 20 * SECOND, 5 * SECOND)]
+    work = [Maintenance((0,), 70 * SECOND, SECOND, 60 * SECOND), Maintenance((0, 0), 20 * SECOND, 5 * SECOND)]
     made = drive("fifo", world(seconds_of((0, 30, 4)), *work, nodes=1))
     assert [row.time for row in made.rows(Kind.EVICTED)] == [20 * SECOND]
     assert [row.time for row in made.rows(Kind.NODE_RECOVERED)] == [71 * SECOND]

@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _blamed(problem: Exception) -> str | None:
+    if "headway.cli.blame" not in sys.modules:  # the commands themselves could not be imported
+        return None
     from headway.cli.blame import blamed
 
     return blamed(problem)

@@ -57,6 +57,7 @@ from headway.training.replay import replay as replay_tape
 
 DEMO_NODES = 128
 DEMO_LOAD = 1.15
+DEMO_COST = "60s"
 DEMO_POLICIES = (
     *("fifo", "fifo+fit", "fifo+easy", "sjf", "srtf", "las", "tiresias", "ftf", "drf", "multifactor+easy", "qssf"),
 )
@@ -200,9 +201,12 @@ def demo(
     document: toml.Document = {
         "trace": {"synthetic": {"jobs": jobs, "load": DEMO_LOAD}},
         "cluster": {"nodes": DEMO_NODES, "gpus_per_node": 8},
+        "costs": {"preemption": DEMO_COST, "migration": DEMO_COST},
         "run": {"seed": seed or 0},
     }
-    console.note(f"{jobs:,} jobs like those of the Philly cluster, on {DEMO_NODES} nodes with 8 GPUs each")
+    console.note(
+        f"{jobs:,} jobs like those of the Philly cluster, on {DEMO_NODES} nodes with 8 GPUs each, 60 s a preemption"
+    )
     _finish(play(under_each(document, DEMO_POLICIES), processes), as_json, picture=picture)
 
 

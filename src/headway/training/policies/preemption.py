@@ -83,7 +83,7 @@ def open_to_preemption(
     beyond: dict[str, set[int]] = {}
     for victim in victims:
         if victim.since == now or victim.base >= now or victim.base + quantum > now:
-            continue  # neither what was started at this instant nor what still loads its checkpoint: it would not get on
+            continue  # what just started, or still loads its checkpoint, would never get on
         account = victim.account
         if state.quotas and account is not js.account:
             if own_only:
