@@ -286,3 +286,12 @@ def test_open_run_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "run" / "tape.parquet").write_bytes(b"PAR1 no tape")
     with pytest.raises(TapeError, match="the tape cannot be read"):
         experiment.open_run(tmp_path / "run")
+
+
+def test_placement_at_random_draws_from_the_seed_of_the_run() -> None:
+    assert (
+        experiment.policy_of(described(policy={"name": "fifo+random"}, run={"seed": 7})).name == "fifo+random(seed=7)"
+    )
+    chosen = described(policy={"name": "fifo", "placement": "random(seed=3)"}, run={"seed": 7})
+    assert experiment.policy_of(chosen).name == "fifo+random(seed=3)"
+    assert experiment.policy_of(described(policy={"name": "fifo+random"})).name == "fifo+random"

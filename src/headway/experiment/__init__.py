@@ -4,6 +4,7 @@
 ``jobs.parquet`` (the workload as it was played), the tape, and ``result.json``. ``open_run`` gives all of it back.
 """
 
+import re
 import resource
 import signal
 import sys
@@ -140,14 +141,19 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
     if table.migration and table.migration not in MIGRATIONS:
         raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
     return build(
-        resolve(table.name),
+        _seeded(resolve(table.name), experiment.run.seed),
         backfill=resolve(table.backfill) or None,
-        placement=resolve(table.placement) or None,
+        placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
         migration=MIGRATIONS[table.migration] if table.migration else None,
         preempts=SWITCH[table.preemption],
         quantum=optional_span(table.quantum, "quantum"),
         round_length=span(table.round, "round"),
     )
+
+
+def _seeded(spec: str, seed: int) -> str:
+    """Placement at random draws from the run's seed, unless it names one of its own."""
+    return re.sub(r"(?<![\w-])random(?![\w(-])", f"random(seed={seed})", spec) if seed else spec
 
 
 def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
