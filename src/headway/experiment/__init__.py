@@ -159,7 +159,7 @@ def _seeded(spec: str, seed: int) -> str:
 def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
     """What stopping and moving cost in this run."""
     migration = optional_span(experiment.costs.migration, "migration cost")
-    if policy.migration is not None and not getattr(policy.migration, "charged", True):
+    if policy.migration is not None and not policy.migration.charged:
         migration = 0
     return Costs(preemption=optional_span(experiment.costs.preemption, "preemption cost"), migration=migration)
 

@@ -5,9 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ExperimentError
-from headway.training.job import Job
+from headway.training.cluster import uniform
+from headway.training.job import Job, workload
 from headway.training.policies.registry import ORDERS, build, describe
-from headway.units import HOUR, MINUTE
+from headway.units import HOUR, MINUTE, SECOND
+from tests.drive import World, drive
 from tests.training.policies.orders.drive import job, play
 
 MINUTES = st.integers(1, 120)
@@ -108,3 +110,12 @@ def test_options_are_read_from_the_name_of_a_policy(spec: str, attribute: str, v
 def test_an_option_that_makes_no_sense_is_refused_by_name(spec: str, names: str) -> None:
     with pytest.raises(ExperimentError, match=names):
         build(spec)
+
+
+def test_a_job_that_loads_its_checkpoint_still_gives_way_to_a_shorter_one() -> None:
+    """The first is stopped at 100 s and loads from 110 s to 170 s; who arrives meanwhile does not wait for its end."""
+    arrivals = ((0, 1000), (100, 10), (120, 10))
+    jobs = workload(Job(0, at * SECOND, length * SECOND, restore=60 * SECOND) for at, length in arrivals)
+    made = drive("srtf", World(uniform(1, 1), jobs))
+    assert [made.ends[job] // SECOND for job in (1, 2)] == [110, 130]
+    assert made.ends[0] == (130 + 60 + 900) * SECOND

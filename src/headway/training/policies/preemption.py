@@ -82,8 +82,8 @@ def open_to_preemption(
     own_only = state.quotas and quota_refusal(js) is not None
     beyond: dict[str, set[int]] = {}
     for victim in victims:
-        if victim.since == now or victim.base >= now or victim.base + quantum > now:
-            continue  # what just started, or still loads its checkpoint, would never get on
+        if victim.since == now or (quantum and victim.base + quantum > now):
+            continue  # a quantum begins when the checkpoint is loaded: a job that only loads would never get on
         account = victim.account
         if state.quotas and account is not js.account:
             if own_only:
