@@ -9,9 +9,9 @@ import typer
 
 from headway import traces
 from headway.cli import main
-from headway.cli.commands import app
+from headway.cli.program import app
 
-RUN = ["--trace", "--format", "--nodes", "--gpus-per-node"]
+RUN = ["--trace", "--format", "--map", "--cluster", "--nodes", "--gpus-per-node"]
 PARTS = ["--backfill", "--placement", "--preemption", "--preemption-cost", "--migration", "--migration-cost"]
 REST = [
     *("--estimates", "--quantum", "--failures", "--cpus-per-node", "--memory-per-node", "--load", "--skip-infeasible"),
@@ -52,6 +52,9 @@ def test_the_first_keys_of_a_result_in_their_order(tmp_path: Path, capsys: pytes
 
 
 def test_what_traces_offers() -> None:
-    names = ["FORMATS", "Dropped", "Trace", "estimates", "load", "load_scale", "offered_load", "philly_like", "write"]
+    names = [
+        *("FORMATS", "Dropped", "Trace", "estimates", "guess", "load", "load_scale", "offered_load", "philly_like"),
+        "write",
+    ]
     assert traces.__all__ == names
     assert all(hasattr(traces, name) for name in names)

@@ -74,7 +74,7 @@ def test_the_formats_and_their_columns_are_those_of_the_readers() -> None:
     assert header[0] == "`--format`"
     assert {row[0].strip("`") for row in rows} == set(FORMATS)
     for row in rows[1:]:
-        (sample,) = (path for path in SAMPLES.glob("*.csv") if guess.guess(path) == row[0].strip("`"))
+        (sample,) = (path for path in SAMPLES.glob("*.csv") if guess(path) == row[0].strip("`"))
         columns = sample.read_text().splitlines()[0].split(",")
         assert re.sub(r" \(.*?\)", "", row[2]).split(", ") == columns
 

@@ -46,7 +46,7 @@ def _program(arguments: Sequence[str] | None) -> int:
     """The exit status of the command that was asked for."""
     import typer
 
-    from headway.cli.commands import app
+    from headway.cli.program import app
 
     usage_error: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses, which may be its own copy
     command = typer.main.get_command(app)

@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from headway import __version__, experiment
+from headway import experiment
 from headway.cli import STOPPED, console
+from headway.cli.app import app
 from headway.cli.flags import (
     BackfillFlag,
     ByFlag,
+    ClusterFlag,
     CpusFlag,
     EstimatesFlag,
     FailuresFlag,
@@ -21,6 +23,7 @@ from headway.cli.flags import (
     GpusFlag,
     JsonFlag,
     LoadFlag,
+    MapFlag,
     MemoryFlag,
     MigrationCostFlag,
     MigrationFlag,
@@ -62,36 +65,13 @@ DEMO_POLICIES = (
     *("fifo", "fifo+fit", "fifo+easy", "sjf", "srtf", "las", "tiresias", "ftf", "drf", "multifactor+easy", "qssf"),
 )
 
-app = typer.Typer(
-    name="headway",
-    help="Try scheduling policies for GPU clusters on your own trace.\n\nStart with: headway demo",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        console.out().print(f"headway {__version__}", highlight=False)
-        raise typer.Exit
-
-
-@app.callback()
-def _headway(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
-    ] = False,
-) -> None:
-    pass
-
 
 @app.command()
 def simulate(
     trace: TraceFlag = None,
     format: FormatFlag = None,
+    columns: MapFlag = None,
+    cluster: ClusterFlag = None,
     nodes: NodesFlag = None,
     gpus_per_node: GpusFlag = None,
     policy: PolicyFlag = "fifo",
@@ -130,6 +110,8 @@ def compare(
     policies: PoliciesFlag,
     trace: TraceFlag = None,
     format: FormatFlag = None,
+    columns: MapFlag = None,
+    cluster: ClusterFlag = None,
     nodes: NodesFlag = None,
     gpus_per_node: GpusFlag = None,
     backfill: BackfillFlag = None,

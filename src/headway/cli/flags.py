@@ -13,10 +13,12 @@ from headway.formats import toml
 FLAGS = {
     "trace": "trace.path",
     "format": "trace.format",
+    "columns": "trace.map",
     "load": "trace.load",
     "estimates": "trace.estimates",
     "skip_infeasible": "trace.skip_infeasible",
     "strict": "trace.strict",
+    "cluster": "cluster.file",
     "nodes": "cluster.nodes",
     "gpus_per_node": "cluster.gpus_per_node",
     "cpus_per_node": "cluster.cpus_per_node",
@@ -40,7 +42,15 @@ _run = partial(typer.Option, rich_help_panel="Run")
 
 TraceFlag = Annotated[str | None, _jobs(help="File of jobs, plain or gzip.", metavar="FILE")]
 FormatFlag = Annotated[
-    str | None, _jobs(help="synergy, philly-csv, helios-csv or headway; told by the columns if left out.")
+    str | None, _jobs(help="The format of the file (headway trace formats lists them); told by its beginning.")
+]
+MapFlag = Annotated[
+    str | None,
+    _jobs("--map", help="Any CSV or Parquet: gpus=num_gpus,submit=timestamp,work=duration.", metavar="FIELD=COLUMN,…"),
+]
+ClusterFlag = Annotated[
+    list[str] | None,
+    _cluster("--cluster", help="Files that describe it: scontrol show node -o, kubectl get nodes -o json, …"),
 ]
 LoadFlag = Annotated[str | None, _jobs(help="Let jobs arrive so many times as fast.")]
 EstimatesFlag = Annotated[str | None, _jobs(help="What users announce: trace, exact, factor:3 or user.")]

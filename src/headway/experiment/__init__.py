@@ -24,8 +24,8 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, TapeError, unknown_name
-from headway.experiment.arrivals import arrivals, check_span, feasible, stamp, without
-from headway.formats import cluster_table, toml
+from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, stamp, without
+from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.plugins import anchored, resolve
 from headway.formats.settings import Experiment, check_synthetic, optional_span, span
 from headway.sim.faults import FailureModel, Faults, Maintenance
@@ -185,6 +185,7 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
 
 def prepare(experiment: Experiment) -> Scene:
     """Everything before the run: the cluster, the jobs that fit it, and notes on what was left out."""
+    experiment, about = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
@@ -198,13 +199,14 @@ def prepare(experiment: Experiment) -> Scene:
     if bool(drawn) == bool(table.path):
         found = "both a path and a synthetic table: give one" if drawn else "no jobs: give --trace FILE --format NAME"
         raise ExperimentError(f"the experiment has {found}")
-    file = (table.path, table.format, table.strict, stamp(table.path))
+    file = (table.path, table.format, table.map, table.strict, stamp(table.path))
     made = arrivals(file, drawn, table.load, table.estimates, experiment.run.seed)
-    jobs, notes = made[0], list(made[1])
+    jobs, notes = made[0], [*about, *made[1]]
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))
         notes.append(f"{len(made[0]) - len(jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
+    jobs = anywhere(cluster, jobs, notes)
     jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible)
     if skipped:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
@@ -217,6 +219,23 @@ def prepare(experiment: Experiment) -> Scene:
         variants=[],
     )
     return Scene(resolved, cluster, jobs, tuple(notes), skipped)
+
+
+def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
+    """The experiment with its cluster written out where files describe it, and notes on them."""
+    table = experiment.cluster
+    if not table.file:
+        return experiment, ()
+    given = "nodes" if table.nodes is not None else "node_groups" if table.node_groups else ""
+    if given:
+        raise ExperimentError(f"the cluster has both files and {given}: give one")
+    found, notes = cluster_file.read([table.file] if isinstance(table.file, str) else table.file)
+    own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
+    written = msgspec.structs.replace(found, **{**own, "file": ""})
+    return msgspec.structs.replace(experiment, cluster=written), notes
+
+
+_PLAIN = {key: getattr(cluster_table.ClusterTable(), key) for key in cluster_table.ClusterTable.__struct_fields__}
 
 
 def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, Experiment]]:

@@ -10,7 +10,7 @@ from typing import Any
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.formats import cluster_table
-from headway.traces.guess import guess
+from headway.traces.build import altered
 from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster
 from headway.training.job import Job, workload
@@ -37,13 +37,13 @@ def arrivals(
     file: tuple[Any, ...], drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
-    path, format, strict, _ = file
+    path, format, columns, strict, _ = file
     notes: list[str] = []
     if drawn:
         count, gpus, level, outcomes, announced = drawn
         jobs = traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
     else:
-        trace = traces.load(path, format or guess(path), strict=strict)
+        trace = traces.load(path, format, strict=strict, columns=columns)
         jobs, notes = trace.jobs, list(trace.notes)
         if trace.dropped:
             notes.append(f"{len(trace.dropped)} of {trace.rows} rows dropped; the first: {trace.dropped[0]}")
@@ -51,6 +51,15 @@ def arrivals(
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)
     return traces.estimates(jobs, estimates, seed), tuple(notes)
+
+
+def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple[Job, ...]:
+    """On a cluster without partitions those that the trace names mean nothing."""
+    named = sum(1 for job in jobs if job.partition)
+    if cluster.partitions or not named:
+        return jobs
+    notes.append(f"the cluster has no partitions: those that {named:,} jobs name are ignored")
+    return altered(jobs, {"partition": [""] * len(jobs)})
 
 
 def feasible(

@@ -36,6 +36,8 @@ class NodeGroup(Struct, kw_only=True):
     cpus: int | None = None
     memory: str = ""
     storage: str = ""
+    names: list[str] = field(default_factory=list)
+    """What the nodes are called, as many as there are; numbered if left out."""
 
 
 class PartitionTable(Struct, kw_only=True):
@@ -57,8 +59,10 @@ class TenantTable(Struct, kw_only=True):
 
 
 class ClusterTable(Struct, kw_only=True):
-    """Equal nodes by ``nodes`` and ``gpus_per_node``, or several kinds in ``node_groups``."""
+    """Equal nodes by ``nodes`` and ``gpus_per_node``, or several kinds in ``node_groups``, or read from files."""
 
+    file: list[str] | str = ""
+    """Files of other systems that describe the nodes and partitions; written out when the run is stored."""
     nodes: int | None = None
     gpus_per_node: int | None = None
     cpus_per_node: int | None = None
@@ -87,14 +91,25 @@ def build(table: ClusterTable) -> Cluster:
     within("nodes in all", count, 1, MOST_NODES)
     outer, levels, islands = _levels(table)
     kinds = [group for group in groups for _ in range(group.nodes)]
-    width = len(str(count - 1))
+    names = _names(groups, count)
     return Cluster(
-        nodes=tuple(_node(f"n{i:0{width}d}", group, i, outer, islands) for i, group in enumerate(kinds)),
+        nodes=tuple(_node(names[i], group, i, outer, islands) for i, group in enumerate(kinds)),
         levels=levels,
         partitions=tuple(Partition(p.name, _positions(p, count), p.priority) for p in table.partitions),
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
     )
+
+
+def _names(groups: list[NodeGroup], count: int) -> list[str]:
+    width = len(str(count - 1))
+    names: list[str] = []
+    for group in groups:
+        if group.names and len(group.names) != group.nodes:
+            raise ExperimentError(f"node_groups: {group.nodes} nodes have {len(group.names)} names")
+        first = len(names)
+        names.extend(group.names or (f"n{index:0{width}d}" for index in range(first, first + group.nodes)))
+    return names
 
 
 def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:

@@ -31,7 +31,9 @@ class TraceTable(Struct, kw_only=True):
 
     path: str = ""
     format: str = ""
-    """Empty: told by the columns of the file."""
+    """Empty: told by the beginning of the file."""
+    map: str = ""
+    """For any table: which column is what, e.g. gpus=num_gpus,submit=timestamp,work=duration."""
     synthetic: Synthetic | None = None
     load: float | str = 1
     """Arrivals come so many times as fast."""

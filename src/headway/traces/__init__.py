@@ -2,7 +2,7 @@
 
 from headway.traces.adjust import estimates, load_scale, offered_load
 from headway.traces.native import write
-from headway.traces.registry import FORMATS, load
+from headway.traces.registry import FORMATS, guess, load
 from headway.traces.synthetic import philly_like
 from headway.traces.trace import Dropped, Trace
 
@@ -11,6 +11,7 @@ __all__ = [
     "Dropped",
     "Trace",
     "estimates",
+    "guess",
     "load",
     "load_scale",
     "offered_load",

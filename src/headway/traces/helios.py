@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table
 from headway.traces.trace import Trace
 
 NAME = "helios-csv"
 COLUMNS = ("job_id", "arrival_s", "service_sec", "gpu_count")
+
+
+def recognises(head: Head) -> bool:
+    """Whether the header has all columns."""
+    return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:

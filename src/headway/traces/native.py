@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from headway.errors import TraceError
 from headway.traces.build import DEFAULTS
+from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table, parquet_table
 from headway.traces.trace import Trace
@@ -101,6 +102,13 @@ def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
         case _:
             values = sheet.text(name, default=column.default or "", strip=False)
     return values
+
+
+def recognises(head: Head) -> bool:
+    """Whether the header has the required columns; a Parquet file is taken for one of ours."""
+    times = [{f"{name}_s", f"{name}_ns"} for name in ("submit", "work")]
+    columns = head.columns()
+    return head.parquet or ("gpus" in columns and all(names & columns for names in times))
 
 
 def read(path: Path, strict: bool) -> Trace:

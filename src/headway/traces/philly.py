@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table
 from headway.traces.trace import Trace
@@ -25,6 +26,11 @@ def _submit(sheet: Sheet) -> pl.Series:
     sheet.drop(~within, "timestamp", f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
     known = within.fill_null(False)
     return when.to_physical().zip_with(known, pl.Series([None], dtype=pl.Int64)) * 1000
+
+
+def recognises(head: Head) -> bool:
+    """Whether the header has all columns."""
+    return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:

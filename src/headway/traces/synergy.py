@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table
 from headway.traces.trace import Trace
@@ -15,6 +16,11 @@ from headway.units import SECOND
 
 NAME = "synergy"
 COLUMNS = ("job_id", "model", "arrival_s", "total_iters", "iter_time_s_at_fair_share", "gpus")
+
+
+def recognises(head: Head) -> bool:
+    """Whether the header has all columns."""
+    return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:

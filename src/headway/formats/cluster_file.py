@@ -1,0 +1,151 @@
+"""Clusters from files that other systems write: what their nodes and partitions are, as the ``[cluster]`` table.
+
+Several files may describe one cluster together (nodes in one, partitions in another). A parser of such a file is a
+module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``SOURCES``.
+"""
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import structs
+
+from headway.errors import ExperimentError
+from headway.formats import toml
+from headway.formats.cluster_table import ClusterTable, NodeGroup, PartitionTable
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One node as a file describes it; ``cpus`` and ``memory_bytes`` are None where the file does not say."""
+
+    name: str
+    gpus: int = 0
+    gpu_type: str = "gpu"
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """One partition as a file describes it; ``nodes`` is None where the nodes say what they belong to."""
+
+    name: str
+    nodes: tuple[str, ...] | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What one file says about a cluster."""
+
+    nodes: tuple[NodeRecord, ...] = ()
+    partitions: tuple[PartitionRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Source(Protocol):
+    """What the module of a parser offers."""
+
+    def describes(self, text: str) -> bool:
+        """Whether this is a text that the parser is for."""
+
+    def cluster(self, text: str, where: str) -> Described:
+        """What the text says; ``where`` names it in errors."""
+
+
+SOURCES: tuple[Source, ...] = ()
+
+
+def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
+    """The cluster that files describe together, and what a reader of results should know about them."""
+    tables: list[ClusterTable] = []
+    found: list[Described] = []
+    for path in paths:
+        if path.endswith(".toml"):
+            tables.append(_table(Path(path)))
+        else:
+            found.append(_described(path))
+    if len(tables) > 1:
+        raise ExperimentError("cluster files: only one of them may be a TOML file")
+    base = tables[0] if tables else ClusterTable()
+    table = merged(found, base) if found else base
+    return table, tuple(note for each in found for note in each.notes)
+
+
+def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
+    """Descriptions as one table: runs of equal nodes become groups, with their names."""
+    nodes: dict[str, NodeRecord] = {}
+    for record in (record for each in found for record in each.nodes):
+        before = nodes.get(record.name)
+        belongs = record.partitions if before is None else (*before.partitions, *record.partitions)
+        nodes[record.name] = replace(before or record, partitions=tuple(dict.fromkeys(belongs)))
+    if not nodes:
+        raise ExperimentError("cluster files: they name partitions but no node; add a file with the nodes")
+    groups = []
+    for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
+        names = [node.name for node in same]
+        memory = "" if kind.memory_bytes is None else f"{kind.memory_bytes}B"
+        groups.append(
+            NodeGroup(
+                nodes=len(names), gpus=kind.gpus, gpu_type=kind.gpu_type, cpus=kind.cpus, memory=memory, names=names
+            )
+        )
+    return structs.replace(base, node_groups=groups, partitions=_partitions(found, nodes))
+
+
+def _partitions(found: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
+    known = {record.name: record for each in found for record in each.partitions}
+    named = dict.fromkeys((*known, *(name for node in nodes.values() for name in node.partitions)))
+    position = {name: index for index, name in enumerate(nodes)}
+    tables = []
+    for name in named:
+        record = known.get(name, PartitionRecord(name))
+        listed = {position[node] for node in record.nodes or () if node in position}
+        listed |= {position[node.name] for node in nodes.values() if name in node.partitions}
+        if listed:
+            tables.append(PartitionTable(name=name, nodes=sorted(listed), priority=record.priority))
+    return tables
+
+
+def _table(path: Path) -> ClusterTable:
+    document = toml.read(path)
+    inner = document.get("cluster", document)
+    return toml.typed(inner, ClusterTable, str(path))
+
+
+def _described(path: str) -> Described:
+    text = _text(path)
+    for source in SOURCES:
+        if source.describes(text):
+            return source.cluster(text, f"cluster {path}")
+    raise ExperimentError(
+        f"cluster {path}: is none of the files that describe a cluster (scontrol show node -o, sinfo -N, "
+        "scontrol show partition, kubectl get nodes -o json, an openb node list, TOML)"
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        text = data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ExperimentError(f"cluster {path}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise ExperimentError(f"cluster {path}: is not UTF-8 text") from None
+    except EOFError:
+        raise ExperimentError(f"cluster {path}: the gzip data is truncated") from None
+    except (OSError, ValueError, zlib.error) as problem:
+        raise ExperimentError(
+            f"cluster {path}: cannot be read ({getattr(problem, 'strerror', 0) or problem})"
+        ) from None
+    if not text.strip():
+        raise ExperimentError(f"cluster {path}: the file is empty")
+    return text

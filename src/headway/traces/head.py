@@ -1,0 +1,48 @@
+"""The beginning of a file: what tells its format."""
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.traces.table import contents
+
+LENGTH = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first bytes of a file as text, unpacked; what is not UTF-8 is replaced."""
+
+    path: Path
+    text: str
+    parquet: bool = False
+
+    @property
+    def first_line(self) -> str:
+        """The line that is the header where the file has one."""
+        return self.text.partition("\n")[0].rstrip("\r")
+
+    def columns(self, separator: str = ",") -> frozenset[str]:
+        """The names in the first line."""
+        return frozenset(name.strip().strip('"') for name in self.first_line.split(separator))
+
+    @property
+    def json(self) -> bool:
+        """Whether it begins as JSON does."""
+        return self.text.lstrip()[:1] in ("{", "[")
+
+
+def head_of(path: Path) -> Head:
+    """The head of a file, or the ``TraceError`` that reading it would give."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LENGTH)
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(path) as file:
+                data = file.read(LENGTH)
+    except (OSError, ValueError, EOFError, zlib.error):
+        data = contents(path)[:LENGTH]
+    if not data:
+        contents(path)
+    return Head(path, data.decode("utf-8-sig", errors="replace"), data[:4] == b"PAR1")
