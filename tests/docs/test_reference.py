@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from headway.cli import commands
+from headway.cli.program import app
 from headway.cli.runs import measure
 from headway.formats import toml
 from headway.formats.plugins import GROUP
@@ -19,7 +19,17 @@ from headway.traces import FORMATS, guess, load, native
 from headway.training import events
 from tests.docs.pages import PAGES, ROOT, blocks, name, read, spans, tables
 
-COMMANDS: dict[str, Any] = typer.main.get_command(commands.app).commands  # type: ignore[attr-defined]
+
+def _commands(group: Any, before: str = "") -> dict[str, Any]:
+    """All commands by name; those of a group as ``trace inspect``."""
+    found: dict[str, Any] = {}
+    for own, command in group.commands.items():
+        found[before + own] = command
+        found |= _commands(command, f"{before}{own} ") if hasattr(command, "commands") else {}
+    return found
+
+
+COMMANDS = _commands(typer.main.get_command(app))
 PARTS = ("mean", "p50", "p90", "p99", "max")
 SAMPLES = ROOT / "tests" / "samples"
 OWN_PROGRAMS = ("headway", ".venv/bin/headway")
@@ -89,8 +99,9 @@ def test_a_command_or_flag_that_a_document_names_exists(path: Path) -> None:
         flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line))
         program, *words = line.split()
         if program in OWN_PROGRAMS and words:
-            assert words[0] in COMMANDS, line
-            assert flags <= {flag for option in COMMANDS[words[0]].params for flag in option.opts}, line
+            command = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+            assert command in COMMANDS, line
+            assert flags <= {flag for option in COMMANDS[command].params for flag in option.opts}, line
         elif program.startswith("--"):
             assert flags <= every, line
 

@@ -1,21 +1,19 @@
 """The commands: flags become the tables of an experiment, results become a table or JSON."""
 
 import json
-import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from headway import experiment
-from headway.cli import STOPPED, console
+from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import (
     BackfillFlag,
+    BaselineFlag,
     ByFlag,
     ClusterFlag,
+    ConfidenceFlag,
     CpusFlag,
     EstimatesFlag,
     FailuresFlag,
@@ -24,10 +22,12 @@ from headway.cli.flags import (
     JsonFlag,
     LoadFlag,
     MapFlag,
+    MeasureJobsFlag,
     MemoryFlag,
     MigrationCostFlag,
     MigrationFlag,
     NodesFlag,
+    NoIntervalsFlag,
     OutFlag,
     PictureFlag,
     PlacementFlag,
@@ -39,22 +39,26 @@ from headway.cli.flags import (
     QuantumFlag,
     RunArgument,
     SeedFlag,
+    SeedsFlag,
     SetFlag,
     SkipFlag,
     StrictFlag,
     TraceFlag,
+    WarmupFlag,
     document_of,
+    measure_settings,
     split_policies,
 )
-from headway.cli.runs import MOST_GROUPS, Outcome, apart, play, under_each
-from headway.errors import ExperimentError, TapeError
+from headway.cli.results import finish
+from headway.cli.runs import apart, play, under_each
+from headway.cli.stored import job_number as _job
+from headway.cli.stored import stored as _stored
+from headway.experiment.measured import baseline_of
 from headway.formats import toml
 from headway.formats.plugins import resolve
 from headway.report import tables
-from headway.report.bars import bars
 from headway.report.story import story as tell
 from headway.training.audit import audit as audit_tape
-from headway.training.job import Job
 from headway.training.replay import first_difference
 from headway.training.replay import replay as replay_tape
 
@@ -90,6 +94,11 @@ def simulate(
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
     seed: SeedFlag = None,
+    seeds: SeedsFlag = None,
+    warmup: WarmupFlag = None,
+    measure_jobs: MeasureJobsFlag = None,
+    confidence: ConfidenceFlag = None,
+    no_intervals: NoIntervalsFlag = False,
     out: OutFlag = None,
     as_json: JsonFlag = False,
     by: ByFlag = None,
@@ -102,7 +111,7 @@ def simulate(
     headway simulate --trace venus.csv.gz --format helios-csv --nodes 80 --gpus-per-node 8 --policy srtf --out runs/srtf
     """
     document = document_of(locals(), overrides)
-    _finish(play(list(experiment.variants(document, "flags"))), as_json, by, single=True)
+    finish(play(list(experiment.variants(document, "flags"))), as_json, by, single=True)
 
 
 @app.command()
@@ -129,6 +138,12 @@ def compare(
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
     seed: SeedFlag = None,
+    seeds: SeedsFlag = None,
+    baseline: BaselineFlag = None,
+    warmup: WarmupFlag = None,
+    measure_jobs: MeasureJobsFlag = None,
+    confidence: ConfidenceFlag = None,
+    no_intervals: NoIntervalsFlag = False,
     out: OutFlag = None,
     as_json: JsonFlag = False,
     by: ByFlag = None,
@@ -144,12 +159,19 @@ def compare(
     """
     document = document_of(locals(), overrides)
     document.setdefault("policy", {}).pop("name", None)
-    _finish(play(under_each(document, split_policies(policies)), processes), as_json, by, picture, out)
+    experiments = under_each(document, split_policies(policies))
+    finish(play(experiments, processes), as_json, by, picture, out, baseline=baseline_of(experiments))
 
 
 @app.command()
 def run(
     path: Annotated[str, typer.Argument(help="An experiment as TOML.", metavar="EXPERIMENT.toml")],
+    seeds: SeedsFlag = None,
+    baseline: BaselineFlag = None,
+    warmup: WarmupFlag = None,
+    measure_jobs: MeasureJobsFlag = None,
+    confidence: ConfidenceFlag = None,
+    no_intervals: NoIntervalsFlag = False,
     out: OutFlag = None,
     as_json: JsonFlag = False,
     by: ByFlag = None,
@@ -161,15 +183,20 @@ def run(
 
     headway run experiments/example.toml --set policy.name=srtf --set cluster.nodes=20
     """
-    given = [*(overrides or ()), *([f"run.out={json.dumps(out)}"] if out is not None else ())]
+    own = [*measure_settings(locals()), *([("run.out", out)] if out is not None else [])]
+    given = [*(overrides or ()), *(f"{key}={json.dumps(value)}" for key, value in own)]
     experiments = experiment.same_jobs(experiment.read(path, given))
-    _finish(play(apart(experiments), processes), as_json, by, picture, out, single=len(experiments) == 1)
+    single = len(experiments) == 1
+    against = 0 if single else baseline_of(experiments)
+    finish(play(apart(experiments), processes), as_json, by, picture, out, single=single, baseline=against)
 
 
 @app.command()
 def demo(
     jobs: Annotated[int, typer.Option(help="Jobs to draw.", min=1, max=1_000_000)] = 20_000,
     seed: SeedFlag = 0,
+    seeds: SeedsFlag = None,
+    baseline: BaselineFlag = None,
     as_json: JsonFlag = False,
     picture: PictureFlag = None,
     processes: ProcessesFlag = 1,
@@ -185,11 +212,13 @@ def demo(
         "cluster": {"nodes": DEMO_NODES, "gpus_per_node": 8},
         "costs": {"preemption": DEMO_COST, "migration": DEMO_COST},
         "run": {"seed": seed or 0},
+        "measure": {"seeds": seeds or 1, "baseline": baseline or ""},
     }
     console.note(
         f"{jobs:,} jobs like those of the Philly cluster, on {DEMO_NODES} nodes with 8 GPUs each, 60 s a preemption"
     )
-    _finish(play(under_each(document, DEMO_POLICIES), processes), as_json, picture=picture)
+    experiments = under_each(document, DEMO_POLICIES)
+    finish(play(experiments, processes), as_json, picture=picture, baseline=baseline_of(experiments))
 
 
 @app.command()
@@ -273,108 +302,3 @@ def audit(folder: RunArgument) -> None:
     console.out().print(
         f"nothing found in {len(stored.tape):,} rows, digest {stored.tape.digest}", highlight=False, soft_wrap=True
     )
-
-
-def _finish(
-    outcomes: Iterator[Outcome],
-    as_json: bool,
-    by: Sequence[str] | None = None,
-    picture: str | None = None,
-    out: str | None = None,
-    *,
-    single: bool = False,
-) -> None:
-    """Print what came out; a run that was stopped ends the program with 130."""
-    tables.check_groups(by or ())
-    if picture is not None:
-        _check_picture(Path(picture), out)
-    rows: list[dict[str, Any]] = []
-    notes: dict[str, list[str]] = {}
-    stopped = ""
-    for outcome in outcomes:
-        if outcome.stopped:
-            stopped = outcome.stopped
-            break
-        rows.append(outcome.row)
-        for note in outcome.notes:
-            notes.setdefault(note, []).append(str(outcome.row.get("variant") or outcome.row["policy"]))
-    if as_json and (rows or not single):
-        console.print_json(rows[0] if single else rows)
-    elif rows:
-        _show(rows, by or ())
-    if picture is not None and rows:
-        _draw(rows, picture)
-    for line in _told_once(notes, len(rows)):
-        console.note(f"note: {line}")
-    if stopped:
-        console.note(stopped)
-        sys.exit(STOPPED)
-
-
-def _show(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> None:
-    """The tables: all of them where they are piped, what a terminal has room for else."""
-    table, left_out = tables.fitting(rows, console.out().width) if sys.stdout.isatty() else (tables.comparison(rows), 0)
-    console.out(tables.width_of(table)).print(table)
-    if left_out:
-        columns = "1 column does" if left_out == 1 else f"{left_out} columns do"
-        console.note(f"note: {columns} not fit: a wider terminal or --json shows {'it' if left_out == 1 else 'them'}")
-    for group in groups:
-        if tables.has_group(rows, group):
-            console.out().print("", tables.grouped(rows, group))
-        else:
-            console.note(
-                f"note: --by {group}: no {group}s in the results (there are where they are 2 to {MOST_GROUPS})"
-            )
-
-
-def _check_picture(picture: Path, out: str | None) -> None:
-    """Refuse a picture that could not be written, before anything runs; the folder of the runs is yet to be made."""
-    if picture.suffix.lower() != ".svg":
-        raise ExperimentError(f"--picture {picture}: the name must end in .svg")
-    folder = picture.parent
-    if out is not None and folder.resolve() == Path(out).resolve():
-        return
-    if not folder.is_dir():
-        raise ExperimentError(f"--picture {picture}: there is no folder {folder}")
-    if picture.is_dir() or not os.access(picture if picture.exists() else folder, os.W_OK):
-        raise ExperimentError(f"--picture {picture}: cannot be written")
-
-
-def _draw(rows: Sequence[Mapping[str, Any]], picture: str) -> None:
-    try:
-        Path(picture).write_text(bars(rows, "Mean time to completion"), encoding="utf-8")
-    except OSError as problem:
-        raise ExperimentError(f"--picture {picture}: cannot be written ({problem.strerror or problem})") from None
-    console.note(f"picture: {picture}")
-
-
-def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> Iterator[str]:
-    """Notes with the runs that they are about; what only differs after its semicolon is told once."""
-    alike: dict[str, list[str]] = {}
-    for note in notes:
-        alike.setdefault(note.partition(";")[0], []).append(note)
-    for head, same in alike.items():
-        names = [name for note in same for name in notes[note]]
-        whose = "" if len(names) == runs else f"{', '.join(names)}: "
-        yield f"{whose}{same[0] if len(same) == 1 else head}"
-
-
-def _stored(folder: str, checked: str = "") -> experiment.StoredRun:
-    """A run of which there is something to look at; one that was cut short is checked as far as it goes."""
-    stored = experiment.open_run(folder)
-    if not len(stored.tape):
-        raise TapeError(f"run folder {folder}: the tape holds no step yet")
-    if checked and not stored.complete:
-        console.note(f"note: the run was cut short after {len(stored.tape):,} rows; {checked}")
-    return stored
-
-
-def _job(jobs: Sequence[Job], wanted: str) -> int:
-    """The number of a job that was named by its id in the trace, or by its number."""
-    for job in jobs:
-        if job.name == wanted:
-            return job.id
-    if wanted.isdecimal() and int(wanted) < len(jobs):
-        return int(wanted)
-    names = [job.name or str(job.id) for job in (jobs[0], jobs[-1])]
-    raise TapeError(f"job {wanted!r} is not in this run: its {len(jobs):,} jobs go from {names[0]} to {names[1]}")

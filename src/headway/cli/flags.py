@@ -34,11 +34,19 @@ FLAGS = {
     "seed": "run.seed",
     "out": "run.out",
 }
+MEASURE_FLAGS = {
+    "seeds": "measure.seeds",
+    "baseline": "measure.baseline",
+    "warmup": "measure.warmup",
+    "measure_jobs": "measure.jobs",
+    "confidence": "measure.confidence",
+}
 
 _jobs = partial(typer.Option, rich_help_panel="Jobs")
 _cluster = partial(typer.Option, rich_help_panel="Cluster")
 _policy = partial(typer.Option, rich_help_panel="Policy")
 _run = partial(typer.Option, rich_help_panel="Run")
+_measure = partial(typer.Option, rich_help_panel="Statistics")
 
 TraceFlag = Annotated[str | None, _jobs(help="File of jobs, plain or gzip.", metavar="FILE")]
 FormatFlag = Annotated[
@@ -56,7 +64,8 @@ LoadFlag = Annotated[str | None, _jobs(help="Let jobs arrive so many times as fa
 EstimatesFlag = Annotated[str | None, _jobs(help="What users announce: trace, exact, factor:3 or user.")]
 SkipFlag = Annotated[bool | None, _jobs("--skip-infeasible", help="Drop and count jobs that could never run.")]
 StrictFlag = Annotated[
-    bool | None, _jobs("--strict/--lenient", help="Refuse bad rows and unsorted files (the default), or drop and sort.")
+    bool | None,
+    _jobs("--strict/--lenient", help="Stop at the first bad row, or drop bad rows, explain them, and sort (default)."),
 ]
 NodesFlag = Annotated[int | None, _cluster(help="Nodes of the cluster.")]
 GpusFlag = Annotated[int | None, _cluster(help="GPUs of each node.")]
@@ -75,6 +84,23 @@ MigrationFlag = Annotated[str | None, _policy(help="off, costed, free or always.
 MigrationCostFlag = Annotated[str | None, _policy(help="Standstill after a move: 60s if left out.")]
 QuantumFlag = Annotated[str | None, _policy(help="A started job is not preempted before this long, e.g. 5m.")]
 SeedFlag = Annotated[int | None, _run(help="Seed of everything that is drawn.")]
+SeedsFlag = Annotated[
+    int | None, _measure("--seeds", help="So many runs, from --seed on, where something is drawn.", min=1, max=1000)
+]
+BaselineFlag = Annotated[
+    str | None, _measure("--baseline", help="Compare with this policy or variant; the first if left out.")
+]
+WarmupFlag = Annotated[
+    str | None, _measure("--warmup", help="Do not measure the first jobs: 10% of them, or those of the first 2d.")
+]
+MeasureJobsFlag = Annotated[
+    str | None,
+    _measure("--measure-jobs", help="Measure these jobs only, counted from 0: 4000:5000.", metavar="FIRST:LAST"),
+]
+ConfidenceFlag = Annotated[
+    float | None, _measure("--confidence", help="How sure intervals are: 0.95 if left out.", min=0.5, max=0.999)
+]
+NoIntervalsFlag = Annotated[bool, _measure("--no-intervals", help="No confidence intervals.")]
 OutFlag = Annotated[str | None, _run(help="New folder for the tape and the results.", metavar="RUN")]
 JsonFlag = Annotated[bool, _run("--json", help="Print JSON, times in seconds.")]
 ByFlag = Annotated[
@@ -99,12 +125,22 @@ def document_of(flags: Mapping[str, Any], overrides: Sequence[str] | None) -> to
             raise ExperimentError(f"--{flag.replace('_', '-')} is empty: give it a value, or leave it out")
         if flags.get(flag) is not None:
             toml.put(document, key, flags[flag])
+    for key, value in measure_settings(flags):
+        toml.put(document, key, value)
     if flags.get("failures") is not None:
         for name, value in split_failures(str(flags["failures"])).items():
             toml.put(document, f"failures.{name}", value)
     for assignment in overrides or ():
         toml.override(document, assignment)
     return document
+
+
+def measure_settings(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What the flags about statistics set."""
+    given = [(key, flags[flag]) for flag, key in MEASURE_FLAGS.items() if flags.get(flag) is not None]
+    if flags.get("no_intervals"):
+        given.append(("measure.confidence", 0))
+    return given
 
 
 def split_failures(text: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.plugins import anchored, resolve
 from headway.formats.settings import Experiment, check_synthetic, optional_span, span
 from headway.sim.faults import FailureModel, Faults, Maintenance
+from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
 from headway.traces.build import no_collection
 from headway.training.cluster import Cluster
@@ -261,22 +262,34 @@ def run(experiment: Experiment, progress: Progress | None = None) -> RunResult:
     return play(prepare(experiment), folder, progress)
 
 
-def play(scene: Scene, folder: Path | None = None, progress: Progress | None = None) -> RunResult:
-    """Run a prepared scene, in memory or into a folder."""
+def beginning(scene: Scene) -> Moment:
+    """A scene before anything has happened."""
+    policy = scene.policy()
+    state = TrainingState(
+        scene.cluster, to_come=len(scene.jobs), arrangement=policy, speed=scene.speed(), costs=scene.costs()
+    )
+    policy.bind(state)
+    return Moment(-1, state, policy, SimulatedCluster(scene.jobs, state, scene.faults()))
+
+
+def play(
+    scene: Scene,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    begin: Callable[[TapeWriter], Moment] | None = None,
+) -> RunResult:
+    """Run a prepared scene, in memory or into a folder; from its beginning, or from where ``begin`` has led it."""
     if folder is not None:
         with _whole_or_nothing(folder):
             _store(scene, folder)
     last = scene.jobs[-1].submit
     with no_collection():  # a run makes no cycles, and the collector would walk all jobs again and again
         started = perf_counter()
-        policy = scene.policy()
-        state = TrainingState(
-            scene.cluster, to_come=len(scene.jobs), arrangement=policy, speed=scene.speed(), costs=scene.costs()
-        )
-        policy.bind(state)
         tape = TapeWriter(folder)
-        scheduler = Scheduler(state, policy, SimulatedCluster(scene.jobs, state, scene.faults()), tape)
-        with _stops_on_interrupt(scheduler.stop):
+        moment = beginning(scene) if begin is None else begin(tape)
+        state, policy = moment.state, moment.policy
+        scheduler = Scheduler(state, policy, moment.executor, tape)
+        with stops_on_interrupt(scheduler.stop):
             try:
                 scheduler.run(
                     None if progress is None else lambda now: progress(now, last, state.queue.size, len(state.running))
@@ -289,7 +302,7 @@ def play(scene: Scene, folder: Path | None = None, progress: Progress | None = N
 
 
 @contextmanager
-def _stops_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+def stops_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """The first Ctrl-C (or SIGTERM) stops the run in good order, a second Ctrl-C ends the program."""
     if threading.current_thread() is not threading.main_thread():
         yield

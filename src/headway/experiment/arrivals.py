@@ -11,6 +11,7 @@ from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.formats import cluster_table
 from headway.traces.build import altered
+from headway.traces.trace import dropped_note
 from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster
 from headway.training.job import Job, workload
@@ -46,7 +47,7 @@ def arrivals(
         trace = traces.load(path, format, strict=strict, columns=columns)
         jobs, notes = trace.jobs, list(trace.notes)
         if trace.dropped:
-            notes.append(f"{len(trace.dropped)} of {trace.rows} rows dropped; the first: {trace.dropped[0]}")
+            notes.append(dropped_note(trace.dropped, trace.rows, path))
     if str(load) != "1":
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)

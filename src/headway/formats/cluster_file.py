@@ -7,7 +7,7 @@ module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``
 import gzip
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -15,38 +15,9 @@ from typing import Protocol
 from msgspec import structs
 
 from headway.errors import ExperimentError
-from headway.formats import toml
+from headway.formats import kubernetes, openb, toml
+from headway.formats.cluster_records import Described, NodeRecord, PartitionRecord
 from headway.formats.cluster_table import ClusterTable, NodeGroup, PartitionTable
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
-    """One node as a file describes it; ``cpus`` and ``memory_bytes`` are None where the file does not say."""
-
-    name: str
-    gpus: int = 0
-    gpu_type: str = "gpu"
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    partitions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRecord:
-    """One partition as a file describes it; ``nodes`` is None where the nodes say what they belong to."""
-
-    name: str
-    nodes: tuple[str, ...] | None = None
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What one file says about a cluster."""
-
-    nodes: tuple[NodeRecord, ...] = ()
-    partitions: tuple[PartitionRecord, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 class Source(Protocol):
@@ -59,7 +30,7 @@ class Source(Protocol):
         """What the text says; ``where`` names it in errors."""
 
 
-SOURCES: tuple[Source, ...] = ()
+SOURCES: tuple[Source, ...] = (kubernetes, openb)
 
 
 def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from headway.units import DAY, parse_duration
 Span = str | int | float
 LONGEST = 100 * 365 * DAY
 MOST_JOBS = 10_000_000
+MOST_SEEDS = 1000
 
 
 class Synthetic(Struct, kw_only=True):
@@ -45,8 +46,8 @@ class TraceTable(Struct, kw_only=True):
     """With variants: what one of them could never run is left out of all."""
     leave_out: list[str] = field(default_factory=list)
     """Jobs to leave out, by name."""
-    strict: bool = True
-    """Refuse a trace with a bad row or out of order; otherwise bad rows are dropped and counted, and it is sorted."""
+    strict: bool = False
+    """Refuse a trace with a bad row or out of order; otherwise bad rows are dropped and explained, and it is sorted."""
 
 
 class PolicyTable(Struct, kw_only=True):
@@ -95,6 +96,21 @@ class RunTable(Struct, kw_only=True):
     out: str = ""
 
 
+class MeasureTable(Struct, kw_only=True):
+    """Which jobs are measured, over how many seeds, against which run, and how sure the intervals are."""
+
+    jobs: str = ""
+    """4000:5000: of the jobs in submission order, numbered from 0, those from 4000 up to but not including 5000."""
+    warmup: Span = ""
+    """Jobs that are submitted before: a share of the jobs like 10%, or a time."""
+    seeds: int = 1
+    """So many runs, from run.seed on, where something is drawn."""
+    baseline: str = ""
+    """The policy or variant that the others are compared with; the first unless given."""
+    confidence: float = 0.95
+    """Of intervals; 0 for none."""
+
+
 class Variant(Struct, kw_only=True):
     """One line of a comparison: a name, and the keys that it sets."""
 
@@ -111,6 +127,7 @@ class Experiment(Struct, kw_only=True):
     costs: CostsTable = field(default_factory=CostsTable)
     failures: FailuresTable = field(default_factory=FailuresTable)
     run: RunTable = field(default_factory=RunTable)
+    measure: MeasureTable = field(default_factory=MeasureTable)
     variants: list[Variant] = field(default_factory=list)
 
 
@@ -137,4 +154,12 @@ def check_synthetic(table: Synthetic) -> Synthetic:
     within("synthetic jobs", table.jobs, 1, MOST_JOBS)
     within("synthetic load", table.load, 0.001, 1000)
     within("synthetic gpus", table.gpus, 0, 10**7)
+    return table
+
+
+def check_measure(table: MeasureTable) -> MeasureTable:
+    """The table, its numbers checked."""
+    within("seeds", table.seeds, 1, MOST_SEEDS)
+    if table.confidence:
+        within("confidence", table.confidence, 0.5, 0.999)
     return table

@@ -20,7 +20,10 @@ _COLUMNS = (
     *("policy", "jobs", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"),
     *("lost GPU-h", "jobs/s"),
 )
-_EXPENDABLE = ("jobs/s", "lost GPU-h", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use")
+_EXPENDABLE = (
+    *("jobs/s", "lost GPU-h", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use"),
+    *("seeds", "JCT {level}", "change {level}"),
+)
 """What a narrow terminal does without, the first of them first."""
 _WIDEST = 100_000
 
@@ -41,14 +44,7 @@ _TERMS = (
 def comparison(rows: Sequence[Row], title: str = "", leave_out: Sequence[str] = ()) -> Table:
     """One line a run; times as people say them, the best mean JCT and wait set off."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    against = changes(rows, "jct_mean_s")
-    columns = {
-        "variant": [str(row.get("variant", "")) for row in rows] if any(row.get("variant") for row in rows) else [],
-        **dict(zip(_COLUMNS[:3], zip(*(_cells(row, rows)[:3] for row in rows), strict=True), strict=True)),
-        "vs first": [_change(value) for value in against] if len(rows) > 1 else [],
-        **dict(zip(_COLUMNS[3:], zip(*(_cells(row, rows)[3:] for row in rows), strict=True), strict=True)),
-    }
-    shown = {name: cells for name, cells in columns.items() if cells and name not in leave_out}
+    shown = {name: cells for name, cells in _columns(rows).items() if cells and name not in leave_out}
     for name in shown:
         table.add_column(name, justify="left" if name in ("variant", "policy") else "right", no_wrap=True)
     for cells in zip(*shown.values(), strict=True):
@@ -58,11 +54,59 @@ def comparison(rows: Sequence[Row], title: str = "", leave_out: Sequence[str] = 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
     """The comparison in so many columns of text, and how many columns of the table were left out for that."""
-    for count in range(len(_EXPENDABLE) + 1):
-        table = comparison(rows, leave_out=_EXPENDABLE[:count])
+    there = [name for name, cells in _columns(rows).items() if cells]
+    expendable = [name for each in _EXPENDABLE if (name := each.format(level=_level(rows))) in there]
+    for count in range(len(expendable) + 1):
+        table = comparison(rows, leave_out=expendable[:count])
         if width_of(table) <= width:
             break
     return table, count
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
+    """All columns by name; one that says nothing about these runs has no cells."""
+    plain = dict(zip(_COLUMNS, zip(*(_cells(row, rows) for row in rows), strict=True), strict=True))
+    baseline, against = _against(rows)
+    level = _level(rows)
+    sure = any(row.get("jct_mean_low_s") is not None for row in rows)
+    sure_change = any(row.get("jct_change_low") is not None for row in rows)
+    several = any(row.get("seeds", 1) > 1 for row in rows)
+    return {
+        "variant": [str(row.get("variant", "")) for row in rows] if any(row.get("variant") for row in rows) else [],
+        **{name: plain[name] for name in _COLUMNS[:2]},
+        "seeds": [str(row.get("seeds", 1)) for row in rows] if several else [],
+        "JCT mean": plain["JCT mean"],
+        f"JCT {level}": [_range(row, "jct_mean", rows) for row in rows] if sure else [],
+        f"vs {baseline}": [_change(value) for value in against] if len(rows) > 1 else [],
+        f"change {level}": [_change_range(row) for row in rows] if sure_change else [],
+        **{name: plain[name] for name in _COLUMNS[3:]},
+    }
+
+
+def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
+    """The name of the run that the others are compared with, and how far each is from it."""
+    names = [str(row.get("variant") or row["policy"]) for row in rows]
+    named = next((str(row["baseline"]) for row in rows if row.get("baseline")), "")
+    if not named or not all("jct_change" in row for row in rows):
+        return "first", changes(rows, "jct_mean_s")
+    return "first" if named == names[0] else named, [row["jct_change"] for row in rows]
+
+
+def _level(rows: Sequence[Row]) -> str:
+    """How sure the intervals are, as the head of their column says it."""
+    level = next((row["confidence"] for row in rows if row.get("confidence")), 0.95)
+    return f"{100 * level:.4g} %"
+
+
+def _range(row: Row, stem: str, rows: Sequence[Row]) -> str:
+    low, high = row.get(f"{stem}_low_s"), row.get(f"{stem}_high_s")
+    size = _unit(rows, f"{stem}_s")[1]
+    return "–" if low is None or high is None else f"[{low / size:,.2f}, {high / size:,.2f}]"
+
+
+def _change_range(row: Row) -> str:
+    low, high = row.get("jct_change_low"), row.get("jct_change_high")
+    return "" if low is None or high is None else f"[{_signed(low, 1)}, {_signed(high, 1)}]"
 
 
 def width_of(table: Table) -> int:
@@ -72,14 +116,20 @@ def width_of(table: Table) -> int:
 
 def _change(value: float | None, digits: int = 1) -> str:
     """A change as a percentage with its sign; what rounds to nothing has none."""
-    if value is None:
-        return ""
+    return "" if value is None else f"{_signed(value, digits)} %"
+
+
+def _signed(value: float, digits: int) -> str:
     text = f"{100 * value:+.{digits}f}"
-    return f"{text if float(text) else text[1:]} %"
+    return text if float(text) else text[1:]
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
-    jobs = f"{row['jobs']:,}" if not row["unfinished"] else f"{row['jobs'] - row['unfinished']:,} of {row['jobs']:,}"
+    jobs = _count(row["jobs"])
+    if row["unfinished"]:
+        jobs = f"{_count(row['jobs'] - row['unfinished'])} of {jobs}"
+    if row.get("measured_jobs", row["jobs"]) != row["jobs"]:
+        jobs = f"{_count(row['measured_jobs'])} of {jobs}"
     return [
         str(row["policy"]),
         jobs,
@@ -90,11 +140,16 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
         _whole(row["makespan_s"]),
         _share(row["gpu_utilisation"]),
         _share(row["fragmentation_mean"]),
-        f"{row['preemptions']:,}",
-        f"{row['migrations']:,}",
+        _count(row["preemptions"]),
+        _count(row["migrations"]),
         f"{row['lost_gpu_hours']:,.1f}",
         f"{row['jobs_per_s']:,.0f}",
     ]
+
+
+def _count(value: float) -> str:
+    """A number of things; a mean over seeds need not be whole."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def _best(row: Row, rows: Sequence[Row], key: str) -> Text:

@@ -46,6 +46,7 @@ class Faults:
     def __init__(
         self, nodes: int, seed: int, failures: FailureModel | None = None, maintenance: Sequence[Maintenance] = ()
     ) -> None:
+        self._seed = seed
         self._failures = failures
         self._streams = [small_stream(seed, f"failures/{node}") for node in range(nodes)]
         self._windows = _windows(maintenance)
@@ -81,6 +82,25 @@ class Faults:
             return None
         del self._repairs[node]
         return self._next_failure(now, node, self._failures.mtbf), NodeFailed(node)
+
+    def change(self, now: int, failures: FailureModel | None) -> Iterator[tuple[int, NodeFailed]]:
+        """Nodes fail by another model from now on: the next failure of each node, in place of those said before.
+
+        A node that is down comes back as it was to, and fails by the new model after that.
+        """
+        self._failures = failures
+        if failures is not None:
+            for node in range(len(self._streams)):
+                if node not in self._repairs:
+                    yield self._next_failure(now, node, failures.mtbf), NodeFailed(node)
+
+    def grow(self, now: int, nodes: int) -> Iterator[tuple[int, NodeFailed]]:
+        """There are so many nodes from now on: the first failure of each new one."""
+        for node in range(len(self._streams), nodes):
+            self._streams.append(small_stream(self._seed, f"failures/{node}"))
+            self._closed.append([])
+            if self._failures is not None:
+                yield self._next_failure(now, node, self._failures.mtbf), NodeFailed(node)
 
     def _drawn(self, node: int, mean: int) -> int:
         return max(1, round(self._streams[node].expovariate(1 / mean)))

@@ -4,8 +4,9 @@ The queue of events holds ends, faults and wake-ups; arrivals are read from the 
 overtaken (its job was preempted, moved or slowed down) is recognised by its lease and dropped before anybody sees it.
 """
 
-from collections.abc import Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
 
 from headway.sim.faults import Faults
 from headway.training.actions import Action, MigrateJob, PreemptJob, StartJob, WakeAt
@@ -28,6 +29,8 @@ from headway.units import REFERENCE_SPEED_PPM
 _FINISHED, _FAILED, _CANCELLED = JobFinished.rank, JobFailed.rank, JobCancelled.rank
 _WOKE = Woke.rank
 _END_RANK = {Outcome.FINISHES: _FINISHED, Outcome.FAILS: _FAILED, Outcome.CANCELLED: _CANCELLED}
+NodeEvent: TypeAlias = NodeFailed | NodeRecovered | NodeDrained
+_Entry: TypeAlias = tuple[int, int, int, int, NodeEvent | None]
 _IDLE_STEPS = 10_000
 _NEVER = 1 << 63
 
@@ -36,19 +39,21 @@ class SimulatedCluster:
     """The executor of a simulated training run, and its source of events."""
 
     def __init__(self, jobs: Sequence[Job], state: TrainingState, faults: Faults | None = None) -> None:
-        self._jobs = jobs
+        self.jobs = jobs
         self._state = state
-        self._faults = faults
+        self.faults = faults
         self._cursor = 0
         self._count = len(jobs)
         self._arrival = jobs[0].submit if jobs else _NEVER
         """When the next job arrives."""
-        self._heap: list[tuple[int, int, int, int, NodeFailed | NodeRecovered | NodeDrained | None]] = []
+        self._heap: list[_Entry] = []
         """(time, rank, subject, lease, node event): what will happen unless something comes between."""
         self._moved: dict[int, int] = {}
         """Ends that were moved because a neighbour came or went, by job."""
         self._wakes: set[int] = set()
         self._idle = 0
+        self._gone = 0
+        """Nodes that will never come back."""
         for time, event in faults.first() if faults is not None else ():
             heappush(self._heap, (time, event.rank, event.node, -1, event))
 
@@ -76,7 +81,7 @@ class SimulatedCluster:
                 self._wakes.discard(now)
                 events.append(Woke())
             if events:
-                endless = self._faults is not None or type(events[0]) is Woke
+                endless = self.faults is not None or type(events[0]) is Woke
                 return None if endless and self._hopeless(events) else (now, events)
 
     def execute(self, now: int, action: Action) -> None:
@@ -106,23 +111,19 @@ class SimulatedCluster:
 
     def _arrivals(self, now: int, events: list[Event]) -> None:
         while self._arrival == now:
-            job = self._jobs[self._cursor]
+            job = self.jobs[self._cursor]
             events.append(JobArrived(job))
             if job.patience:
                 heappush(self._heap, (job.submit + job.patience, _CANCELLED, job.id, 0, None))
             self._cursor += 1
-            self._arrival = self._jobs[self._cursor].submit if self._cursor < self._count else _NEVER
+            self._arrival = self.jobs[self._cursor].submit if self._cursor < self._count else _NEVER
 
-    def _take(
-        self,
-        entry: tuple[int, int, int, int, NodeFailed | NodeRecovered | NodeDrained | None],
-        events: list[Event],
-    ) -> None:
+    def _take(self, entry: _Entry, events: list[Event]) -> None:
         """Turn an entry that still holds into its event."""
         time, rank, subject, lease, node_event = entry
         if node_event is not None:
             events.append(node_event)
-            if self._faults is not None and (following := self._faults.after(time, node_event)) is not None:
+            if self.faults is not None and (following := self.faults.after(time, node_event)) is not None:
                 heappush(self._heap, (following[0], following[1].rank, following[1].node, -1, following[1]))
             return
         if lease == 0:
@@ -145,10 +146,12 @@ class SimulatedCluster:
     def _reschedule(self) -> None:
         for js in self._state.respeeded:
             if js.id in self._state.running:
-                end = self._end(js)
-                self._moved[js.id] = end
-                heappush(self._heap, (end, _END_RANK[js.job.outcome], js.id, js.lease, None))
+                self._move_end(js, self._end(js))
         self._state.respeeded.clear()
+
+    def _move_end(self, js: JobState, end: int) -> None:
+        self._moved[js.id] = end
+        heappush(self._heap, (end, _END_RANK[js.job.outcome], js.id, js.lease, None))
 
     def _hopeless(self, events: list[Event]) -> bool:
         """Nodes fail and policies wake for ever: stop when the run is over or nothing else happened for too long."""
@@ -157,6 +160,63 @@ class SimulatedCluster:
             return True
         if state.running or state.to_come or any(not isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events):
             self._idle = 0
-        elif state.pool.schedulable == state.pool.everywhere or not all(isinstance(e, Woke) for e in events):
+        elif not self._away() or not all(isinstance(e, Woke) for e in events):
             self._idle += 1  # while a node is away, waking up is no sign that nothing will change
         return self._idle > _IDLE_STEPS
+
+    def _away(self) -> int:
+        """Nodes that take no jobs now and will come back."""
+        pool = self._state.pool
+        return pool.everywhere & ~pool.schedulable & ~self._gone
+
+    # --- a run that was taken up in the middle and goes on under changes --------------------------------------------
+
+    def alter(self, now: int, job: Job) -> None:
+        """A job turns out to be other work than was thought. If it runs it ends accordingly, after now."""
+        js = self._state.jobs.get(job.id)
+        if js is None:
+            self.jobs = [job if each.id == job.id else each for each in self.jobs]
+            return
+        js.job = job
+        if job.id in self._state.running:
+            self._move_end(js, max(now + 1, self._end(js)))
+
+    def expect(self, jobs: Sequence[Job]) -> None:
+        """Other arrivals are to come: of these jobs, those that are not here yet, in order of submission."""
+        self.jobs = [*self.jobs[: self._cursor], *jobs]
+        self._count = len(self.jobs)
+        self._arrival = jobs[0].submit if jobs else _NEVER
+        self._state.to_come = len(jobs)
+
+    @property
+    def to_come(self) -> Sequence[Job]:
+        """The jobs that have not arrived yet."""
+        return self.jobs[self._cursor :]
+
+    def move_to(self, state: TrainingState) -> None:
+        """Go on with another state of the same jobs."""
+        self._state = state
+
+    def befall(
+        self,
+        faults: Faults | None,
+        coming: Iterable[tuple[int, NodeEvent]],
+        *,
+        unless: Callable[[NodeEvent], bool],
+    ) -> None:
+        """What befalls nodes is something else: what was to come and is not called off, and what is coming now."""
+        self.faults = faults
+        self._heap = [entry for entry in self._heap if entry[4] is None or not unless(entry[4])]
+        heapify(self._heap)
+        for time, event in coming:
+            heappush(self._heap, (time, event.rank, event.node, -1, event))
+
+    def give_up(self, nodes: Iterable[int]) -> None:
+        """Nodes that will never come back."""
+        self._gone = sum(1 << node for node in nodes)
+
+    def forget_wakes(self) -> None:
+        """Whoever asked to be woken is gone."""
+        self._heap = [entry for entry in self._heap if entry[1] != _WOKE]
+        heapify(self._heap)
+        self._wakes.clear()

@@ -7,6 +7,7 @@ first into CSV and the second into Parquet, and leaves out optional columns in w
 
 import gzip
 import io
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +179,20 @@ def _written(jobs: tuple[Job, ...], parquet: bool) -> bytes:
     return pl.DataFrame(columns).write_csv().encode()
 
 
+def _put(path: Path, content: bytes) -> None:
+    """Write all of a file or nothing of it: under another name beside it, which becomes its name at the end."""
+    if path.exists() and not path.is_file():  # a device or a pipe has no name to take over
+        path.write_bytes(content)
+        return
+    target = path.resolve()
+    part = target.with_name(f".headway-{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def write(jobs: Iterable[Job], path: str | Path) -> None:
     """Write jobs to a CSV or (suffix ``.parquet``) Parquet file; ``.gz`` packs it. What is read back is equal."""
     path = Path(path)
@@ -186,6 +201,6 @@ def write(jobs: Iterable[Job], path: str | Path) -> None:
         raise TraceError(f"trace {path}: there are no jobs to write")
     try:
         data = _written(checked, _is_parquet(path))
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        _put(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, OverflowError, UnicodeError) as problem:
         raise TraceError(f"trace {path}: cannot be written ({str(problem).splitlines()[0]})") from None

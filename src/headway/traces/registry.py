@@ -10,8 +10,22 @@ from pathlib import Path
 from typing import Protocol
 
 from headway.errors import ExperimentError, TraceError, unknown_name
-from headway.traces import helios, native, philly, synergy
+from headway.traces import (
+    acme,
+    generic,
+    helios,
+    helios_log,
+    kubernetes,
+    native,
+    openb,
+    philly,
+    philly_json,
+    swf,
+    synergy,
+)
 from headway.traces.head import Head, head_of
+from headway.traces.requests import REQUEST_FORMATS, refuse_requests, request_format
+from headway.traces.table import text
 from headway.traces.trace import Trace
 
 
@@ -31,7 +45,14 @@ READERS: tuple[Reader, ...] = (
     synergy,
     helios,
     philly,
+    openb,
+    kubernetes,
     native,
+    philly_json,
+    helios_log,
+    acme,
+    swf,
+    generic,
 )
 
 FORMATS: dict[str, Callable[[Path, bool], Trace]] = {reader.NAME: reader.read for reader in READERS}
@@ -41,9 +62,14 @@ def guess(path: str | Path) -> str:
     """The name of a file's format, or a line that asks for it."""
     head = head_of(Path(path))
     found = [reader.NAME for reader in READERS if reader.recognises(head)]
+    if not found and (requests := request_format(head)):
+        refuse_requests(path, requests)
+    if not found and not head.parquet:
+        text(head.path)  # wrong encoding is a better reason than none
     if len(found) != 1:
         raise TraceError(
-            f"trace {path}: its format cannot be told from its beginning; name it with --format ({', '.join(FORMATS)})"
+            f"trace {path}: its format cannot be told from its beginning; "
+            f"name it with --format ({', '.join(FORMATS)}), or say with --map which column is what"
         )
     return found[0]
 
@@ -54,6 +80,12 @@ def load(path: str | Path, format: str = "", *, strict: bool = False, columns: s
     Without a format its beginning decides; ``columns`` says which column of any table is what. Raises
     ``ExperimentError`` for a format that does not exist and ``TraceError`` for anything wrong with the file.
     """
+    if columns and format not in ("", generic.NAME):
+        raise ExperimentError(f"format {format!r} knows its columns: --map is for {generic.NAME!r}, any other table")
+    if columns or format == generic.NAME:
+        return generic.read(Path(path), strict, columns)
+    if format in REQUEST_FORMATS:
+        refuse_requests(path, format)
     reader = FORMATS.get(format or guess(path))
     if reader is None:
         raise ExperimentError(unknown_name("trace format", format, FORMATS))

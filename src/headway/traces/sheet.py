@@ -16,9 +16,11 @@ from headway.traces.build import build, no_collection
 from headway.traces.table import SURPLUS, Table
 from headway.traces.trace import Dropped, Trace
 from headway.training.job import Job, Outcome, broken_rule, workload
+from headway.units import DAY
 
 _TIME_DIGITS = 9
 _SHOWN = 60
+_APART = 365 * DAY
 
 
 @cache
@@ -79,6 +81,11 @@ class Sheet:
             if position not in self._bad:
                 text = rule if isinstance(rule, str) else rule(self._cell(column, position))
                 self._bad[position] = (column, text)
+
+    def note(self, where: pl.Series, what: str) -> None:
+        """Say of how many jobs something holds, among the rows that are not bad so far."""
+        if count := int((where.fill_null(False) & self._sound()).sum()):
+            self.notes.append(f"{count:,} job{'s' if count > 1 else ''} {what}")
 
     def _cell(self, column: str, position: int) -> str | None:
         value: str | None = self._table.frame[column][position] if column in self._table.frame.columns else None
@@ -154,7 +161,25 @@ class Sheet:
         jobs = self._jobs(frame, strict)
         if strict and in_order:
             self._refuse_unsorted(frame["submit"])
-        return Trace(workload(jobs), format, frame.height, self._dropped(), tuple(self.notes))
+        self._note_apart(frame["submit"])
+        return Trace(workload(jobs), format, frame.height, self.dropped, tuple(self.notes))
+
+    def kept(self, frame: pl.DataFrame, *, strict: bool) -> pl.DataFrame:
+        """The sound rows of columns made from this sheet, for traces of other things than jobs."""
+        self._refuse(strict)
+        return frame.filter(self._sound())
+
+    def _note_apart(self, submit: pl.Series) -> None:
+        """Say where a few jobs were submitted years away from the others; a run would idle all that time."""
+        times = pl.DataFrame({"line": self.lines, "submit": submit}).filter(self._sound()).sort("submit")
+        groups = times.with_columns((pl.col("submit").diff() > _APART).fill_null(False).cum_sum().alias("group"))
+        if groups["group"][-1] == 0:
+            return
+        (most,) = groups["group"].mode().sort()[:1]
+        away = groups.filter(pl.col("group") != most)
+        who = f"{away.height:,} job{'s were' if away.height > 1 else ' was'}"
+        where = f"{self._table.place} {away['line'].sort()[0]}{' first' if away.height > 1 else ''}"
+        self.notes.append(f"{who} submitted over a year from the others ({where}): a clock that jumped?")
 
     def _drop_repeated(self, names: pl.Series, column: str) -> None:
         sound = self._sound() & (names != "")
@@ -163,10 +188,8 @@ class Sheet:
         self.drop(repeated, column, "occurs twice: ids must be unique")
 
     def _sound(self) -> pl.Series:
-        mask = [True] * self._table.frame.height
-        for position in self._bad:
-            mask[position] = False
-        return pl.Series("sound", mask, dtype=pl.Boolean)
+        mask = pl.repeat(True, self._table.frame.height, eager=True).alias("sound")
+        return mask.scatter(list(self._bad), False) if self._bad else mask
 
     def _jobs(self, frame: pl.DataFrame, strict: bool) -> list[Job]:
         """Jobs of the sound rows, in order of submission; rows that only their combination makes bad are dropped."""
@@ -192,11 +215,13 @@ class Sheet:
     def _refuse(self, strict: bool) -> None:
         if not self._bad or (not strict and len(self._bad) < self._table.frame.height):
             return
-        first = str(self._dropped()[0]).replace("line", self._table.place, 1)
+        first = str(self.dropped[0]).replace("line", self._table.place, 1)
         prefix = "" if strict else f"all {self._table.frame.height} rows are bad; the first is "
         raise TraceError(f"trace {self._table.path}: {prefix}{first}")
 
-    def _dropped(self) -> tuple[Dropped, ...]:
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """The bad rows found so far, in order."""
         return tuple(self._explain(position, *self._bad[position]) for position in sorted(self._bad))
 
     def _explain(self, position: int, column: str, rule: str) -> Dropped:

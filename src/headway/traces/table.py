@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -56,23 +57,24 @@ def contents(path: Path) -> bytes:
         raise TraceError(f"trace {path}: the gzip data is damaged ({problem})") from None
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """The text of a file, without a byte order mark."""
     data = contents(path)
     if data[:4] == b"PAR1":
         raise TraceError(f"trace {path}: is a Parquet file, this format is text")
     try:
-        text = data.decode("utf-8-sig")
+        decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = data[: problem.start].count(b"\n") + 1
         raise TraceError(f"trace {path}: line {line} is not UTF-8 text (byte {data[problem.start]:#04x})") from None
-    if not text.strip():
+    if not decoded or decoded.isspace():
         raise TraceError(f"trace {path}: the file is empty")
-    return text
+    if decoded.find("\x00", 0, decoded.find("\n")) >= 0:
+        raise TraceError(f"trace {path}: line 1 holds NUL bytes: it is not UTF-8 text")
+    return decoded
 
 
 def _header(path: Path, line: str, separator: str) -> list[str]:
-    if "\x00" in line:
-        raise TraceError(f"trace {path}: line 1 holds NUL bytes: it is not UTF-8 text")
     try:
         names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
     except csv.Error as problem:
@@ -125,7 +127,7 @@ def _unquoted(path: Path, names: list[str], body: str, separator: str) -> tuple[
 
 def csv_table(path: Path, *, separator: str = ",", multiline: bool = False) -> Table:
     """A text file with a header. Blank lines are skipped, fields hold line breaks only if ``multiline``."""
-    first, _, body = _text(path).partition("\n")
+    first, _, body = text(path).partition("\n")
     names = _header(path, first.rstrip("\r"), separator)
     notes: list[str] = []
     rows = _quoted(names, body, separator, multiline)
@@ -142,6 +144,11 @@ def csv_table(path: Path, *, separator: str = ",", multiline: bool = False) -> T
     return _filled(Table(path, frame, lines, notes=tuple(notes)))
 
 
+def _seconds(spans: pl.Expr) -> pl.Expr:
+    """Spans as decimal seconds, exactly."""
+    return spans.dt.total_nanoseconds().cast(pl.Decimal(38, 0)) * pl.lit("0.000000001").cast(pl.Decimal(38, 9))
+
+
 def parquet_table(path: Path) -> Table:
     """A Parquet file, each column turned to text (lists joined by ``;``)."""
     data = contents(path)
@@ -152,7 +159,8 @@ def parquet_table(path: Path) -> Table:
         frame = pl.from_arrow(stored.rename_columns(stored.column_names).replace_schema_metadata(None))
         assert isinstance(frame, pl.DataFrame)
         lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
-        frame = frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(";")).cast(pl.String)
+        frame = frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(";"), cs.duration().pipe(_seconds))
+        frame = frame.cast(pl.String)
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as problem:
         reason = (str(problem).splitlines() or ["no reason given"])[0][:120]
         raise TraceError(f"trace {path}: cannot be read as Parquet ({reason})") from None

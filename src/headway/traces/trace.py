@@ -1,8 +1,13 @@
 """What a reader hands over: jobs, and an honest account of what was not taken from the file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headway.training.job import Job
+
+EXPLAINED = 3
+"""So many bad rows are shown in a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +34,10 @@ class Trace:
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader of results should know about the file, e.g. that it was not sorted."""
+
+
+def dropped_note(dropped: Sequence[Dropped], rows: int, path: str | Path) -> str:
+    """How many rows of a file were left out and why the first of them were, in one line."""
+    reasons = "; ".join(str(each) for each in dropped[:EXPLAINED])
+    others = f"; and {len(dropped) - EXPLAINED:,} more; headway trace inspect {path} shows them"
+    return f"{len(dropped):,} of {rows:,} rows dropped: {reasons}{others if len(dropped) > EXPLAINED else ''}"

@@ -37,6 +37,7 @@ from headway.units import format_duration
 CHUNK_ROWS = 65_536
 _START, _MIGRATE, _PREEMPT, _PLACE = int(Kind.START), int(Kind.MIGRATE), int(Kind.PREEMPT), int(Kind.PLACE)
 _STALE, _WAKE_AT, _FIRST_ACTION = int(Kind.STALE), int(Kind.WAKE_AT), int(Kind.START)
+_ARRIVED, _FINISHED = int(Kind.ARRIVED), int(Kind.FINISHED)
 
 
 @dataclass(slots=True)
@@ -100,13 +101,15 @@ def _placed(rows: list[list[int]]) -> StartJob | MigrateJob:
 
 def _event(jobs: Sequence[Job], row: list[int]) -> Event:
     time, kind, subject, lease, _, _, value = row
+    if kind == _FINISHED:  # nearly all events are these two, and matching enumerations is slow
+        return JobFinished(subject, lease)
+    if kind == _ARRIVED and 0 <= subject < len(jobs):
+        return JobArrived(jobs[subject])
     if kind == _STALE:
         kind = value
     match kind:
         case Kind.ARRIVED:
-            if not 0 <= subject < len(jobs):
-                raise TapeError(f"the tape has job {subject} arrive at {time} ns; the workload has {len(jobs)} jobs")
-            return JobArrived(jobs[subject])
+            raise TapeError(f"the tape has job {subject} arrive at {time} ns; the workload has {len(jobs)} jobs")
         case Kind.FINISHED:
             return JobFinished(subject, lease)
         case Kind.FAILED:

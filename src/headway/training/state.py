@@ -289,7 +289,7 @@ class TrainingState:
         js.placement = placement
         js.since = now
         js.base = now + standstill
-        js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self._speed(js)
+        js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self.speed_of(js)
         self.running[js.id] = js
         node, mask = placement[0]
         if len(placement) == 1 and mask <= WORD:
@@ -338,7 +338,8 @@ class TrainingState:
 
     # --- speed ------------------------------------------------------------------------------------------------
 
-    def _speed(self, js: JobState) -> int:
+    def speed_of(self, js: JobState) -> int:
+        """How fast a running job runs where it is."""
         neighbours = 0
         if js.gpu_milli < 1000:
             ((node, mask),) = js.placement
@@ -350,7 +351,7 @@ class TrainingState:
         if moved.gpu_milli == 1000:
             return
         for js in self.on_node[moved.placement[0][0]].values():
-            if js is not moved and js.placement == moved.placement and (speed := self._speed(js)) != js.speed:
+            if js is not moved and js.placement == moved.placement and (speed := self.speed_of(js)) != js.speed:
                 if self._ranks_ends:
                     self.ends.remove(0, js.expected_end(), js.id)
                 js.done = js.done_at(now)

@@ -154,6 +154,8 @@ class Ledger:
         """The row that opened it."""
         self.hold_closed = followed[opens]
         """False for what still runs when the tape ends."""
+        self.hold_closed_by = np.where(self.hold_closed, self.kind[following[opens]], 0)
+        """The kind of the row that closed it (MIGRATE: a move); 0 for what still runs."""
         self.hold_job = self.subject[self.hold_row]
         self.hold_start = self.time[self.hold_row]
         self.hold_end = np.where(self.hold_closed, self.time[following[opens]], self.horizon)

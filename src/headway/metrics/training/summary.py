@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from headway.metrics.training.jobs import (
 from headway.metrics.training.ledger import FIRST_ACTION, Ledger
 from headway.metrics.training.overload import overload
 from headway.metrics.training.tenants import jain, tenant_fairness
-from headway.metrics.training.timeline import timeline
+from headway.metrics.training.timeline import Timeline, timeline
+from headway.metrics.window import Window, span_of, still_growing
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
@@ -45,6 +47,7 @@ class Summary:
     """All numbers of one run. Times are in seconds."""
 
     jobs: int
+    measured_jobs: int
     to_come: int
     finished: int
     failed: int
@@ -83,6 +86,7 @@ class Summary:
     events: int
     actions: int
     overload: str | None
+    growing: str | None
 
     @property
     def fragmentation_mean(self) -> float:
@@ -114,56 +118,73 @@ def summarise(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> Summary:
     return of_ledger(Ledger(tape, jobs, cluster))
 
 
-def of_ledger(ledger: Ledger) -> Summary:
-    """The same from a tape that was already taken apart."""
+def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
+    """The same from a tape that was already taken apart; with a window, over the jobs and the time that it measures."""
     lines, fragments = timeline(ledger), fragmentation(ledger)
-    start, end = ledger.span
-    completed = ledger.completed
-    fairness = finish_time_fairness(ledger)
+    start, end = span_of(ledger, window)
+    chosen = slice(None) if window is None else window.jobs
+    completed = ledger.completed[chosen]
+    fairness = finish_time_fairness(ledger)[chosen]
     hours = (end - start) / (3600 * SECOND)
     jobs = int(ledger.arrived.sum())
     kinds = np.bincount(ledger.kind, minlength=int(max(Kind)) + 1)
     return Summary(
         jobs=jobs,
+        measured_jobs=int(ledger.arrived[chosen].sum()),
         to_come=len(ledger.jobs) - jobs,
         finished=int((ledger.ended_by == Kind.FINISHED).sum()),
         failed=int((ledger.ended_by == Kind.FAILED).sum()),
         cancelled=int((ledger.ended_by == Kind.CANCELLED).sum()),
         unfinished=int((ledger.arrived & ~ledger.ended).sum()),
         completed=int(completed.sum()),
-        jct_s=spread((ledger.end - ledger.submit)[completed], SECOND),
-        wait_s=spread(ledger.wait[completed], SECOND),
-        slowdown=spread(slowdown(ledger)),
-        bounded_slowdown=spread(bounded_slowdown(ledger)),
+        jct_s=spread((ledger.end - ledger.submit)[chosen][completed], SECOND),
+        wait_s=spread(ledger.wait[chosen][completed], SECOND),
+        slowdown=spread(slowdown(ledger)[chosen]),
+        bounded_slowdown=spread(bounded_slowdown(ledger)[chosen]),
         ftf=spread(fairness),
         makespan_s=(end - start) / SECOND,
         throughput_per_hour=int(completed.sum()) / hours if hours else 0.0,
-        gpu_utilisation=_share(lines.allocated, ledger, ledger.cluster.gpus),
-        effective_gpu_utilisation=_share(lines.effective, ledger, ledger.cluster.gpus),
-        gpu_availability=_share(lines.gpus_up, ledger, ledger.cluster.gpus),
-        cpu_utilisation=_host_share(lines.cpus, ledger, "cpu_milli", 1000),
-        memory_utilisation=_host_share(lines.memory_bytes, ledger, "memory_bytes", 1),
+        **_over_time(ledger, lines, start, end),
         fragmentation={level: series.mean(start, end) for level, series in fragments.levels.items()},
         fgd_fragmentation=fragments.fgd.mean(start, end),
-        queue_mean=lines.waiting.mean(start, end),
-        queue_max=round(lines.waiting.peak(start, end)),
-        waiting_gpus_mean=lines.waiting_gpus.mean(start, end),
-        running_mean=lines.running.mean(start, end),
-        preemptions=int(kinds[Kind.PREEMPT]),
-        migrations=int(kinds[Kind.MIGRATE]),
-        evictions=int(kinds[Kind.EVICTED]),
-        failed_attempts=int(kinds[Kind.FAILED]),
+        preemptions=int(ledger.counted(Kind.PREEMPT)[chosen].sum()),
+        migrations=int(ledger.counted(Kind.MIGRATE)[chosen].sum()),
+        evictions=int(ledger.counted(Kind.EVICTED)[chosen].sum()),
+        failed_attempts=int(ledger.counted(Kind.FAILED)[chosen].sum()),
         node_failures=int(kinds[Kind.NODE_FAILED]),
-        gpu_hours=float(gpu_seconds(ledger, ledger.held).sum()) / 3600,
-        lost_gpu_hours=float(lost_gpu_seconds(ledger).sum()) / 3600,
-        failed_gpu_hours=float(failed_gpu_seconds(ledger).sum()) / 3600,
-        jain_tenants=tenant_fairness(ledger),
+        gpu_hours=float(gpu_seconds(ledger, ledger.held)[chosen].sum()) / 3600,
+        lost_gpu_hours=float(lost_gpu_seconds(ledger)[chosen].sum()) / 3600,
+        failed_gpu_hours=float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
+        jain_tenants=tenant_fairness(ledger, chosen),
         jain_jobs=jain(fairness[~np.isnan(fairness)]),
         refusals=int(kinds[Kind.REFUSED]),
         events=int(kinds[:FIRST_ACTION].sum()),
         actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.WAKE_AT]].sum()),
         overload=overload(ledger),
+        growing=still_growing(ledger, window),
     )
+
+
+def _over_time(ledger: Ledger, lines: Timeline, start: int, end: int) -> dict[str, Any]:
+    """What is a mean, or a maximum, over the time between two instants."""
+    gpus = ledger.cluster.gpus
+    nodes = ledger.cluster.nodes
+
+    def share(series: Series, capacity: int, unit: int = 1) -> float:
+        return series.mean(start, end) * unit / capacity if capacity else 0.0
+
+    cpus, memory = (sum(getattr(node, field) or 0 for node in nodes) for field in ("cpu_milli", "memory_bytes"))
+    return {
+        "gpu_utilisation": share(lines.allocated, gpus),
+        "effective_gpu_utilisation": share(lines.effective, gpus),
+        "gpu_availability": share(lines.gpus_up, gpus),
+        "cpu_utilisation": None if lines.cpus is None else share(lines.cpus, cpus, 1000),
+        "memory_utilisation": None if lines.memory_bytes is None else share(lines.memory_bytes, memory),
+        "queue_mean": lines.waiting.mean(start, end),
+        "queue_max": round(lines.waiting.peak(start, end)),
+        "waiting_gpus_mean": lines.waiting_gpus.mean(start, end),
+        "running_mean": lines.running.mean(start, end),
+    }
 
 
 def as_json(summary: Summary, policy: str) -> Json:
@@ -180,15 +201,3 @@ def as_json(summary: Summary, policy: str) -> Json:
         else:
             flat[name] = value
     return flat
-
-
-def _share(series: Series, ledger: Ledger, capacity: int) -> float:
-    """A series over a capacity, averaged over the run; 0 of nothing."""
-    return series.mean(*ledger.span) / capacity if capacity else 0.0
-
-
-def _host_share(series: Series | None, ledger: Ledger, field: str, unit: int) -> float | None:
-    if series is None:
-        return None
-    capacity = sum(getattr(node, field) or 0 for node in ledger.cluster.nodes)
-    return series.mean(*ledger.span) * unit / capacity if capacity else 0.0

@@ -59,10 +59,11 @@ def jain(values: FloatArray) -> float | None:
     return float(scaled.sum()) ** 2 / (len(scaled) * float((scaled * scaled).sum()))
 
 
-def tenant_fairness(ledger: Ledger) -> float | None:
-    """Jain's index over tenants that have submitted a job, of GPU time received over weight."""
+def tenant_fairness(ledger: Ledger, chosen: slice = slice(None)) -> float | None:
+    """Jain's index over tenants that have submitted a job (one of these), of GPU time received over weight."""
     weights = {tenant.name: tenant.weight for tenant in ledger.cluster.tenants}
     names, codes = ledger.codes("tenant")
-    received = np.bincount(codes, weights=gpu_seconds(ledger, ledger.held), minlength=len(names))
-    present = np.bincount(codes[ledger.arrived], minlength=len(names)) > 0
+    codes = codes[chosen]
+    received = np.bincount(codes, weights=gpu_seconds(ledger, ledger.held)[chosen], minlength=len(names))
+    present = np.bincount(codes[ledger.arrived[chosen]], minlength=len(names)) > 0
     return jain((received / np.array([max(1, weights.get(name, 1)) for name in names], dtype=np.float64))[present])

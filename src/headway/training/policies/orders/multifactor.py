@@ -78,6 +78,7 @@ class Multifactor(RoundOrder):
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
+        self._fixed = {}
 
     def key(self, now: int, js: JobState) -> Key:
         """Minus the priority, in thousandths."""

@@ -1,0 +1,69 @@
+"""``headway export``: a run as files for other programs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli import console
+from headway.cli.app import app
+from headway.cli.flags import RunArgument
+from headway.cli.stored import stored
+from headway.errors import ExperimentError
+from headway.metrics.training.ledger import Ledger
+from headway.report.export import Written, check_file, check_folder, write_perfetto, write_tables
+from headway.units import format_size
+
+PerfettoFlag = Annotated[
+    str | None,
+    typer.Option("--perfetto", help="A trace for ui.perfetto.dev or chrome://tracing.", metavar="FILE.json[.gz]"),
+]
+ParquetFlag = Annotated[
+    str | None, typer.Option("--parquet", help="Tables for notebooks, as Parquet.", metavar="FOLDER")
+]
+CsvFlag = Annotated[str | None, typer.Option("--csv", help="The same tables, as CSV.", metavar="FOLDER")]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+
+@app.command()
+def export(
+    folder: RunArgument,
+    perfetto: PerfettoFlag = None,
+    parquet: ParquetFlag = None,
+    csv: CsvFlag = None,
+    force: ForceFlag = False,
+) -> None:
+    """Write a run as files for other programs: a trace to look at, tables to compute with.
+
+    headway export runs/srtf --perfetto srtf.json.gz
+
+    headway export runs/srtf --parquet tables --csv sheets
+    """
+    trace = None if perfetto is None else Path(perfetto)
+    if trace is None and parquet is None and csv is None:
+        raise ExperimentError("nothing to export: give --perfetto FILE.json.gz, --parquet FOLDER or --csv FOLDER")
+    if parquet is not None and csv is not None and Path(parquet).resolve() == Path(csv).resolve():
+        raise ExperimentError(f"--parquet and --csv name the same folder {csv}: give each its own")
+    found = stored(folder, "what is there is exported")
+    if trace is not None:
+        if not trace.name.endswith((".json", ".json.gz")):
+            raise ExperimentError(f"--perfetto {trace}: the name must end in .json or .json.gz")
+        check_file(trace, force=force)
+    for tables in (parquet, csv):
+        if tables is not None:
+            check_folder(Path(tables), force=force)
+    ledger = Ledger(found.tape, found.scene.jobs, found.scene.cluster)
+    if trace is not None:
+        _told([write_perfetto(ledger, trace, found.folder.name)])
+    for kind, tables in (("parquet", parquet), ("csv", csv)):
+        if tables is not None:
+            _told(write_tables(ledger, found.tape, Path(tables), kind))
+
+
+def _told(files: Sequence[Written]) -> None:
+    """A line for each file."""
+    for file in files:
+        what = "events" if file.path.suffix in (".json", ".gz") else "rows"
+        line = f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}"
+        console.out().print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,81 @@
+"""Bars on stderr: how far the trace of each run is, and how many of several runs are done. None where nobody looks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from headway import experiment
+from headway.cli.console import err
+from headway.units import format_duration
+
+MOST_BARS = 16
+"""Of runs at a time; there may be more of them than a terminal has lines."""
+
+
+class Board:
+    """The bars of some runs; a bar for all of them where there are several."""
+
+    def __init__(self, total: int, what: str = "runs", done: int = 0) -> None:
+        self.shown = err().is_terminal
+        self.total = total
+        self.what = what
+        self.done = done
+        self._before = done
+        self._parts: dict[int, float] = {}
+        self._bars: dict[int, TaskID] = {}
+        self._all: TaskID | None = None
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"), TimeElapsedColumn())
+        ahead = TimeRemainingColumn(compact=True)
+        self._bar = Progress(*columns, ahead, console=err(), transient=True, disable=not self.shown)
+
+    def __enter__(self) -> "Board":
+        self._bar.start()
+        if self.total > 1:
+            self._all = self._bar.add_task(f"all {self.total:,} {self.what}", total=self.total - self._before, at="")
+            self._overall()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def teller(self, key: int, name: str) -> experiment.Progress | None:
+        """What a run is to tell how far it is; None where nobody looks."""
+        if not self.shown:
+            return None
+        return lambda now, last, waiting, running: self.tell(key, name, now, last, waiting, running)
+
+    def tell(self, key: int, name: str, now: int, last: int, waiting: int, running: int) -> None:
+        """A run is so far."""
+        if key not in self._bars:
+            if len(self._bars) >= MOST_BARS:
+                return
+            self._bars[key] = self._bar.add_task(name, total=1.0, at="")
+        share = min(1.0, now / last if last else 1.0)
+        at = f"{format_duration(now)} of {format_duration(last)} · {waiting:,} waiting, {running:,} running"
+        self._bar.update(self._bars[key], completed=share, at=at)
+        self._parts[key] = share
+        self._overall()
+
+    def ended(self, key: int) -> None:
+        """A run is done, or given up."""
+        self.done += 1
+        self._parts.pop(key, None)
+        if key in self._bars:
+            self._bar.remove_task(self._bars.pop(key))
+        self._overall()
+
+    def _overall(self) -> None:
+        if self._all is not None:
+            along = self.done - self._before + sum(self._parts.values())
+            self._bar.update(self._all, completed=along, at=f"{self.done:,} of {self.total:,} {self.what} done")
+
+
+@contextmanager
+def progress_bar(name: str) -> Iterator[experiment.Progress | None]:
+    """The bar of one run: what it is to tell how far it is."""
+    with Board(1) as board:
+        yield board.teller(0, name)

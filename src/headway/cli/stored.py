@@ -1,0 +1,29 @@
+"""Runs that were kept, and jobs of them, as they are named on the command line."""
+
+from collections.abc import Sequence
+
+from headway import experiment
+from headway.cli import console
+from headway.errors import TapeError
+from headway.training.job import Job
+
+
+def stored(folder: str, checked: str = "") -> experiment.StoredRun:
+    """A run of which there is something to look at; one that was cut short is checked as far as it goes."""
+    found = experiment.open_run(folder)
+    if not len(found.tape):
+        raise TapeError(f"run folder {folder}: the tape holds no step yet")
+    if checked and not found.complete:
+        console.note(f"note: the run was cut short after {len(found.tape):,} rows; {checked}")
+    return found
+
+
+def job_number(jobs: Sequence[Job], wanted: str) -> int:
+    """The number of a job that was named by its id in the trace, or by its number."""
+    for job in jobs:
+        if job.name == wanted:
+            return job.id
+    if wanted.isdecimal() and int(wanted) < len(jobs):
+        return int(wanted)
+    names = [job.name or str(job.id) for job in (jobs[0], jobs[-1])]
+    raise TapeError(f"job {wanted!r} is not in this run: its {len(jobs):,} jobs go from {names[0]} to {names[1]}")

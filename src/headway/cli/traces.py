@@ -1,0 +1,251 @@
+"""The commands about trace files: what one holds, what formats there are, and new ones out of old."""
+
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway import traces
+from headway.cli import console
+from headway.cli.app import app
+from headway.cli.flags import FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.errors import ExperimentError, unknown_name
+from headway.formats.cluster_table import within
+from headway.formats.settings import Synthetic, check_synthetic, span
+from headway.report import inspection
+from headway.traces.cut import cut
+from headway.traces.head import head_of
+from headway.traces.inspect import formats as formats_known
+from headway.traces.inspect import inspect as inspected
+from headway.traces.inspect import inspect_requests as inspected_requests
+from headway.traces.requests import REQUEST_FORMATS, load_requests, request_format
+from headway.traces.trace import dropped_note
+from headway.training.job import Job
+from headway.units import format_duration
+
+KINDS = {"philly": "like the jobs of Microsoft's Philly cluster: mostly one GPU, heavy tails, days and weeks"}
+"""What ``generate`` can draw."""
+ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".parquet.gz", ".pq.gz")
+LOADS = (0.001, 1000)
+
+trace = typer.Typer(
+    name="trace",
+    help="Look into trace files, and make new ones.\n\nStart with: headway trace inspect FILE",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(trace)
+
+FileArgument = Annotated[str, typer.Argument(help="A trace, plain or gzip.", metavar="FILE", show_default=False)]
+FromArgument = Annotated[str, typer.Argument(help="The trace to read.", metavar="IN", show_default=False)]
+ToArgument = Annotated[
+    str, typer.Argument(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="OUT", show_default=False)
+]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+
+@trace.command()
+def inspect(
+    path: FileArgument,
+    format: FormatFlag = None,
+    columns: MapFlag = None,
+    gpus: Annotated[int | None, typer.Option(help="Say also what the load is on so many GPUs.", min=1)] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what a trace holds: jobs, GPUs, load over time, durations, oddities, and rows that would be dropped and why.
+
+    A trace of requests is told too: its rate and its tokens.
+
+    headway trace inspect jobs.csv
+
+    headway trace inspect venus.csv.gz --gpus 1050 --json
+    """
+    if requests := _requests(path, format, columns):
+        record = inspected_requests(load_requests(path, requests))
+    else:
+        record = inspected(_read(path, format, columns), gpus or 0)
+    if as_json:
+        console.print_json(record)
+    else:
+        text = "\n".join(inspection.lines(record, Path(path).name))
+        console.out().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@trace.command()
+def formats(as_json: JsonFlag = False) -> None:
+    """List the formats that can be read.
+
+    headway trace formats
+    """
+    known = formats_known()
+    if as_json:
+        console.print_json(known)
+        return
+    widest = max(len(each["name"]) for each in known)
+    for each in known:
+        line = f"{each['name']:<{widest}}  {each['holds']:<8}  {each['description']}"
+        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@trace.command()
+def convert(
+    source: FromArgument,
+    out: ToArgument,
+    format: FormatFlag = None,
+    columns: MapFlag = None,
+    strict: StrictFlag = None,
+    force: ForceFlag = False,
+) -> None:
+    """Write a trace in headway's own format.
+
+    headway trace convert venus.csv.gz venus.parquet
+
+    headway trace convert mine.csv jobs.csv --map submit=queued_at,work=seconds,gpus=num_gpus
+    """
+    target = _free(out, force)
+    found = _read(source, format, columns, strict)
+    _write(found.jobs, target, found, source)
+
+
+@trace.command("slice")
+def slice_(
+    source: FromArgument,
+    out: ToArgument,
+    start: Annotated[str, typer.Option("--from", help="Jobs submitted from then on, since the first: 3d, 12h.")] = "",
+    end: Annotated[str, typer.Option("--to", help="Jobs submitted before then.")] = "",
+    jobs: Annotated[
+        str, typer.Option("--jobs", help="By number, from 0, the second not included: 4000:5000.", metavar="A:B")
+    ] = "",
+    tenant: Annotated[list[str] | None, typer.Option("--tenant", help="Of this tenant; may be repeated.")] = None,
+    format: FormatFlag = None,
+    columns: MapFlag = None,
+    strict: StrictFlag = None,
+    force: ForceFlag = False,
+) -> None:
+    """Write part of a trace; its first job is submitted at 0.
+
+    headway trace slice philly.csv.gz week.csv --from 14d --to 21d
+
+    headway trace slice jobs.csv middle.parquet --jobs 4000:5000 --tenant vision
+    """
+    target = _free(out, force)
+    first, last = _moment(start, "--from") or 0, _moment(end, "--to")
+    if last is not None and last <= first:
+        raise ExperimentError(f"--to {end} must be after --from {start or '0s'}")
+    numbers = _numbers(jobs)
+    found = _read(source, format, columns, strict)
+    part = cut(found.jobs, start=first, end=last, numbers=numbers, tenants=tenant or ())
+    _write(part, target, found, source)
+
+
+@trace.command()
+def scale(
+    source: FromArgument,
+    out: ToArgument,
+    load: Annotated[str, typer.Option(help="Let jobs arrive so many times as fast, e.g. 1.3.", show_default=False)],
+    format: FormatFlag = None,
+    columns: MapFlag = None,
+    strict: StrictFlag = None,
+    force: ForceFlag = False,
+) -> None:
+    """Write a trace whose jobs arrive faster, or slower.
+
+    headway trace scale jobs.csv busier.csv --load 1.3
+    """
+    target = _free(out, force)
+    traces.load_scale((), load)  # refuses what is no number before anything is read
+    within("load", Fraction(load), *LOADS)
+    found = _read(source, format, columns, strict)
+    _write(traces.load_scale(found.jobs, load), target, found, source)
+
+
+@trace.command()
+def generate(
+    kind: Annotated[str, typer.Argument(help="What to draw: philly.", metavar="KIND")] = "philly",
+    out: Annotated[str, typer.Option(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="FILE")] = "",
+    jobs: Annotated[int, typer.Option(help="How many jobs.")] = 10_000,
+    gpus: Annotated[int, typer.Option(help="For a cluster of so many GPUs.", min=1)] = 512,
+    load: Annotated[float, typer.Option(help="GPU time that jobs bring over what the cluster offers.")] = 0.8,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same jobs.", min=0)] = 0,
+    outcomes: Annotated[bool, typer.Option("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")] = True,
+    estimates: Annotated[bool, typer.Option("--estimates/--no-estimates", help="Users announce run times.")] = True,
+    force: ForceFlag = False,
+) -> None:
+    """Draw a workload of any size.
+
+    headway trace generate philly --jobs 100000 --gpus 1024 --load 0.9 --seed 7 --out jobs.parquet
+    """
+    if kind not in KINDS:
+        raise ExperimentError(unknown_name("kind of workload", kind, KINDS))
+    if not out:
+        raise ExperimentError("generate needs --out FILE")
+    target = _free(out, force)
+    table = Synthetic(jobs=jobs, load=load, gpus=gpus, outcomes=outcomes, estimates=estimates)
+    check_synthetic(table)
+    drawn = traces.philly_like(jobs, seed=seed, gpus=gpus, load=load, outcomes=outcomes, estimates=estimates)
+    _write(drawn, target)
+
+
+def _requests(path: str, format: str | None, columns: str | None) -> str:
+    """The format of a trace that holds requests; empty for one of jobs."""
+    if format is not None or columns is not None:
+        return format if format in REQUEST_FORMATS else ""
+    return request_format(head_of(Path(path)))
+
+
+def _read(path: str, format: str | None, columns: str | None, strict: bool | None = None) -> traces.Trace:
+    return traces.load(path, format or "", strict=bool(strict), columns=columns or "")
+
+
+def _free(out: str, force: bool) -> Path:
+    """Where to write to, refused before anything is read if that could not be done."""
+    path = Path(out)
+    if not path.name.lower().endswith(ENDINGS):
+        raise ExperimentError(f"{out}: the name must end in .csv or .parquet; .gz after it packs the file")
+    if path.is_dir():
+        raise ExperimentError(f"{out}: is a directory, not a file")
+    if path.exists() and not force:
+        raise ExperimentError(f"{out}: is already there; --force overwrites it")
+    if not path.parent.is_dir():
+        raise ExperimentError(f"{out}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise ExperimentError(f"{out}: the folder {path.parent} cannot be written to")
+    return path
+
+
+def _write(jobs: Sequence[Job], path: Path, found: traces.Trace | None = None, source: str = "") -> None:
+    """Write jobs, and then say what was read of the source, what was not, and what was written."""
+    traces.write(jobs, path)
+    if found is not None:
+        for line in found.notes:
+            console.note(f"note: {line}")
+        if found.dropped:
+            console.note(f"note: {dropped_note(found.dropped, found.rows, source)}")
+        console.note(f"{source}: {_jobs(len(found.jobs))} of {found.rows:,} rows ({found.format})")
+    over = format_duration(jobs[-1].submit - jobs[0].submit)
+    console.note(f"{path}: {_jobs(len(jobs))} over {over} written")
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def _moment(text: str, flag: str) -> int | None:
+    return span(text, flag) if text else None
+
+
+def _numbers(text: str) -> tuple[int, int | None]:
+    """``4000:5000`` as two numbers; either may be left out."""
+    if not text:
+        return 0, None
+    first, colon, last = (part.strip() for part in text.partition(":"))
+    if not colon or not all(not part or (part.isdecimal() and part.isascii()) for part in (first, last)):
+        raise ExperimentError(f"--jobs {text!r} is not understood: write it like 4000:5000, 4000: or :1000")
+    numbers = int(first or 0), int(last) if last else None
+    if numbers[1] is not None and numbers[1] <= numbers[0]:
+        raise ExperimentError(f"--jobs {text!r}: the second number must be above the first")
+    return numbers

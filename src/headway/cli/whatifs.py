@@ -1,0 +1,196 @@
+"""``headway whatif``: a stored run continued from a moment of it under changes."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from headway import experiment
+from headway.cli import STOPPED, console
+from headway.cli.app import app
+from headway.cli.flags import JsonFlag, RunArgument, SkipFlag, split_failures
+from headway.cli.progress import progress_bar
+from headway.cli.stored import stored
+from headway.errors import ExperimentError
+from headway.experiment.changes import Changes
+from headway.experiment.measured import numbers
+from headway.experiment.whatif import WhatIf, auditable, store, time_of, what_if
+from headway.metrics.training.difference import as_json, difference
+from headway.metrics.training.ledger import Ledger
+from headway.report.differences import tables
+from headway.units import SECOND, format_duration
+
+Value = TypeVar("Value")
+_option = partial(typer.Option, rich_help_panel="Changes")
+AtFlag = Annotated[str, typer.Option("--at", help="From when on: 2d, 36h, 50% of the run, end.", metavar="TIME")]
+AddFlag = Annotated[
+    list[str] | None,
+    _option("--add-nodes", help="10 of the usual kind, 4xh100:8 of a type with 8 GPUs, 4@debug in a partition."),
+]
+RemoveFlag = Annotated[
+    str | None, _option("--remove-nodes", help="n3,n7 or how many, the last first.", metavar="NODES|COUNT")
+]
+OtherPolicyFlag = Annotated[str | None, _option("--policy", help="Another policy, in full; it starts fresh.")]
+QuotaFlag = Annotated[
+    list[str] | None, _option("--quota", help="GPUs guaranteed to a tenant, or none.", metavar="TENANT=GPUS")
+]
+LimitFlag = Annotated[
+    list[str] | None, _option("--limit", help="The most GPUs that a tenant may hold, or none.", metavar="TENANT=GPUS")
+]
+SpeedFlag = Annotated[
+    list[str] | None, _option("--gpu-speed", help="Speed of a type against the reference.", metavar="TYPE=SPEED")
+]
+UpgradeFlag = Annotated[
+    list[str] | None, _option("--upgrade", help="Replace GPUs of one type by another.", metavar="OLD=NEW")
+]
+OtherFailuresFlag = Annotated[
+    str | None, _option("--failures", help="mtbf=30d,repair=4h for one node, or off.", metavar="MEANS|off")
+]
+LaterLoadFlag = Annotated[str | None, _option("--load", help="Let jobs arrive so many times as fast from there on.")]
+ChangeFlag = Annotated[
+    list[str] | None, _option("--set", help="Keys of policy, costs or failures.", metavar="KEY=VALUE")
+]
+FolderFlag = Annotated[str | None, typer.Option("--out", help="New folder for what came out.", metavar="FOLDER")]
+
+
+@app.command()
+def whatif(
+    folder: RunArgument,
+    at: AtFlag,
+    add_nodes: AddFlag = None,
+    remove_nodes: RemoveFlag = None,
+    policy: OtherPolicyFlag = None,
+    quota: QuotaFlag = None,
+    limit: LimitFlag = None,
+    gpu_speed: SpeedFlag = None,
+    upgrade: UpgradeFlag = None,
+    failures: OtherFailuresFlag = None,
+    load: LaterLoadFlag = None,
+    overrides: ChangeFlag = None,
+    skip_infeasible: SkipFlag = None,
+    out: FolderFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Continue a run from a moment of it under changes, and say who gains and who loses.
+
+    headway whatif runs/srtf --at 2d --add-nodes 10
+
+    headway whatif runs/srtf --at 50% --policy srtf+easy --failures mtbf=30d,repair=4h --json
+    """
+    changes = Changes(
+        add_nodes=[part for text in add_nodes or () for part in text.split(",")],
+        remove_nodes=_given("--remove-nodes", remove_nodes),
+        policy=_given("--policy", policy),
+        quota=_pairs("--quota", quota, _gpus),
+        limit=_pairs("--limit", limit, _gpus),
+        gpu_speed=_pairs("--gpu-speed", gpu_speed, float),
+        upgrade=_pairs("--upgrade", upgrade, str),
+        failures=None if failures is None else {} if failures.strip() == "off" else split_failures(failures),
+        load=_given("--load", load),
+        overrides=overrides or (),
+    )
+    run = stored(folder)
+    target = None if out is None else Path(out)
+    if target is not None:
+        experiment.check_folder(target)
+    time = time_of(at, run)
+    with progress_bar(f"from {format_duration(time)} on") as told:
+        found = what_if(run, time, changes, skip_infeasible=bool(skip_infeasible), folder=target, progress=told)
+    if found.after.stopped:
+        console.note(_stopped(found, target))
+        sys.exit(STOPPED)
+    result = _result(run, found)
+    kept = _keep(target, found, result)
+    if as_json:
+        console.print_json(result)
+    else:
+        _show(found, result)
+    for line in (*_notes(run, found), *kept):
+        console.note(line)
+
+
+def _keep(target: Path | None, found: WhatIf, result: dict[str, Any]) -> list[str]:
+    if target is None:
+        return []
+    if found.after.folder is not None:
+        numbers(found.after)  # and into the folder with them
+    return [store(target, found, result)]
+
+
+def _result(run: experiment.StoredRun, found: WhatIf) -> dict[str, Any]:
+    """Everything that is printed."""
+    before = Ledger(found.before, found.jobs, run.scene.cluster)
+    after = Ledger(found.after.tape, found.after.scene.jobs, found.after.scene.cluster)
+    return {
+        "run": str(run.folder),
+        "at_s": found.at / SECOND,
+        "policy_before": run.scene.policy().name,
+        "policy_after": found.after.policy,
+        "changes": list(found.plan.told),
+        "left_out": len(found.left_out),
+        **as_json(difference(before, after, found.at, found.left_out)),
+        "digest": found.after.tape.digest,
+    }
+
+
+def _show(found: WhatIf, result: dict[str, Any]) -> None:
+    out = console.out()
+    what = "; ".join(found.plan.told) or "nothing changes"
+    out.print(f"From {format_duration(found.at)} on: {what}", highlight=False, markup=False, soft_wrap=True)
+    jobs = f"{result['jobs']:,} jobs were not over by then or came later"
+    out.print(
+        f"{jobs}: {result['better']:,} of them end sooner after they arrive, {result['worse']:,} later\n",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for position, table in enumerate(tables(result)):
+        out.print(*([""] if position else []), table)
+
+
+def _notes(run: experiment.StoredRun, found: WhatIf) -> Iterator[str]:
+    if found.plan.nothing:
+        same = "the same" if found.after.tape.digest == found.before.digest else "NOT the same"
+        yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
+    if not run.complete:
+        yield "note: the run was cut short; what it is compared with is its continuation without changes"
+    yield from (f"note: {note}" for note in found.plan.notes)
+    if found.left_out:
+        yield f"note: {len(found.left_out):,} jobs could never run under the changes and are left out"
+
+
+def _stopped(found: WhatIf, target: Path | None) -> str:
+    kept = (
+        f"the tape is in {target}"
+        if target is not None and auditable(found.plan, found.left_out)
+        else "nothing is kept"
+    )
+    return f"stopped at {format_duration(found.after.reached)}; {kept}"
+
+
+def _given(flag: str, text: str | None) -> str:
+    if text is not None and not text.strip():
+        raise ExperimentError(f"{flag} is empty: give it a value, or leave it out")
+    return (text or "").strip()
+
+
+def _pairs(flag: str, texts: Sequence[str] | None, read: Callable[[str], Value]) -> dict[str, Value]:
+    """``a=1,b=2``, in one flag or several."""
+    found: dict[str, Value] = {}
+    for part in (part for text in texts or () for part in text.split(",")):
+        name, _, value = (piece.strip() for piece in part.rpartition("="))
+        if not name or not value:
+            raise ExperimentError(f"{flag} {part!r} is not understood: write it like {flag} NAME=VALUE")
+        if name in found:
+            raise ExperimentError(f"{flag}: {name} is given twice")
+        try:
+            found[name] = read(value)
+        except ValueError:
+            raise ExperimentError(f"{flag} {part}: {value!r} is not a number") from None
+    return found
+
+
+def _gpus(text: str) -> int | None:
+    return None if text == "none" else int(text)

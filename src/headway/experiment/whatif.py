@@ -1,0 +1,262 @@
+"""What if: a stored run continued from a moment of it under changes, beside what it was without them.
+
+Up to and including that time the run is what it was; one nanosecond later the changes hold, and the policy is asked
+at once where they concern it. ``moment_at`` alone is a run taken up in the middle, for whoever wants to ask it
+something else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway import experiment
+from headway.core.tape import Tape, TapeWriter
+from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
+from headway.experiment import Progress, RunResult, Scene, StoredRun
+from headway.experiment.changes import Changes, Plan, plan
+from headway.formats.settings import span
+from headway.metrics.training.ledger import Ledger
+from headway.sim.faults import FailureModel, Faults
+from headway.sim.resume import Moment, resume
+from headway.sim.training import NodeEvent
+from headway.training.actions import WakeAt
+from headway.training.admissible import infeasible
+from headway.training.events import JobCancelled, NodeDrained, NodeFailed, NodeRecovered
+from headway.training.job import Job
+from headway.training.state import TrainingState
+from headway.training.transfer import renewed, transferred
+from headway.units import SECOND, format_duration
+
+WHATIF_NAME = "whatif.json"
+CONTINUATION_NAME = "continuation"
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A run without and with the changes, both from its beginning to its end."""
+
+    plan: Plan
+    at: int
+    jobs: tuple[Job, ...]
+    """As they arrived without the changes."""
+    before: Tape
+    after: RunResult
+    left_out: tuple[int, ...]
+    """Jobs that could never run under the changes: cancelled when they came into force, or never submitted."""
+
+    @property
+    def continuation(self) -> Tape:
+        """What happened after the changes."""
+        return Tape(self.after.tape.rows[len(self.before.until(self.at)) :])
+
+
+# --- a moment of a run --------------------------------------------------------------------------------------------
+
+
+def time_of(text: str, stored: StoredRun) -> int:
+    """The time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it has to lie within what is recorded.
+
+    The last step of a run that was cut short may be half a step: its end is right before that.
+    """
+    last = int(stored.tape.column("time")[-1])
+    end = last if stored.complete else last - 1
+    wanted = text.strip()
+    if wanted == "end":
+        time = end
+    elif wanted.endswith("%"):
+        try:
+            part = float(wanted[:-1])
+        except ValueError:
+            part = -1.0
+        if not 0 <= part <= 100:
+            raise InputError(f"--at {text!r} is not understood: write a part of the run from 0% to 100%")
+        time = round(last * part / 100)
+    else:
+        time = span(wanted, "--at")
+    if time > end and not stored.complete and wanted.endswith("%"):
+        time = end
+    if time > end or (stored.complete and time == end):
+        whole = "ends" if stored.complete else "was cut short"
+        raise ExperimentError(f"--at {text}: the run {whole} at {format_duration(last)}; nothing is left to continue")
+    return time
+
+
+def moment_at(scene: Scene, tape: Tape, at: int, *, policy: Scene | None = None) -> Moment:
+    """A run after everything up to and including a time: its policy with its memory, or that of another scene, new."""
+    return resume(
+        scene.cluster,
+        scene.jobs,
+        tape,
+        at,
+        (policy or scene).policy(),
+        speed=scene.speed(),
+        costs=scene.costs(),
+        faults=scene.faults(),
+        asking=policy is None,
+    )
+
+
+# --- the changes --------------------------------------------------------------------------------------------------
+
+
+def what_if(
+    stored: StoredRun,
+    at: int,
+    changes: Changes,
+    *,
+    skip_infeasible: bool = False,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """Continue a run under changes. With a folder the new run is stored there, if it is one that can be audited."""
+    scene = stored.scene
+    if (stored.folder / WHATIF_NAME).exists():
+        raise TapeError(f"run folder {stored.folder}: was itself continued under changes; take the run it came from")
+    planned = plan(scene, at, changes)
+    left_out = _hopeless(stored, at, planned, skip_infeasible)
+    before = stored.tape
+    if not stored.complete:
+        before = _continued(scene, stored.tape, at, plan(scene, at, Changes()), (), None, progress).tape
+    if folder is not None and not planned.nothing:  # at once: a run that is killed on the way is none to continue
+        _write(folder, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
+    after = _continued(scene, stored.tape, at, planned, left_out, folder, progress)
+    return WhatIf(planned, at, scene.jobs, before, after, left_out)
+
+
+def auditable(planned: Plan, left_out: Sequence[int]) -> bool:
+    """Whether one scene describes the whole run, before and after: only then it is stored as a run."""
+    return planned.same_cluster and not left_out
+
+
+def _continued(
+    scene: Scene,
+    tape: Tape,
+    at: int,
+    planned: Plan,
+    left_out: Sequence[int],
+    folder: Path | None,
+    progress: Progress | None,
+) -> RunResult:
+    def begin(writer: TapeWriter) -> Moment:
+        for row in tape.until(at).rows.tolist():
+            writer.append(tuple(row))
+        moment = moment_at(scene, tape, at, policy=None if planned.same_policy else planned.scene)
+        moment.state.journal = writer.append
+        _change(moment, planned, left_out)
+        return moment
+
+    run = planned.scene.experiment.run
+    named = msgspec.structs.replace(run, out="" if folder is None else str(folder))
+    made = Scene(
+        msgspec.structs.replace(planned.scene.experiment, run=named), planned.scene.cluster, planned.scene.jobs
+    )
+    return experiment.play(made, folder if auditable(planned, left_out) else None, progress, begin)
+
+
+def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
+    """Jobs, live at that time or to come, that could never run under the changes; an error unless they are to go."""
+    if planned.same_cluster and planned.same_policy:
+        return ()
+    scene = planned.scene
+    ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
+    jobs = [job for job in scene.jobs if not ended[job.id]]
+    found = infeasible(scene.cluster, jobs, scene.policy().placement.place)
+    if found and not skip:
+        more = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
+        raise InfeasibleJobError(f"{found[0]}{more}; --skip-infeasible leaves such jobs out and counts them")
+    if len(found) == len(jobs):
+        raise InfeasibleJobError(f"no job that is left could ever run; {found[0]}")
+    return tuple(each.job.id for each in found)
+
+
+def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
+    """Bring the changes into force, right after the moment; what they do to nodes and jobs goes onto the tape."""
+    if planned.nothing:
+        return
+    now = moment.time + 1
+    state, executor, scene = moment.state, moment.executor, planned.scene
+    came_back = [node for node in planned.upgraded if state.pool.schedulable >> node & 1]
+    for node in (*planned.removed, *planned.upgraded):
+        state.apply(now, NodeDrained(node, evict=True))
+    if not planned.same_cluster:
+        moment.policy = renewed(moment.policy, scene.policy())
+        moment.state = state = transferred(
+            now, state, scene.cluster, moment.policy, speed=scene.speed(), costs=scene.costs()
+        )
+        executor.move_to(state)
+    for node in (*came_back, *planned.added):
+        state.apply(now, NodeRecovered(node))
+    _change_faults(now, moment, planned)
+    _send_away(now, state, left_out)
+    if left_out or not planned.same_arrivals:
+        gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
+        executor.expect([job for job in scene.jobs[here:] if job.id not in gone])
+    if not planned.same_policy:
+        executor.forget_wakes()
+    if not planned.same_policy or not planned.same_cluster:
+        executor.execute(moment.time, WakeAt(now))
+
+
+def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
+    """Failures by another model, of nodes that are new, and none of nodes that are gone."""
+    executor, scene = moment.executor, planned.scene
+    gone = set(planned.removed)
+    executor.give_up(gone)
+    faults, coming = executor.faults, list[tuple[int, NodeEvent]]()
+    if faults is None and not planned.same_failures:
+        faults = Faults(len(scene.cluster.nodes) - len(planned.added), scene.experiment.run.seed)
+    if faults is not None:
+        if not planned.same_failures:
+            coming.extend(faults.change(now, _failure_model(scene)))
+        coming.extend(faults.grow(now, len(scene.cluster.nodes)))
+
+    def called_off(event: NodeEvent) -> bool:
+        return event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures)
+
+    executor.befall(faults, [each for each in coming if each[1].node not in gone], unless=called_off)
+
+
+def _failure_model(scene: Scene) -> FailureModel | None:
+    table = scene.experiment.failures
+    if table.mtbf == "":
+        return None
+    return FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
+
+
+def _send_away(now: int, state: TrainingState, jobs: Sequence[int]) -> None:
+    """Cancel what lives of these jobs."""
+    for job in jobs:
+        if job in state.jobs:
+            js = state.jobs[job]
+            state.apply(now, JobCancelled(job, js.lease if job in state.running else 0))
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
+    """Put the difference into a folder that may hold the new run already; in one line, what is there.
+
+    Where one scene describes the whole run it was written there while it went on. Otherwise there is no run, which an
+    audit would call broken, but the tape of what followed the changes.
+    """
+    if not found.plan.nothing:
+        _write(folder, difference)
+    if auditable(found.plan, found.left_out):
+        return f"{folder}: the whole run, from its beginning"
+    writer = TapeWriter(folder / CONTINUATION_NAME)
+    for row in found.continuation.rows.tolist():
+        writer.append(tuple(row))
+    writer.close()
+    return f"{folder}: the difference, and the tape of what followed; not a run, because its cluster changed on the way"
+
+
+def _write(folder: Path, difference: dict[str, Any]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / WHATIF_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(difference)) + b"\n")
+    except OSError as problem:
+        raise TapeError(f"folder {folder}: cannot be written ({problem.strerror or problem})") from None

@@ -1,0 +1,33 @@
+"""What a file of another system says about a cluster: its nodes and partitions, one record each."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One node as a file describes it; ``cpus`` and ``memory_bytes`` are None where the file does not say."""
+
+    name: str
+    gpus: int = 0
+    gpu_type: str = "gpu"
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """One partition as a file describes it; ``nodes`` is None where the nodes say what they belong to."""
+
+    name: str
+    nodes: tuple[str, ...] | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What one file says about a cluster."""
+
+    nodes: tuple[NodeRecord, ...] = ()
+    partitions: tuple[PartitionRecord, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,223 @@
+"""Kubernetes objects from JSON: the fields that matter here, typed, and nothing else of them.
+
+A file holds a list, one object, several of either one after the other, or watch events. Objects are decoded one by
+one, so that a large file needs little room and one bad object costs one object and can be named.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from headway.errors import InputError
+from headway.formats.kubernetes.resources import Container, ObjectError, Quantity, Resources
+
+Time = Annotated[datetime, Meta(tz=True)]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS_A_DAY = 86_400
+
+
+class Owner(Struct):
+    """Who made an object."""
+
+    kind: str = ""
+
+
+class Metadata(Struct, rename="camel", gc=False):
+    """Of a pod or a node."""
+
+    name: str = ""
+    namespace: str = "default"
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    owner_references: list[Owner] | None = None
+
+
+class Group(Struct, rename="camel"):
+    """The pod group of a pod, in the field of the scheduler itself."""
+
+    pod_group_name: str | None = None
+
+
+class Spec(Struct, rename="camel", gc=False):
+    """Of a pod or a node."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Resources | None = None
+    resource_claims: list[Any] | None = None
+    scheduling_group: Group | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: dict[str, Any] | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    active_deadline_seconds: int | None = None
+    unschedulable: bool | None = None
+
+
+class Condition(Struct, rename="camel", gc=False):
+    """One thing that is true, false or unknown of an object, and since when."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: Time | None = None
+
+
+class Stay(Struct, rename="camel", gc=False):
+    """One run of a container."""
+
+    started_at: Time | None = None
+    finished_at: Time | None = None
+
+
+class ContainerState(Struct, gc=False):
+    """What a container does or did."""
+
+    running: Stay | None = None
+    terminated: Stay | None = None
+
+
+class ContainerStatus(Struct, rename="camel", gc=False):
+    """What became of a container."""
+
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class Status(Struct, rename="camel", gc=False):
+    """Of a pod or a node."""
+
+    phase: str = ""
+    reason: str | None = None
+    start_time: Time | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocatable: dict[str, Quantity] | None = None
+    capacity: dict[str, Quantity] | None = None
+
+
+class Item(Struct, gc=False):
+    """A pod, a node, or something else that is passed over."""
+
+    kind: str = ""
+    metadata: Metadata = field(default_factory=Metadata)
+    spec: Spec = field(default_factory=Spec)
+    status: Status = field(default_factory=Status)
+
+
+class _List(Struct, gc=False):
+    kind: str
+    items: list[msgspec.Raw]
+
+
+_decode = msgspec.json.Decoder(Item).decode
+
+
+def nanoseconds(time: datetime) -> int:
+    """A time as nanoseconds since 1970."""
+    since = time - _EPOCH
+    return ((since.days * _SECONDS_A_DAY + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+def objects(data: bytes, where: str, error: type[InputError]) -> Iterator[Item | ObjectError]:
+    """The objects of a file in their order, or for each why it cannot be read.
+
+    Raises ``error``, with ``where`` before the reason, if the file as a whole cannot be.
+    """
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        whole = msgspec.json.decode(data, type=_List)
+    except msgspec.MsgspecError:
+        for document in _documents(data, where, error):
+            for each, kind in _flat(document, "", where, error):
+                yield _item(each, kind)
+        return
+    kind = whole.kind.removesuffix("List")
+    for raw in whole.items:
+        try:
+            item = _decode(raw)
+        except msgspec.MsgspecError:
+            yield _item(msgspec.json.decode(raw), kind)
+            continue
+        item.kind = item.kind or kind
+        yield item
+
+
+def _documents(data: bytes, where: str, error: type[InputError]) -> list[Any]:
+    """What a file holds, one JSON text after the other."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise error(f"{where}: is not UTF-8 text") from None
+    try:
+        return [msgspec.json.decode(data)]
+    except msgspec.DecodeError:
+        return list(_one_by_one(text, where, error))
+
+
+def _one_by_one(text: str, where: str, error: type[InputError]) -> Iterator[Any]:
+    decoder, at, end = json.JSONDecoder(), 0, len(text.rstrip())
+    while at < end:
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as problem:
+            if problem.pos >= end or problem.msg.startswith("Unterminated"):
+                raise error(f"{where}: the JSON is truncated: it ends in the middle of an object") from None
+            raise error(f"{where}: line {problem.lineno} is not JSON ({problem.msg})") from None
+        except RecursionError:
+            raise error(f"{where}: is not a Kubernetes object: it is nested too deeply") from None
+        yield document
+        while at < end and text[at] in " \t\r\n,":
+            at += 1
+
+
+def _flat(document: Any, kind: str, where: str, error: type[InputError]) -> Iterator[tuple[Any, str]]:
+    """The objects in a document, and the kind that their list says they are."""
+    if isinstance(document, list):
+        for each in document:
+            yield from _flat(each, kind, where, error)
+    elif not isinstance(document, dict) or not (kind or {"kind", "object"} & document.keys()):
+        raise error(f"{where}: is not a Kubernetes object: {str(document)[:40]!r} has no kind")
+    elif "items" in document:
+        if not isinstance(document["items"], list):
+            raise error(f"{where}: items of the {document.get('kind')} must be a list")
+        implied = str(document.get("kind") or "").removesuffix("List")
+        for each in document["items"]:
+            yield each, implied
+    elif "object" in document and "metadata" not in document:
+        yield from _flat(document["object"], kind, where, error)
+    else:
+        yield document, kind
+
+
+def _item(document: Any, kind: str) -> Item | ObjectError:
+    try:
+        item = msgspec.convert(document, Item)
+    except msgspec.ValidationError as problem:
+        rule, _, place = str(problem).partition(" - at `$")
+        place = place.strip("`.")
+        rule = re.sub(r"`([\w| ]+)`", r"\1", rule[:1].lower() + rule[1:])
+        return ObjectError(place or "object", _at(document, place), f"is not understood: {rule}")
+    item.kind = item.kind or kind
+    return item
+
+
+def _at(document: Any, place: str) -> Any:
+    """What stands at a place like ``status.conditions[0].type``; a table's key cannot be told from ``[...]``."""
+    for step in re.findall(r"[^.\[\]]+", place):
+        try:
+            document = document[int(step) if isinstance(document, list) else step]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return ""
+    return document if not isinstance(document, dict | list) else json.dumps(document)[:40]

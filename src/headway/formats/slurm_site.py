@@ -1,0 +1,137 @@
+"""A Slurm site's own parameters, from ``slurm.conf`` or ``scontrol show config``, as the policy that is nearest to them.
+
+The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
+sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is
+conservative backfilling; sched/builtin overtakes nobody. What has no counterpart here is returned as a note.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import ExperimentError
+from headway.units import DAY, HOUR, MINUTE, SECOND
+
+_WEIGHTS = {
+    "priorityweightage": "age_weight",
+    "priorityweightfairshare": "fairshare_weight",
+    "priorityweightjobsize": "size_weight",
+    "priorityweightqos": "qos_weight",
+    "priorityweightpartition": "partition_weight",
+}
+_SPANS = {"prioritymaxage": "max_age", "prioritydecayhalflife": "half_life", "prioritycalcperiod": "period"}
+_BACKFILL_DEPTH = 500
+_BACKFILL_INTERVAL = 30
+_DEFAULT_HALF_LIFE = "7-0"
+_FOR_EVER = 10_000 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A policy that stands for the site's settings, and what of them it does not follow."""
+
+    policy: str
+    notes: tuple[str, ...] = ()
+
+
+def read(path: str | Path) -> Site:
+    """The site that a file of settings describes."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ExperimentError(f"config {path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError, ValueError) as problem:
+        raise ExperimentError(f"config {path}: cannot be read ({problem})") from None
+    settings = parse(text)
+    known = ("prioritytype", "schedulertype", "slurmctldhost", "clustername", "controlmachine", *_WEIGHTS)
+    if not any(key.partition("[")[0] in known for key in settings):
+        raise ExperimentError(f"config {path}: is neither a slurm.conf nor what scontrol show config prints")
+    return site(settings)
+
+
+def parse(text: str) -> dict[str, str]:
+    """Settings by name in lower case; the last one of a name wins, as in Slurm."""
+    settings = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        plain = re.split(r"(?<!\\)#", line, maxsplit=1)[0]
+        if found := re.match(r"\s*([A-Za-z][\w\[\]]*)\s*=\s*(.*?)\s*$", plain):
+            settings[found[1].lower()] = "" if found[2] == "(null)" else found[2]
+    return settings
+
+
+def site(settings: Mapping[str, str]) -> Site:
+    """The nearest policy."""
+    notes: list[str] = []
+    policy = f"{_order(settings, notes)}{_backfill(settings, notes)}"
+    preempts = settings.get("preempttype", "preempt/none")
+    if preempts != "preempt/none":
+        notes.append(f"PreemptType={preempts} is not followed: nothing is preempted")
+    if settings.get("priorityweighttres"):
+        notes.append(f"PriorityWeightTRES={settings['priorityweighttres']} is not followed")
+    return Site(f"{policy}+no-preempt", tuple(notes))
+
+
+def _order(settings: Mapping[str, str], notes: list[str]) -> str:
+    kind = settings.get("prioritytype", "priority/basic")
+    weights = {name: _number(settings, key) for key, name in _WEIGHTS.items()}
+    if kind == "priority/basic" or not any(weights.values()):
+        return "fifo"
+    if kind != "priority/multifactor":
+        notes.append(f"PriorityType={kind} is taken for priority/multifactor")
+    options = [f"{name}={weight}" for name, weight in weights.items()]
+    for key, name in _SPANS.items():
+        text = settings.get(key) or (_DEFAULT_HALF_LIFE if name != "period" else "5")
+        span = slurm_span(text, key)
+        if name == "half_life" and span == 0:
+            span = _FOR_EVER  # 0 means that usage is never forgotten
+        options.append(f"{name}={span // SECOND}s")
+    if settings.get("priorityfavorsmall", "no").lower() == "yes":
+        options.append("favor_small=true")
+    if weights["fairshare_weight"]:
+        notes.append("fair-share: accounts count equally unless cluster.tenants gives weights; usage starts at none")
+    if weights["qos_weight"]:
+        notes.append("QOS priorities are not in the settings: the QOS factor is 0 for all")
+    return f"multifactor({','.join(options)})"
+
+
+def _backfill(settings: Mapping[str, str], notes: list[str]) -> str:
+    kind = settings.get("schedulertype", "sched/backfill")
+    given = dict(
+        (name.strip().lower(), value.strip())
+        for name, _, value in (part.partition("=") for part in settings.get("schedulerparameters", "").split(","))
+    )
+    interval = _parameter(given, "bf_interval", _BACKFILL_INTERVAL)
+    if kind != "sched/backfill" or interval < 0:
+        return "+none"
+    depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
+    for name in ("bf_max_job_user", "bf_max_job_part", "bf_max_job_assoc"):
+        if given.get(name, "0") not in ("", "0"):
+            notes.append(f"{name}={given[name]} is not followed")
+    return f"+conservative(depth={max(1, depth)},interval={interval}s)"
+
+
+def _number(settings: Mapping[str, str], key: str) -> int:
+    text = settings.get(key) or "0"
+    if not text.isdecimal():
+        raise ExperimentError(f"config: {key} {text!r} is not a whole number")
+    return int(text)
+
+
+def _parameter(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name) or str(default)
+    if not re.fullmatch(r"-?\d+", text):
+        raise ExperimentError(f"config: SchedulerParameters {name} {text!r} is not a whole number")
+    return int(text)
+
+
+def slurm_span(text: str, what: str) -> int:
+    """A span as Slurm writes it, minutes or [days-]hours:minutes:seconds, in nanoseconds."""
+    days, dash, rest = text.strip().partition("-")
+    parts = (rest if dash else days).split(":")
+    if not all(part.isdecimal() for part in (*parts, days if dash else "0")) or len(parts) > 3:
+        raise ExperimentError(f"config: {what} {text!r} is not a time like 5, 00:05:00 or 7-0")
+    numbers = [int(part) for part in parts]
+    units = (HOUR, MINUTE, SECOND) if dash or len(numbers) == 3 else (MINUTE, SECOND)
+    whole = sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    return whole + (int(days) * DAY if dash else 0)

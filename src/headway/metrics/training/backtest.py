@@ -1,0 +1,138 @@
+"""How far simulated starts are from recorded ones: what a replay of a site's own history is worth (docs/backtest.md).
+
+The error of a job is its simulated start less its recorded one: above 0 the simulation has it wait longer than it did.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.summary import percentile
+from headway.units import SECOND, WHOLE_GPU_MILLI
+
+FEWEST_RANKED = 3
+"""Fewer jobs have no rank correlation worth a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Errors over some jobs, in seconds. ``error_p50_s`` and ``error_p90_s`` are of absolute errors."""
+
+    group: str
+    jobs: int
+    wait_recorded_mean_s: float
+    wait_simulated_mean_s: float
+    error_p50_s: float
+    error_p90_s: float
+    bias_s: float
+    """The mean error, with its sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """A replay against what was recorded."""
+
+    policy: str
+    jobs: int
+    """Jobs that were replayed."""
+    compared: int
+    """Those of them that started in both; errors are over these."""
+    only_recorded: int
+    only_simulated: int
+    whole: Errors
+    rank_correlation: float | None
+    """Spearman's, of recorded and simulated waits: 1 when the same jobs wait longest. None where it is not defined."""
+    by_size: tuple[Errors, ...]
+    by_partition: tuple[Errors, ...]
+
+    def record(self) -> dict[str, Any]:
+        """One object for ``--json``."""
+        flat = {"policy": self.policy, "jobs": self.jobs, "compared": self.compared}
+        flat |= {"only_recorded": self.only_recorded, "only_simulated": self.only_simulated}
+        flat |= {key: value for key, value in asdict(self.whole).items() if key not in ("group", "jobs")}
+        flat |= {"rank_correlation": self.rank_correlation}
+        return flat | {"by_size": _records(self.by_size), "by_partition": _records(self.by_partition)}
+
+
+def backtest(ledger: Ledger, starts: Mapping[str, int], policy: str) -> Backtest:
+    """Compare first starts with the recorded ones, by the names of jobs."""
+    recorded = np.fromiter((starts.get(job.name, -1) for job in ledger.jobs), np.int64, len(ledger.jobs))
+    was, came = recorded >= 0, ledger.first_start >= 0
+    both = was & came
+    names, partitions = ledger.codes("partition")
+    widths = np.array([size_class(width) for width in ledger.width.tolist()], dtype=object)
+    order = {size_class(width): width for width in sorted(set(ledger.width.tolist()), reverse=True)}
+    errors = _errors(ledger, recorded)
+    sizes = sorted(set(widths[both].tolist()), key=order.__getitem__)
+    return Backtest(
+        policy=policy,
+        jobs=len(ledger.jobs),
+        compared=int(both.sum()),
+        only_recorded=int((was & ~came).sum()),
+        only_simulated=int((came & ~was).sum()),
+        whole=errors("all", both),
+        rank_correlation=_correlation(
+            recorded[both] - ledger.submit[both], ledger.first_start[both] - ledger.submit[both]
+        ),
+        by_size=tuple(errors(size, both & (widths == size)) for size in sizes),
+        by_partition=tuple(
+            errors(name or "(any)", chosen)
+            for code, name in sorted(enumerate(names), key=lambda pair: str(pair[1]))
+            if (chosen := both & (partitions == code)).any()
+        ),
+    )
+
+
+def size_class(width_milli: int) -> str:
+    """Jobs of like width: part of a GPU, 1, 2, 3-4, 5-8, 9-16 … GPUs."""
+    if width_milli == 0:
+        return "no GPU"
+    if width_milli < WHOLE_GPU_MILLI:
+        return "part of a GPU"
+    gpus = width_milli // WHOLE_GPU_MILLI
+    top = 1 << (gpus - 1).bit_length()
+    low = top // 2 + 1
+    return f"{low}-{top} GPUs" if low < top else f"{top} GPU{'s' if top > 1 else ''}"
+
+
+def _errors(ledger: Ledger, recorded: IntArray) -> Callable[[str, npt.NDArray[np.bool_]], Errors]:
+    def over(group: str, chosen: npt.NDArray[np.bool_]) -> Errors:
+        error = (ledger.first_start - recorded)[chosen] / SECOND
+        if not error.size:
+            return Errors(group, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        size = np.sort(np.abs(error))
+        return Errors(
+            group,
+            int(error.size),
+            float((recorded - ledger.submit)[chosen].mean() / SECOND),
+            float((ledger.first_start - ledger.submit)[chosen].mean() / SECOND),
+            percentile(size, 50),
+            percentile(size, 90),
+            float(error.mean()),
+        )
+
+    return over
+
+
+def _correlation(first: IntArray, second: IntArray) -> float | None:
+    if len(first) < FEWEST_RANKED:
+        return None
+    a, b = _ranks(first), _ranks(second)
+    spread = float(a.std() * b.std())
+    return float(((a - a.mean()) * (b - b.mean())).mean()) / spread if spread else None
+
+
+def _ranks(values: IntArray) -> FloatArray:
+    """Ranks from 0; equal values share their mean rank."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: FloatArray = (np.cumsum(count) - (count + 1) / 2)[place]
+    return ranks
+
+
+def _records(groups: tuple[Errors, ...]) -> list[dict[str, Any]]:
+    return [asdict(group) for group in groups]

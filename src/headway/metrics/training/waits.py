@@ -1,0 +1,40 @@
+"""Every stretch of waiting of every job, as arrays: from an arrival or a stop to the next start, or to the end."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.metrics.series import IntArray
+from headway.metrics.training.ledger import Ledger
+from headway.training.rows import Kind
+
+_JOINS = (Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """Stretches by job, then by time; none of length 0. Together they are exactly ``Ledger.wait``."""
+
+    job: IntArray
+    start: IntArray
+    end: IntArray
+    """When it started, or was cancelled; the last row where the tape ends before that."""
+
+    @property
+    def length(self) -> IntArray:
+        """Nanoseconds of each."""
+        return self.end - self.start
+
+
+def waits(ledger: Ledger) -> Waits:
+    """Where each job waited."""
+    rows = ledger.rows(*_JOINS, Kind.START, Kind.CANCELLED)
+    kind = ledger.kind[rows]
+    rows = rows[(kind != Kind.CANCELLED) | (ledger.lease[rows] == 0)]  # one that ran does not leave the queue
+    rows = rows[np.argsort(ledger.subject[rows], kind="stable")]
+    job, time, kind = ledger.subject[rows], ledger.time[rows], ledger.kind[rows]
+    joins = np.isin(kind, [int(each) for each in _JOINS])
+    followed = np.append(job[1:] == job[:-1], False)[: len(rows)]
+    end = np.where(followed, np.append(time[1:], 0)[: len(rows)], ledger.horizon)
+    kept = joins & (end > time)
+    return Waits(job[kept], time[kept], end[kept])

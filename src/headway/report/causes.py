@@ -1,0 +1,321 @@
+"""Who waited, and why: the waiting time of a run split by cause, tenant and size of job.
+
+Asking why each job waits at each instant would take far longer than the run did, so points are drawn instead, evenly in
+waiting time: one point stands for as many job-hours as any other of its tenant and size. The tape is walked once, and
+at each point ``training.explain`` is asked. Each tenant and size is drawn from separately, so how long these waited is
+exact and only its division among causes is an estimate, whose standard error is told.
+
+A job waits for several causes together: it would start if all of them were taken away, and stays if any one is left.
+They share the time equally, which is what the Shapley value gives each where only all together help.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from itertools import groupby, islice
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.metrics.series import FloatArray, IntArray, exact_sum
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.waits import Waits, waits
+from headway.streams import stream
+from headway.traces.build import no_collection
+from headway.training.cluster import Cluster
+from headway.training.explain import why_waiting
+from headway.training.job import Job
+from headway.training.policies.backfills.conservative import Conservative
+from headway.training.policies.backfills.reservation import Reservation
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.orders.rounds import RoundOrder
+from headway.training.replay import Walk
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+from headway.units import HOUR
+
+SAMPLES = 1_500
+LEAST_A_STRATUM = 4
+"""Points that each tenant and size gets, however little it waited; fewer where there are very many of them."""
+MOST_TENANTS = 50
+OTHERS = "(others)"
+"""Where the tenants beyond the first so many by waiting time stand together."""
+SIZES = ((0, "no GPU"), (999, "part of a GPU"), (1000, "1"), (4000, "2-4"), (8000, "5-8"), (16000, "9-16"))
+LARGEST = "17 or more"
+ASKED_STEPS = 4_000
+"""Up to so many instants a policy that remembers is asked all along, which takes as long as the run did."""
+_PARTS = 2520
+"""What one point is divided into: any number of causes up to ten share it without a rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow:
+    """What one cause kept the jobs of one tenant and size waiting."""
+
+    cause: str
+    """As ``training.explain.CauseKind`` names it."""
+    tenant: str
+    size: str
+    """GPUs asked for, as a class."""
+    waited: int
+    """Nanoseconds of all these jobs together; these of all rows sum to the run's exactly."""
+    job_hours: float
+    share: float
+    """Of the whole waiting time of the run."""
+    error: float
+    """Standard error of ``job_hours``, from drawing points."""
+
+    def record(self) -> dict[str, Any]:
+        """For machines."""
+        names = ("cause", "tenant", "size", "job_hours", "share", "error")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCauses:
+    """The waiting time of a run, divided."""
+
+    rows: tuple[WaitRow, ...]
+    """Most waiting time first."""
+    samples: int
+    """Points that were drawn."""
+    total_job_hours: float
+    as_remembered: bool
+    """Whether the policy's reservations and rounds were those of the run; else they were worked out at each point."""
+
+    def by(self, *keys: str) -> list[dict[str, Any]]:
+        """Records for each cause, tenant or size (or several of these), most waiting time first."""
+        found: dict[tuple[str, ...], list[WaitRow]] = {}
+        for row in self.rows:
+            found.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
+        whole = "cause" not in keys
+        records: list[dict[str, Any]] = [
+            {
+                **dict(zip(keys, names, strict=True)),
+                "job_hours": sum(row.waited for row in rows) / HOUR,
+                "share": sum(row.share for row in rows),
+                "error": 0.0 if whole else sqrt(sum(row.error**2 for row in rows)),
+            }
+            for names, rows in found.items()
+        ]
+        return sorted(records, key=lambda record: -record["job_hours"])
+
+    @property
+    def note(self) -> str:
+        """How far to believe it, in one line."""
+        if not self.rows:
+            return "no job waited"
+        worst = max(record["error"] for record in self.by("cause")) / self.total_job_hours
+        how = "" if self.as_remembered else "; reservations and rounds were worked out at each point"
+        return (
+            f"estimated from {self.samples:,} points drawn evenly in waiting time: the share of a cause is off by "
+            f"{worst:.1%} of the whole or less (one standard error); how long each tenant and size waited is exact{how}"
+        )
+
+
+def why_waited(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    policy: ComposedPolicy,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    *,
+    ledger: Ledger | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> WaitCauses:
+    """Why the jobs of a run waited. ``policy`` is the one that wrote the tape, fresh; ``ledger`` spares making it."""
+    stretches = waits(ledger or Ledger(tape, jobs, cluster))
+    if not len(stretches.job):
+        return WaitCauses((), 0, 0.0, True)
+    strata = _strata(jobs, stretches)
+    points = _draw(strata, samples, seed)
+    times = np.unique(tape.column("time"))
+    steps = times[np.searchsorted(times, points.time, side="right") - 1]
+    remembers = _remembers(policy)
+    asking = remembers and len(times) <= ASKED_STEPS
+    last = int(steps.max())
+    walk = Walk(cluster, jobs, tape.until(last), policy, asking=asking, speed=speed, costs=costs)
+    order = np.lexsort((points.job, steps))
+    wanted = list(zip(steps[order].tolist(), points.job[order].tolist(), points.stratum[order].tolist(), strict=True))
+    tallies = [_Tally() for _ in strata.names]
+    with no_collection():  # a walk makes no cycles
+        for stratum, kinds in _asked(walk, wanted, guess=remembers and not asking, progress=progress):
+            tallies[stratum].add(kinds)
+    rows = _rows(strata, tallies)
+    return WaitCauses(rows, len(wanted), sum(strata.masses) / HOUR, asking or not remembers)
+
+
+# --- what is drawn from ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Strata:
+    """Stretches of waiting by tenant and size: sorted by these, then by time."""
+
+    names: list[tuple[str, str]]
+    first: IntArray
+    """Where the stretches of each begin, and last of all where they end."""
+    job: IntArray
+    start: IntArray
+    length: IntArray
+    masses: list[int]
+    """How long each waited in all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Points:
+    """Moments of waiting jobs."""
+
+    job: IntArray
+    time: IntArray
+    stratum: IntArray
+
+
+def size_of(width_milli: int) -> str:
+    """The class of a job that asks for so many thousandths of a GPU."""
+    return next((name for most, name in SIZES if width_milli <= most), LARGEST)
+
+
+def _strata(jobs: Sequence[Job], stretches: Waits) -> _Strata:
+    waited: dict[str, int] = {}
+    for job, length in zip(stretches.job.tolist(), stretches.length.tolist(), strict=True):
+        waited[jobs[job].tenant] = waited.get(jobs[job].tenant, 0) + length
+    named = set(sorted(waited, key=lambda tenant: (-waited[tenant], tenant))[:MOST_TENANTS])
+    number: dict[tuple[str, str], int] = {}
+    code = np.empty(len(stretches.job), dtype=np.int64)
+    of_job: dict[int, int] = {}
+    for position, job in enumerate(stretches.job.tolist()):
+        if job not in of_job:
+            tenant = jobs[job].tenant
+            name = (tenant if tenant in named else OTHERS, size_of(jobs[job].width_milli))
+            of_job[job] = number.setdefault(name, len(number))
+        code[position] = of_job[job]
+    order = np.lexsort((stretches.job, stretches.start, code))
+    first = np.searchsorted(code[order], np.arange(len(number) + 1))
+    length = stretches.length[order]
+    masses = [exact_sum(length[a:b]) for a, b in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
+    return _Strata(list(number), first, stretches.job[order], stretches.start[order], length, masses)
+
+
+def _draw(strata: _Strata, samples: int, seed: int) -> _Points:
+    """Points evenly in waiting time: each stratum is cut into equal parts, and one point falls into each part."""
+    random = stream(seed, "causes")
+    whole = sum(strata.masses)
+    least = max(1, min(LEAST_A_STRATUM, samples // (2 * len(strata.masses))))
+    jobs, times, codes = [], [], []
+    for stratum, mass in enumerate(strata.masses):
+        a, b = int(strata.first[stratum]), int(strata.first[stratum + 1])
+        count = max(least, round(samples * mass / whole))
+        ends: FloatArray = np.cumsum(strata.length[a:b].astype(np.float64))
+        at = (np.arange(count) + random.random(count)) / count * ends[-1]
+        which = np.minimum(np.searchsorted(ends, at, side="right"), b - a - 1)
+        into = at - (ends[which] - strata.length[a:b][which])
+        inside = np.clip(into.astype(np.int64), 0, strata.length[a:b][which] - 1)
+        jobs.append(strata.job[a:b][which])
+        times.append(strata.start[a:b][which] + inside)
+        codes.append(np.full(count, stratum, dtype=np.int64))
+    return _Points(np.concatenate(jobs), np.concatenate(times), np.concatenate(codes))
+
+
+# --- asking ---------------------------------------------------------------------------------------------------
+
+
+def _asked(
+    walk: Walk, wanted: list[tuple[int, int, int]], *, guess: bool, progress: Callable[[int], None] | None
+) -> Iterator[tuple[int, list[str]]]:
+    """(stratum, kinds of causes) of each (step, job, stratum) that is wanted, in order of steps."""
+    grouped = groupby(wanted, key=lambda point: point[0])
+    due, points = next(grouped)
+    for count, step in enumerate(walk):
+        if progress is not None and count % 4096 == 0:
+            progress(step.time)
+        if step.time < due:
+            continue
+        walk.act()
+        policy = _stand_in(step.time, walk.state, walk.policy) if guess else walk.policy
+        for _, job, stratum in points:
+            causes = why_waiting(step.time, walk.state, policy, walk.state.jobs[job])
+            yield stratum, [str(cause.kind) for cause in causes]
+        if (following := next(grouped, None)) is None:
+            return
+        due, points = following
+
+
+def _remembers(policy: ComposedPolicy) -> bool:
+    """Whether why a job waits depends on what the policy did before: what it reserved, which round it is in.
+
+    Parts from elsewhere may remember anything.
+    """
+    parts = (policy.order, policy.backfill, policy.placement)
+    if any(not type(part).__module__.startswith("headway.") for part in parts):
+        return True
+    return hasattr(policy.backfill, "reservations") or (policy.preempts and isinstance(policy.order, RoundOrder))
+
+
+def _stand_in(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
+    """The policy as if it had been asked all along, nearly: a round's one instant of preemption counts as past, and
+    jobs with reservations are those to which it would give one now."""
+    other = copy(policy)
+    other.preempts = policy.preempts and not isinstance(policy.order, RoundOrder)
+    if isinstance(policy.backfill, Conservative):
+        other.backfill = made = copy(policy.backfill)
+        first = islice(state.queue.in_order(), policy.backfill.depth)
+        made.reservations = {job: Reservation(job, now, state.jobs[job].gpus, ()) for _, job in first}
+    elif hasattr(policy.backfill, "reservations"):
+        other.order, other.placement = copy(policy.order), copy(policy.placement)
+        other.backfill = deepcopy(policy.backfill)  # nobody asked it, so there is nothing in it
+        for _ in other.backfill.decide(now, state, other):
+            break  # it would start one more, which it did not when it was asked
+    return other
+
+
+# --- adding up ------------------------------------------------------------------------------------------------
+
+
+class _Tally:
+    """What the points of one stratum said."""
+
+    def __init__(self) -> None:
+        self.points = 0
+        self.parts: dict[str, int] = {}
+        """Of each cause, in parts of a point."""
+        self.squares: dict[str, float] = {}
+
+    def add(self, kinds: Sequence[str]) -> None:
+        """One more point, whose causes share it."""
+        self.points += 1
+        for kind in kinds:
+            part = _PARTS // len(kinds)
+            self.parts[kind] = self.parts.get(kind, 0) + part
+            self.squares[kind] = self.squares.get(kind, 0.0) + (part / _PARTS) ** 2
+
+    def divided(self, mass: int) -> dict[str, int]:
+        """The stratum's waiting time among the causes: whole nanoseconds that sum to it."""
+        whole = sum(self.parts.values())
+        given = {kind: mass * parts // whole for kind, parts in self.parts.items()}
+        rests = sorted(self.parts, key=lambda kind: (-(mass * self.parts[kind] % whole), kind))
+        for kind in rests[: mass - sum(given.values())]:
+            given[kind] += 1
+        return given
+
+    def error(self, kind: str) -> float:
+        """Standard error of a cause's share; one point more that says half of it keeps this above 0 where all agree."""
+        count = self.points
+        mean = (self.parts[kind] / _PARTS + 0.5) / (count + 1)
+        square = (self.squares[kind] + 0.5) / (count + 1)
+        return sqrt(max(0.0, square - mean * mean) / count)
+
+
+def _rows(strata: _Strata, tallies: Sequence[_Tally]) -> tuple[WaitRow, ...]:
+    whole = sum(strata.masses)
+    rows = []
+    for (tenant, size), mass, tally in zip(strata.names, strata.masses, tallies, strict=True):
+        for kind, waited in tally.divided(mass).items():
+            error = tally.error(kind) * mass / HOUR
+            rows.append(WaitRow(kind, tenant, size, waited, waited / HOUR, waited / whole, error))
+    return tuple(sorted(rows, key=lambda row: (-row.waited, row.cause, row.tenant, row.size)))

@@ -1,0 +1,111 @@
+"""A what-if for a terminal: the run without and with the changes, tenant by tenant, and the jobs that it matters to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from headway.report.scale import time_unit
+from headway.units import format_duration, seconds
+
+Row = Mapping[str, Any]
+MOST_TENANTS = 40
+"""So many have a line in the terminal, those with most jobs; all are in the JSON."""
+_LINES = (
+    ("JCT mean", "jct_mean_s"),
+    ("JCT p50", "jct_p50_s"),
+    ("JCT p99", "jct_p99_s"),
+    ("wait mean", "wait_mean_s"),
+    ("wait p99", "wait_p99_s"),
+    ("last job ends at", "end_s"),
+    ("GPUs", "gpus"),
+    ("GPU use from there on", "gpu_utilisation"),
+    ("preemptions", "preemptions"),
+    ("moves", "migrations"),
+    ("evictions", "evictions"),
+    ("node failures", "node_failures"),
+    ("ended without a start", "never_started"),
+)
+_ALWAYS = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "end_s", "gpu_utilisation")
+"""What has a line even when it is 0 or stays as it was."""
+
+
+def tables(found: Row) -> Iterator[Table]:
+    """All of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
+    yield _whole(found)
+    if len(found["tenants"]) > 1:
+        yield _tenants(found["tenants"])
+    for key, title in (("gain", "jobs that gain most"), ("lose", "jobs that lose most")):
+        if found[key]:
+            yield _jobs(found[key], title)
+
+
+def _whole(found: Row) -> Table:
+    table = _table("", "", "before", "after", "change")
+    before, after = found["before"], found["after"]
+    for name, key in _LINES:
+        if key in _ALWAYS or before[key] != after[key]:
+            cells = (_said(key, before[key], before), _said(key, after[key], before))
+            table.add_row(name, *cells, _change(found["change"][key], less_is_better=key.endswith("_s")))
+    return table
+
+
+def _said(key: str, value: float | None, before: Row) -> str:
+    if value is None:
+        return "–"
+    if key == "end_s":
+        return format_duration(seconds(float(value)))
+    if key == "gpu_utilisation":
+        return f"{100 * value:.1f} %"
+    return _time(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
+
+
+def _tenants(rows: Sequence[Row]) -> Table:
+    shown = sorted(sorted(rows, key=lambda row: -int(row["jobs"]))[:MOST_TENANTS], key=lambda row: str(row["tenant"]))
+    more = f", the {MOST_TENANTS} of {len(rows)} with most jobs" if len(rows) > MOST_TENANTS else ""
+    table = _table(
+        f"by tenant{more}", "tenant", "jobs", "JCT before", "after", "change", "wait before", "after", "change"
+    )
+    units = {key: time_unit(max((row[f"{key}_before_s"] or 0) for row in shown)) for key in ("jct", "wait")}
+    for row in shown:
+        cells: list[str | Text] = [str(row["tenant"]), f"{row['jobs']:,}"]
+        for key, unit in units.items():
+            cells += [_time(row[f"{key}_before_s"], *unit), _time(row[f"{key}_after_s"], *unit)]
+            cells.append(_change(row[f"{key}_change"], less_is_better=True))
+        table.add_row(*cells)
+    return table
+
+
+def _jobs(rows: Sequence[Row], title: str) -> Table:
+    table = _table(title, "job", "tenant", "GPUs", "JCT before", "after", "difference")
+    table.columns[1].justify = "left"
+    for row in rows:
+        before, after = row["jct_before_s"], row["jct_after_s"]
+        times = [format_duration(seconds(time)) for time in (before, after, abs(after - before))]
+        sign = "-" if after < before else "+"
+        style = "green" if after < before else "red"
+        table.add_row(
+            str(row["job"]), str(row["tenant"]), f"{row['gpus']:g}", times[0], times[1], Text(sign + times[2], style)
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for position, name in enumerate(columns):
+        table.add_column(name, justify="right" if position else "left", no_wrap=True)
+    return table
+
+
+def _time(value: float | None, unit: str, size: int) -> str:
+    return "–" if value is None else f"{value / size:,.2f} {unit}"
+
+
+def _change(value: float | None, *, less_is_better: bool) -> Text:
+    if value is None:
+        return Text("")
+    text = f"{100 * value:+.1f}"
+    if not float(text):
+        return Text(f"{text[1:]} %")
+    return Text(f"{text} %", style=("green" if value < 0 else "red") if less_is_better else "")

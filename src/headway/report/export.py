@@ -1,0 +1,100 @@
+"""A run as files for other programs: tables for notebooks as Parquet or CSV, and a trace for Perfetto.
+
+Whatever is written is written beside its place first and put there when it is whole, so that a full disk or a Ctrl-C
+leaves what was there before.
+"""
+
+import gzip
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from headway.core.tape import Tape
+from headway.errors import TapeError
+from headway.metrics.training.ledger import Ledger
+from headway.report.notebook import tables
+from headway.report.perfetto import trace_events
+
+_GZIP_LEVEL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that was made."""
+
+    path: Path
+    rows: int
+    """Of a table; of a trace its events."""
+    size_bytes: int
+
+
+def write_perfetto(ledger: Ledger, path: Path, title: str = "") -> Written:
+    """The run as Chrome trace events; packed when the name ends in ``.gz``."""
+    pieces = 0
+    with _beside(path) as partial, ExitStack() as stack:
+        file: IO[bytes] = stack.enter_context(open(partial, "wb"))
+        if path.suffix.lower() == ".gz":  # without name and time, so that the same run gives the same file
+            packed = stack.enter_context(gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0))
+            file = stack.enter_context(io.BufferedWriter(packed, 1 << 20))
+        for piece in trace_events(ledger, title):
+            file.write(piece.encode())
+            pieces += 1
+    return Written(path, pieces - 2, path.stat().st_size)  # what comes before and after the events
+
+
+def write_tables(
+    ledger: Ledger, tape: Tape, folder: Path, kind: str, progress: Callable[[str], None] | None = None
+) -> list[Written]:
+    """All tables into a folder, as ``parquet`` or ``csv``; files of other names there are left alone."""
+    made = []
+    with ExitStack() as stack:
+        for name, table in tables(ledger, tape):
+            if progress is not None:
+                progress(name)
+            path = folder / f"{name}.{kind}"
+            partial = stack.enter_context(_beside(path))
+            table.write_parquet(partial) if kind == "parquet" else table.write_csv(partial)
+            made.append((path, len(table)))
+    return [Written(path, rows, path.stat().st_size) for path, rows in made]
+
+
+def check_file(path: Path, *, force: bool) -> None:
+    """Refuse a file that is there, unless it may go, or that cannot be made."""
+    if path.is_dir():
+        raise TapeError(f"{path}: is a folder, not a file")
+    if path.exists() and not force:
+        raise TapeError(f"{path}: exists already; --force overwrites it")
+    if not path.parent.is_dir():
+        raise TapeError(f"{path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise TapeError(f"{path}: cannot be written")
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that holds anything, unless it may be overwritten; make one that is missing."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise TapeError(f"{folder}: is a file, not a folder")
+        if folder.is_dir() and any(folder.iterdir()) and not force:
+            raise TapeError(f"{folder}: is a folder with something in it; --force overwrites the tables there")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise TapeError(f"{folder}: cannot be used ({problem.strerror or problem})") from None
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A name beside a file to write to; put in its place when all went well, removed when not."""
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as problem:
+        raise TapeError(f"{path}: cannot be written ({problem.strerror or problem})") from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)

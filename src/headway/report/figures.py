@@ -1,0 +1,297 @@
+"""The figures of a report, as what plotly.js draws.
+
+A figure is a plain dictionary of traces and layout, which is all that plotly.js reads; the tests hold them against
+plotly's own schema. Colours are names of the page's palette (``@s0``, ``@ink``, ``@s0/0.2`` with an opacity), which the
+page puts in when it draws: so one figure serves light and dark. A trace says in ``meta`` which run it belongs to.
+"""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from headway.metrics.series import FloatArray, Series
+from headway.report.causes import WaitCauses
+from headway.report.measured import Comparison, Measured
+from headway.report.thin import bucketed, cdf, rounded
+from headway.report.words import axis_of, clipped, size_label, size_labels
+from headway.training.explain import CauseKind
+from headway.units import SECOND
+
+Figure = dict[str, Any]
+COLOURS = 10
+"""Colours of the palette that stand for something."""
+MOST_BARS = 16
+"""Tenants with a bar of their own; the rest stand together."""
+OTHERS = "all others"
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_SHAPES = ("", "/", "x", ".")
+_TICKS = (
+    *((1e-9, "1 ns"), (1e-6, "1 µs"), (1e-3, "1 ms"), (1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min")),
+    *((3600, "1 h"), (36_000, "10 h"), (86_400, "1 d"), (864_000, "10 d"), (8_640_000, "100 d")),
+)
+_CAUSES = {
+    CauseKind.CAPACITY: "too few GPUs free",
+    CauseKind.FRAGMENTATION: "free GPUs not together",
+    CauseKind.HEAD_OF_LINE: "held back by the job ahead",
+    CauseKind.ORDER: "others go first",
+    CauseKind.RESERVATION: "would delay a reservation",
+    CauseKind.QUOTA: "tenant at its quota",
+    CauseKind.NODES_DOWN: "nodes down or drained",
+    CauseKind.ROUND: "policy decides later",
+    CauseKind.HOST: "CPUs or memory short",
+    CauseKind.PLACEMENT: "placement rule",
+}
+
+
+def label(text: str, most: int = 28) -> str:
+    """A text from a trace as plotly takes it: it reads a little HTML, so none is left."""
+    return escape(clipped(text, most), quote=False)
+
+
+def line_of(both: Comparison, index: int) -> dict[str, Any]:
+    """How the line of a run looks: the baseline of a comparison is grey and dashed."""
+    if len(both.runs) > 1 and index == both.base:
+        return {"color": "@muted", "width": 2, "dash": "dash"}
+    place = index - (index > both.base) if len(both.runs) > 1 else 0
+    colours = COLOURS - 2
+    return {"color": f"@s{place % colours}", "width": 2, "dash": _DASHES[place // colours % len(_DASHES)]}
+
+
+def _layout(height: int, **more: Any) -> dict[str, Any]:
+    return {
+        "height": height,
+        "margin": {"l": 56, "r": 16, "t": 28, "b": 48},
+        "hovermode": "closest",
+        "showlegend": False,
+        **more,
+    }
+
+
+# --- distributions --------------------------------------------------------------------------------------------
+
+
+def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> Figure:
+    """The share of jobs up to a time, one line a run."""
+    known = [each[~np.isnan(each)] for each in values]
+    longest = max((float(each.max()) for each in known if len(each)), default=1.0)
+    floor = 1.0 if longest >= 10 else max(longest / 1e4, 1e-9)
+    data = []
+    for index, (run, each) in enumerate(zip(both.runs, values, strict=True)):
+        x, share = cdf(each, floor)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines" if len(x) > 1 else "markers",
+                "x": rounded(x),
+                "y": rounded(100 * share),
+                "name": label(run.label),
+                "line": {**line_of(both, index), "shape": "hv" if len(x) < 200 else "linear"},
+                "marker": {"color": line_of(both, index)["color"]},
+                "meta": index,
+                "hovertemplate": "%{y:.1f} % within %{customdata}<extra>%{fullData.name}</extra>",
+                "customdata": [_tick_text(value) for value in x.tolist()],
+            }
+        )
+    top = max(longest, floor * 10)
+    ticks = [(at, text) for at, text in _TICKS if floor <= at <= top * 1.01]
+    axis = {
+        "type": "log",
+        "title": {"text": what},
+        "range": [float(np.log10(floor)), float(np.log10(top)) + 0.05],
+        "tickvals": [at for at, _ in ticks],
+        "ticktext": [f"≤ {text}" if at == floor else text for at, text in ticks],
+    }
+    percents = {"title": {"text": "jobs"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
+    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+
+
+def _tick_text(seconds: float) -> str:
+    size, unit = next(((s, u) for s, u in ((86400, "d"), (3600, "h"), (60, "min")) if seconds >= 2 * s), (1, "s"))
+    return f"{seconds / size:.3g} {unit}"
+
+
+# --- over time ------------------------------------------------------------------------------------------------
+
+
+def over_time(both: Comparison) -> Figure:
+    """GPUs in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
+    panels: list[tuple[str, str, list[Series]]] = [
+        ("GPUs in use, % of all", "%", [run.lines.allocated for run in both.runs]),
+        ("jobs waiting", "", [run.lines.waiting for run in both.runs]),
+        ("GPUs that waiting jobs ask for", "", [run.lines.waiting_gpus for run in both.runs]),
+        ("free GPUs on nodes partly in use, %", "%", [run.fragments.levels["node"] for run in both.runs]),
+    ]
+    longest = max(run.ledger.span[1] for run in both.runs)
+    size, unit = axis_of(longest / SECOND)
+    data: list[dict[str, Any]] = []
+    layout = _layout(720, hovermode="x", annotations=[])
+    layout["margin"]["t"] = 32
+    height = 1 / len(panels)
+    for row, (title, mark, lines) in enumerate(panels):
+        number = "" if row == 0 else str(row + 1)
+        low = 1 - (row + 1) * height + 0.02
+        top = 1 - row * height - 0.045
+        layout[f"yaxis{number}"] = {"domain": [low, top], "rangemode": "tozero", "nticks": 4, "anchor": "x"}
+        layout["annotations"].append(_heading(title, top))
+        for index, (run, series) in enumerate(zip(both.runs, lines, strict=True)):
+            scale = 100.0 if mark else 1.0
+            if row == 0:
+                scale = 100.0 / max(1, run.ledger.cluster.gpus)
+            data.extend(_stretch(both, index, series, (size, scale), f"y{number}"))
+        if mark:
+            layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
+    layout["xaxis"] = {"title": {"text": f"{unit} since the run began"}, "anchor": "y4", "range": [0, _end(both, size)]}
+    return {"data": data, "layout": layout}
+
+
+def _end(both: Comparison, size: float) -> float:
+    """Where the axis of time ends; a run of no length still has an axis."""
+    return max(max(run.ledger.span[1] for run in both.runs) / SECOND / size, 1e-9)
+
+
+def _heading(text: str, y: float) -> dict[str, Any]:
+    return {
+        **{"text": text, "x": 0, "xref": "paper", "xanchor": "left", "y": y, "yref": "paper", "yanchor": "bottom"},
+        **{"showarrow": False, "font": {"size": 13, "color": "@ink"}},
+    }
+
+
+def _stretch(both: Comparison, index: int, series: Series, scales: tuple[float, float], axis: str) -> list[Figure]:
+    """The mean over stretches of time; for one run alone also how far it went up and down."""
+    run = both.runs[index]
+    size, scale = scales
+    found = bucketed(series, *run.ledger.span)
+    x = rounded(found.middles / SECOND / size, 5)
+    style = line_of(both, index)
+    line = {
+        **{"type": "scatter", "mode": "lines", "x": x, "y": rounded(found.mean * scale), "yaxis": axis},
+        **{"name": label(run.label), "meta": index, "line": {**style, "width": 1.6}},
+        "hovertemplate": "%{y:.3~s}<extra>%{fullData.name}</extra>",
+    }
+    if len(both.runs) > 1:
+        return [line]
+    band = {
+        **{"type": "scatter", "mode": "lines", "yaxis": axis, "fill": "toself", "hoverinfo": "skip"},
+        **{"x": [*x, *x[::-1]], "y": [*rounded(found.high * scale), *rounded(found.low * scale)[::-1]]},
+        **{"fillcolor": f"{style['color']}/0.18", "line": {"width": 0}, "meta": index, "name": ""},
+    }
+    return [band, line]
+
+
+# --- bars -----------------------------------------------------------------------------------------------------
+
+
+def stacked(
+    names: Sequence[str], parts: Mapping[str, Sequence[float]], colours: Mapping[str, int], axis: str
+) -> Figure:
+    """Horizontal bars, one a name (already safe for plotly), divided into parts; the first name on top."""
+    data = []
+    for part, values in parts.items():
+        colour = colours[part]
+        data.append(
+            {
+                **{"type": "bar", "orientation": "h", "y": list(names), "x": rounded(np.array(values)), "name": part},
+                "marker": {
+                    "color": f"@s{colour % COLOURS}",
+                    "line": {"width": 0},
+                    "pattern": {"shape": _SHAPES[colour // 5 % len(_SHAPES)], "fgcolor": "@paper", "solidity": 0.25},
+                },
+                "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
+            }
+        )
+    layout = _layout(
+        110 + 26 * len(names) + 22 * (-(-len(parts) // 3)),
+        barmode="stack",
+        bargap=0.32,
+        showlegend=True,
+        legend={"orientation": "h", "x": 0, "xref": "container", "y": 1, "yref": "container", "traceorder": "normal"},
+        xaxis={"title": {"text": axis}, "rangemode": "tozero"},
+        yaxis={"autorange": "reversed", "automargin": True, "type": "category", "ticksuffix": "  "},
+    )
+    layout["margin"] |= {"l": 10, "t": 20 + 22 * (-(-len(parts) // 3))}
+    return {"data": data, "layout": layout}
+
+
+def causes_by(found: WaitCauses, key: str) -> Figure:
+    """Waiting time by tenant or size, divided by cause."""
+    totals = {record[key]: record["job_hours"] for record in found.by(key)}
+    if key == "size":
+        order = [name for name in size_labels() if name in {size_label(size) for size in totals}]
+        of = {name: size_label(name) for name in totals}
+    else:
+        kept = list(totals)[: MOST_BARS - 1] if len(totals) > MOST_BARS else list(totals)
+        of = {name: label(name) if name in kept else OTHERS for name in totals}
+        order = list(dict.fromkeys(of.values()))
+    return _by_cause(found.by(key, "cause"), lambda record: of[record[key]], order)
+
+
+def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
+    """Waiting time of each run, divided by cause."""
+    records: list[dict[str, Any]] = []
+    for run, each in zip(both.runs, found, strict=True):
+        records.extend({**record, "run": label(run.label)} for record in (each.by("cause") if each else ()))
+    return _by_cause(records, lambda record: record["run"], [label(run.label) for run in both.runs])
+
+
+def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequence[str]) -> Figure:
+    kinds = [kind for kind in CauseKind if any(record["cause"] == kind for record in records)]
+    position = {name: index for index, name in enumerate(order)}
+    parts = {_CAUSES[kind]: [0.0] * len(order) for kind in kinds}
+    for record in records:
+        parts[_CAUSES[CauseKind(record["cause"])]][position[name_of(record)]] += record["job_hours"]
+    colours = {text: index for index, text in enumerate(_CAUSES.values())}
+    ranked = dict(sorted(parts.items(), key=lambda item: -sum(item[1])))
+    return stacked(order, ranked, colours, "job-hours waited")
+
+
+def lost(both: Comparison) -> Figure:
+    """GPU-hours without lasting progress of each run, by what took them."""
+    kinds = list(both.runs[0].lost)
+    parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
+    colours = {kind: index for index, kind in enumerate(kinds)}
+    return stacked([label(run.label) for run in both.runs], parts, colours, "GPU-hours")
+
+
+# --- groups of jobs -------------------------------------------------------------------------------------------
+
+
+def dots(both: Comparison, groups: Sequence[str], values: Sequence[Mapping[str, float | None]], axis: str) -> Figure:
+    """One row a group, one dot a run."""
+    data = []
+    for index, run in enumerate(both.runs):
+        found = [(label(name), value) for name in groups if (value := values[index].get(name)) is not None]
+        data.append(
+            {
+                **{"type": "scatter", "mode": "markers", "name": label(run.label), "meta": index},
+                "x": rounded(np.array([value for _, value in found], dtype=np.float64)),
+                "y": [name for name, _ in found],
+                "marker": {"size": 11, "color": line_of(both, index)["color"], "symbol": _symbol(both, index)},
+                "hovertemplate": "%{y}: %{x:.3g}<extra>%{fullData.name}</extra>",
+            }
+        )
+    names = [label(name) for name in groups]
+    layout = _layout(
+        90 + 26 * len(groups),
+        xaxis={"title": {"text": axis}, "rangemode": "tozero"},
+        yaxis={
+            **{"type": "category", "categoryorder": "array", "categoryarray": names, "autorange": "reversed"},
+            **{"automargin": True, "ticksuffix": "  "},
+        },
+    )
+    layout["margin"] |= {"l": 10, "t": 12}
+    return {"data": data, "layout": layout}
+
+
+def _symbol(both: Comparison, index: int) -> str:
+    """A shape besides the colour; the baseline's is open."""
+    if len(both.runs) > 1 and index == both.base:
+        return "circle-open"
+    return ("circle", "diamond", "square", "triangle-up", "cross", "x")[index % 6]
+
+
+def grouped_mean(run: Measured, key: str, column: str) -> dict[str, float | None]:
+    """The mean of a column of the job table, by group."""
+    means = run.table.group_by(key).mean().select(key, column)
+    return dict(zip(means[key].to_list(), means[column].to_list(), strict=True))

@@ -1,0 +1,239 @@
+"""What a report says first: the answer in a sentence, what was run, and what to be careful about. All of it computed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from pathlib import PurePath
+
+from headway.report.measured import Comparison, Measured
+from headway.report.words import change, count, duration, hours, listed, percent, plain
+from headway.training.cluster import Cluster
+from headway.units import SECOND
+
+_NOTICEABLE = 0.05
+"""Changes smaller than this are not worth a sentence."""
+_MOST_NAMED = 8
+
+
+def _times(share: float) -> str:
+    """How much a change is, without its sign."""
+    size = abs(100 * share)
+    return f"{size:.0f} %" if size >= 9.5 else f"{size:.1f} %"
+
+
+def name(run: Measured) -> str:
+    """A run as a text names it."""
+    return f"<b>{plain(run.label)}</b>"
+
+
+# --- the answer -----------------------------------------------------------------------------------------------
+
+
+def answer(both: Comparison) -> str:
+    """One sentence, as HTML."""
+    if len(both.runs) == 1:
+        return _of_one(both.baseline)
+    best, base = both.runs[both.best], both.baseline
+    if best.summary.jct_s.mean is None:
+        return "No job has completed in any of these runs yet."
+    if best is base:
+        return _unbeaten(both)
+    moved, interval = both.changes[both.best]
+    if moved is None:
+        return f"Under {name(base)} no job has completed; under {name(best)} they take {_jct(best)} on average."
+    if interval is not None and interval[1] >= 0:
+        return (
+            f"{name(best)} and {name(base)} finish jobs about equally soon: "
+            f"a difference of {_times(moved)}, within its uncertainty."
+        )
+    return f"{name(best)} finishes jobs {_times(moved)} sooner than {name(base)} on average."
+
+
+def _of_one(run: Measured) -> str:
+    mean, wait = run.summary.jct_s.mean, run.summary.wait_s.mean
+    if mean is None or wait is None:
+        return f"Under {name(run)} no job has completed yet."
+    if wait < 0.01 * mean:
+        return f"Under {name(run)} jobs hardly wait: they take {duration(mean)} on average, {duration(wait)} of it waiting."
+    return f"Under {name(run)} the average job takes {duration(mean)}, of which it waits {duration(wait)}."
+
+
+def _unbeaten(both: Comparison) -> str:
+    others = [(moved, i) for i, (moved, _) in enumerate(both.changes) if moved is not None]
+    if not others:
+        return f"Only under {name(both.baseline)} have jobs completed: {_jct(both.baseline)} on average."
+    closest, index = min(others)
+    if closest == 0:
+        return f"{name(both.baseline)} and {name(both.runs[index])} finish jobs equally soon."
+    return (
+        f"No other policy finishes jobs sooner than {name(both.baseline)}; "
+        f"{name(both.runs[index])} comes closest, {_times(closest)} later."
+    )
+
+
+def _jct(run: Measured) -> str:
+    return duration(run.summary.jct_s.mean)
+
+
+def details(both: Comparison) -> list[str]:
+    """A few sentences more, as HTML: what it gains, what it costs."""
+    best, base = both.runs[both.best], both.baseline
+    if best.summary.jct_s.mean is None:
+        return []
+    if best is base:
+        return [*_alone(best)]
+    return [*_against(best, base), _use(best, base)]
+
+
+def _alone(run: Measured) -> Iterator[str]:
+    wait, summary = run.summary.wait_s, run.summary
+    if wait.p50 is not None:
+        if wait.p90 == 0:
+            yield "At least nine in ten jobs start at once."
+        elif wait.p50 == 0:
+            yield f"At least half of the jobs start at once; one in a hundred waits longer than {duration(wait.p99)}."
+        else:
+            yield f"Half of the jobs wait less than {duration(wait.p50)}, one in a hundred more than {duration(wait.p99)}."
+    yield (
+        f"The GPUs are {percent(summary.gpu_utilisation, 0)} in use over {duration(summary.makespan_s)}; "
+        f"on average {count(round(summary.queue_mean), 'job')} "
+        f"{'waits' if round(summary.queue_mean) == 1 else 'wait'}, at most {summary.queue_max:,}."
+    )
+    if summary.lost_gpu_hours >= 0.05:
+        yield (
+            f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to preemptions, moves and failed nodes: "
+            f"{percent(summary.lost_gpu_hours / max(summary.gpu_hours, 1e-9))} of all that were held."
+        )
+
+
+def _against(best: Measured, base: Measured) -> Iterator[str]:
+    new, old = best.summary, base.summary
+    yield (
+        f"The average job waits {duration(new.wait_s.mean)} instead of {duration(old.wait_s.mean)}, "
+        f"the median job {duration(new.wait_s.p50)} instead of {duration(old.wait_s.p50)}."
+    )
+    if new.jct_s.p99 and old.jct_s.p99:
+        tail = new.jct_s.p99 / old.jct_s.p99 - 1
+        if tail > _NOTICEABLE:
+            yield (
+                f"The slowest pay for it: one in a hundred takes longer than {duration(new.jct_s.p99)}, "
+                f"which was {duration(old.jct_s.p99)}."
+            )
+        elif tail < -_NOTICEABLE:
+            yield f"The slowest gain too: the 99th percentile falls by {_times(tail)}."
+    if new.preemptions or new.migrations:
+        done = [
+            count(number, one) for number, one in ((new.preemptions, "preemption"), (new.migrations, "move")) if number
+        ]
+        yield f"It takes {listed(done)}; {hours(new.lost_gpu_hours)} GPU-hours are lost, {hours(old.lost_gpu_hours)} before."
+
+
+def _use(best: Measured, base: Measured) -> str:
+    new, old = best.summary, base.summary
+    longer = new.makespan_s / old.makespan_s - 1 if old.makespan_s else 0.0
+    text = f"GPUs are {percent(new.gpu_utilisation, 0)} in use"
+    if percent(new.gpu_utilisation, 0) != percent(old.gpu_utilisation, 0):
+        text += f", {percent(old.gpu_utilisation, 0)} under {name(base)}"
+    if abs(longer) > 0.01:
+        text += f"; the last job ends {_times(longer)} {'later' if longer > 0 else 'sooner'}"
+    return f"{text}."
+
+
+# --- what was run ---------------------------------------------------------------------------------------------
+
+
+def facts(both: Comparison) -> list[tuple[str, str]]:
+    """(what, which), both as HTML."""
+    runs = both.runs
+    return [
+        ("Trace", _each([_trace(run) for run in runs])),
+        ("Jobs", _each([count(run.summary.jobs, "job") for run in runs])),
+        ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
+        ("Span", _each([duration((run.ledger.span[1] - run.ledger.span[0]) / SECOND) for run in runs])),
+        ("Policy" if len(runs) == 1 else "Policies", _each([plain(run.policy, 40) for run in runs])),
+        ("Seed", _each([str(run.stored.scene.experiment.run.seed) for run in runs])),
+    ]
+
+
+def _each(values: list[str]) -> str:
+    """One value for all runs, or all of them."""
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) > _MOST_NAMED:
+        return f"{', '.join(distinct[:_MOST_NAMED])} and {len(distinct) - _MOST_NAMED} more"
+    return ", ".join(distinct)
+
+
+def _trace(run: Measured) -> str:
+    table = run.stored.scene.experiment.trace
+    if table.synthetic is not None:
+        text = f"drawn like Philly at load {table.synthetic.load:g}"
+    else:
+        file = PurePath(table.path.replace("\\", "/")).name
+        text = f"{plain(file)} ({escape(table.format)})" if table.format else plain(file)
+    faster = str(table.load)
+    return text if faster == "1" else f"{text}, arrivals × {escape(faster)}"
+
+
+def _cluster(cluster: Cluster) -> str:
+    kinds = Counter((node.gpus, node.gpu_type) for node in cluster.nodes)
+    parts = []
+    for (gpus, kind), nodes in kinds.items():
+        what = "without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}")
+        parts.append(f"{count(nodes, 'node')} {what}")
+    shown = parts if len(parts) <= 3 else [*parts[:2], f"{len(parts) - 2} more kinds"]
+    return f"{count(cluster.gpus, 'GPU')}: {' + '.join(shown)}"
+
+
+# --- what to be careful about ---------------------------------------------------------------------------------
+
+
+def warnings(both: Comparison) -> list[str]:
+    """Lines as HTML; what holds for all runs is said once."""
+    said: dict[str, list[str]] = {}
+    for run in both.runs:
+        for line in _warnings(run):
+            said.setdefault(line, []).append(name(run))
+    lines = [*_between(both)]
+    for line, names in said.items():
+        lines.append(line if len(names) == len(both.runs) else f"{listed(names)}: {line}")
+    return lines
+
+
+def _between(both: Comparison) -> Iterator[str]:
+    if not both.same_jobs:
+        yield "These runs did not serve the same jobs: their numbers differ by more than the policy, and changes have no interval."
+    if not both.same_cluster:
+        yield "These runs did not have the same nodes."
+
+
+def _warnings(run: Measured) -> Iterator[str]:
+    summary = run.summary
+    if summary.overload:
+        # what follows the semicolon differs from run to run
+        yield (
+            f"Overload: {escape(summary.overload.partition(';')[0])}. "
+            "Waits then say how long the trace is, not only how good the policy is."
+        )
+    if not run.stored.complete:
+        ended = summary.jobs - summary.unfinished
+        yield f"Cut short: {ended:,} of {count(len(run.ledger.jobs), 'job')} had ended; means leave out the rest."
+    elif summary.unfinished:
+        yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
+    if run.skipped:
+        yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
+    if summary.preemptions and not summary.lost_gpu_hours:
+        yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
+
+
+def verdict(moved: float | None, interval: tuple[float, float] | None) -> str:
+    """A change for people who do not see colours: better, worse, or too close to call."""
+    if moved is None:
+        return ""
+    if interval is not None and interval[0] <= 0 <= interval[1]:
+        return "too close to call"
+    return "sooner" if moved < 0 else "later" if moved > 0 else "equal"
+
+
+def signed(interval: tuple[float, float]) -> str:
+    """An interval of changes."""
+    return f"{change(interval[0])} to {change(interval[1])}"

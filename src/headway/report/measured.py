@@ -1,0 +1,219 @@
+"""The numbers of a report: each run measured once, and how far apart runs are, with how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from headway.core.tape import Tape
+from headway.formats.settings import Experiment
+from headway.metrics.bootstrap import Interval, mean_interval, paired_interval
+from headway.metrics.series import FloatArray
+from headway.metrics.training.fragmentation import Fragmentation, fragmentation
+from headway.metrics.training.jobs import failed_gpu_seconds, gpu_seconds, job_table
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.summary import Summary, of_ledger
+from headway.metrics.training.tenants import by_tenant
+from headway.metrics.training.timeline import Timeline, timeline
+from headway.report.causes import size_of
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.rows import Kind
+from headway.training.speed import Costs, SpeedModel
+from headway.units import SECOND
+
+
+class Scene(Protocol):
+    """Everything about a run but its outcome."""
+
+    @property
+    def experiment(self) -> Experiment: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def jobs(self) -> tuple[Job, ...]: ...
+
+    def policy(self) -> ComposedPolicy:
+        """A fresh policy."""
+
+    def speed(self) -> SpeedModel:
+        """How fast jobs run where."""
+
+    def costs(self) -> Costs:
+        """What stopping and moving cost."""
+
+
+class Stored(Protocol):
+    """A run folder that was read back."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def scene(self) -> Scene: ...
+
+    @property
+    def tape(self) -> Tape: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of a report."""
+
+    label: str
+    """What it is called on the page; no other run has the same."""
+    shown_folder: str
+    """Its folder as a command would name it."""
+    stored: Stored
+    skipped: int = 0
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The tape, taken apart."""
+        return Ledger(self.stored.tape, self.stored.scene.jobs, self.stored.scene.cluster)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All numbers."""
+        return of_ledger(self.ledger)
+
+    @cached_property
+    def lines(self) -> Timeline:
+        """Step functions."""
+        return timeline(self.ledger)
+
+    @cached_property
+    def fragments(self) -> Fragmentation:
+        """Fragmentation over time."""
+        return fragmentation(self.ledger)
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row a job."""
+        return job_table(self.ledger).with_columns(size=pl.Series(self.sizes))
+
+    @cached_property
+    def sizes(self) -> list[str]:
+        """The size class of each job that arrived."""
+        return [size_of(width) for width in self.ledger.width[self.ledger.arrived].tolist()]
+
+    @cached_property
+    def tenants(self) -> pl.DataFrame:
+        """One row a tenant."""
+        return by_tenant(self.ledger, self.table)
+
+    @cached_property
+    def jct(self) -> FloatArray:
+        """Seconds to completion, for each job of the workload; nan for those that did not complete."""
+        ledger = self.ledger
+        return np.where(ledger.completed, (ledger.end - ledger.submit) / SECOND, np.nan)
+
+    @cached_property
+    def wait(self) -> FloatArray:
+        """Seconds waited, likewise."""
+        return np.where(self.ledger.completed, self.ledger.wait / SECOND, np.nan)
+
+    @cached_property
+    def jct_interval(self) -> Interval | None:
+        """Where the mean JCT lies."""
+        return known(mean_interval(self.jct))
+
+    @cached_property
+    def wait_interval(self) -> Interval | None:
+        """Where the mean wait lies."""
+        return known(mean_interval(self.wait))
+
+    @cached_property
+    def policy(self) -> str:
+        """The policy in full."""
+        return self.stored.scene.policy().name
+
+    @cached_property
+    def lost(self) -> dict[str, float]:
+        """GPU-hours without lasting progress, by what took them."""
+        ledger = self.ledger
+        moved = ledger.kind[ledger.hold_row] == Kind.MIGRATE
+        again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(moved)]
+        before = np.append(0, ledger.hold_closed_by[:-1])[: len(moved)]
+        evicted = again & (before == Kind.EVICTED)
+        hours = ledger.width[ledger.hold_job] / 1000 * (ledger.standstill / SECOND) / 3600
+        rows = ledger.rows(Kind.EVICTED)
+        gone = gpu_seconds(ledger, ledger.summed(ledger.subject[rows], ledger.detail[rows]))
+        return {
+            "standing still after a preemption": float(hours[~moved & ~evicted].sum()),
+            "standing still after a move": float(hours[moved].sum()),
+            "standing still after an eviction": float(hours[~moved & evicted].sum()),
+            "work lost with a failed node": float(gone.sum()) / 3600,
+            "attempts that failed": float(failed_gpu_seconds(ledger).sum()) / 3600,
+        }
+
+
+def known(interval: Interval) -> Interval | None:
+    """An interval, or None where there is none."""
+    return interval if all(map(isfinite, interval)) else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All runs of a report, and the one that the others are measured against."""
+
+    runs: tuple[Measured, ...]
+    base: int = 0
+
+    @property
+    def baseline(self) -> Measured:
+        """What the others are measured against."""
+        return self.runs[self.base]
+
+    @cached_property
+    def best(self) -> int:
+        """The run with the shortest mean JCT; the baseline where it is as good as any."""
+        means = [run.summary.jct_s.mean for run in self.runs]
+        order = sorted(range(len(means)), key=lambda i: (means[i] is None, means[i] or 0.0, i != self.base, i))
+        return order[0]
+
+    @cached_property
+    def same_jobs(self) -> bool:
+        """Whether all runs served the same workload, so that jobs can be compared one by one."""
+        return all(_alike(self.baseline.stored.scene.jobs, run.stored.scene.jobs) for run in self.runs)
+
+    @cached_property
+    def same_cluster(self) -> bool:
+        """Whether all runs had the same nodes."""
+        return all(run.stored.scene.cluster.nodes == self.baseline.stored.scene.cluster.nodes for run in self.runs)
+
+    @cached_property
+    def changes(self) -> list[tuple[float | None, Interval | None]]:
+        """How far each mean JCT is from the baseline's: -0.25 is a quarter less; and where that lies."""
+        reference = self.baseline.summary.jct_s.mean
+        found: list[tuple[float | None, Interval | None]] = []
+        for index, run in enumerate(self.runs):
+            mean = run.summary.jct_s.mean
+            if index == self.base or mean is None or not reference:
+                found.append((None, None))
+                continue
+            paired = known(paired_interval(run.jct, self.baseline.jct)) if self.same_jobs else None
+            found.append((mean / reference - 1, paired))
+        return found
+
+
+def _alike(left: Sequence[Job], right: Sequence[Job]) -> bool:
+    """The same demand at the same times; what users announced may differ."""
+
+    def demand(job: Job) -> tuple[Any, ...]:
+        return job.submit, job.work, job.gpus, job.gpu_milli, job.tenant, job.name
+
+    return left is right or (
+        len(left) == len(right) and all(demand(a) == demand(b) for a, b in zip(left, right, strict=True))
+    )

@@ -1,0 +1,60 @@
+"""Integers as few bytes: columns of variable-length numbers, deflated and written as text for a page to unpack.
+
+A column is a run of LEB128 numbers: seven bits a byte, the lowest first, the top bit says that more follow. What may be
+negative is folded first (0, -1, 1, -2, …); what grows slowly is stored as differences. The page's ``clustermap.js``
+reads the same.
+"""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headway.metrics.series import IntArray
+
+_DEFLATE_LEVEL = 9
+
+
+def varints(values: IntArray) -> bytes:
+    """Numbers that are not negative, one after the other."""
+    left = values.astype(np.uint64)
+    columns = []
+    more = np.ones(len(left), dtype=np.bool_)
+    used = []
+    while more.any():
+        used.append(more)
+        byte = (left & np.uint64(0x7F)).astype(np.uint8)
+        left = left >> np.uint64(7)
+        more = more & (left > 0)
+        columns.append(byte | (more.astype(np.uint8) << np.uint8(7)))
+    if not columns:
+        return b""
+    table, kept = np.stack(columns, axis=1), np.stack(used, axis=1)
+    return table[kept].tobytes()
+
+
+def folded(values: IntArray) -> IntArray:
+    """Numbers of either sign as numbers that are not negative, small ones small."""
+    result: IntArray = (values << 1) ^ (values >> 63)
+    return result
+
+
+def differences(values: IntArray) -> IntArray:
+    """Each value less the one before; the first as it is."""
+    return np.diff(values, prepend=np.int64(0))
+
+
+def blob(head: Mapping[str, Any], columns: Mapping[str, bytes]) -> bytes:
+    """A head as JSON and columns of bytes as one: 4 bytes its length, the head with each column's length, the columns."""
+    lengths = {name: len(data) for name, data in columns.items()}
+    text = json.dumps({**head, "columns": lengths}, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"".join((struct.pack("<I", len(text)), text, *columns.values()))
+
+
+def deflated(data: bytes) -> str:
+    """As text that ``DecompressionStream("deflate")`` unpacks once it is decoded."""
+    return base64.b64encode(zlib.compress(data, _DEFLATE_LEVEL)).decode("ascii")

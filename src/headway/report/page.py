@@ -1,0 +1,268 @@
+"""A report: one HTML file that holds everything it shows and asks nothing of a network.
+
+The template, the style and the scripts lie beside this module; plotly.js comes from the installed package. The same
+runs give the same bytes: no time of day and no absolute path is written.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib import resources
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from headway import __version__
+from headway.errors import InputError
+from headway.report import clustermap, figures, sections
+from headway.report.causes import WaitCauses, why_waited
+from headway.report.headline import answer
+from headway.report.measured import Comparison, Measured
+from headway.report.packing import deflated
+from headway.report.words import duration, listed, plain
+from headway.units import SECOND
+
+MARK = "<!-- headway report -->"
+"""In the first lines of each report: what may be written over without asking."""
+MOST_MAP_BYTES = 8_500_000
+"""For all maps together: with plotly.js and the rest a report stays under 15 MB."""
+MOST_DRAWN_GPUS = 60_000
+
+Tell = Callable[[str, float], None]
+"""Told what is being done, and which share of all is done."""
+
+
+def silent(_what: str, _share: float) -> None:
+    """Nobody looks."""
+
+
+@dataclass
+class Parts:
+    """What a page is put together from."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    maps: dict[str, Any] = field(default_factory=dict)
+    payloads: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """About the maps."""
+
+
+def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
+    """The whole page."""
+    parts = Parts()
+    runs = len(both.runs)
+    found: list[WaitCauses | None] = []
+    problems: list[str] = []
+    for index, run in enumerate(both.runs):
+        tell(f"{run.label}: measuring", (index + 0.1) / (runs + 1))
+        _ = run.summary, run.table, run.jct_interval, run.wait_interval
+        each, problem = _causes(run, lambda share, index=index: tell("why jobs waited", (index + share) / (runs + 1)))
+        found.append(each)
+        problems.append(problem)
+    tell("figures", runs / (runs + 1))
+    _figures(both, found, parts)
+    tell("cluster map", (runs + 0.4) / (runs + 1))
+    _maps(both, parts)
+    tell("page", (runs + 0.8) / (runs + 1))
+    body = "\n".join(_sections(both, found, problems, parts))
+    plain_answer = re.sub(r"<[^>]+>", "", answer(both))
+    pieces = {
+        "mark": MARK,
+        "title": escape(title) if title else plain_answer,
+        "heading": f'<p class="title">{escape(title)}</p>' if title else "",
+        "version": escape(__version__),
+        "style": _file("page.css"),
+        "runs": _selector(both),
+        "nav": _navigation(),
+        "body": body,
+        "plotly": get_plotlyjs(),
+        "facts": _json(_page_facts(both, parts)),
+        "payloads": "\n".join(
+            f'<script type="text/plain" id="payload-{index}">{text}</script>'
+            for index, text in enumerate(parts.payloads)
+        ),
+        "map_script": _file("clustermap.js"),
+        "script": _file("page.js"),
+    }
+    # one pass: what a trace's names bring in is never looked at for places to fill
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))
+
+
+def _file(name: str) -> str:
+    return resources.files("headway.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand in a script element: it can neither end it nor begin another."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+# --- parts ----------------------------------------------------------------------------------------------------
+
+
+def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | None, str]:
+    """Why the jobs of a run waited; or why that cannot be said."""
+    scene, horizon = run.stored.scene, max(1, run.ledger.horizon)
+    try:
+        found = why_waited(
+            scene.cluster,
+            scene.jobs,
+            run.stored.tape,
+            scene.policy(),
+            scene.speed(),
+            scene.costs(),
+            ledger=run.ledger,
+            progress=lambda time: tell(0.2 + 0.8 * time / horizon),
+        )
+    except InputError as problem:  # a policy from a file that is gone, or a tape that another one wrote
+        return None, f"Why jobs waited cannot be told: {problem}"
+    return found, ""
+
+
+def _figures(both: Comparison, found: Sequence[WaitCauses | None], parts: Parts) -> None:
+    drawn = parts.figures
+    drawn["jct"] = figures.distribution(both, [run.jct for run in both.runs], "time to completion")
+    drawn["wait"] = figures.distribution(both, [run.wait for run in both.runs], "wait")
+    drawn["time"] = figures.over_time(both)
+    drawn["causes-runs"] = figures.causes_of_runs(both, found)
+    for index, each in enumerate(found):
+        if each is not None and each.rows:
+            drawn[f"causes-tenant-{index}"] = figures.causes_by(each, "tenant")
+            drawn[f"causes-size-{index}"] = figures.causes_by(each, "size")
+    column = "tenant" if len(sections.groups(both, "tenant")) > 1 else "size"
+    names = sections.groups(both, column)
+    rho = [figures.grouped_mean(run, column, "ftf") for run in both.runs]
+    waits = [
+        {name: None if value is None else value / 3600 for name, value in each.items()}
+        for each in (figures.grouped_mean(run, column, "wait_s") for run in both.runs)
+    ]
+    drawn["rho"] = figures.dots(both, names, rho, "ρ, mean over jobs")
+    drawn["group-wait"] = figures.dots(both, names, waits, "hours, mean over jobs")
+    drawn["lost"] = figures.lost(both)
+
+
+def _maps(both: Comparison, parts: Parts) -> None:
+    """A map for each run, the baseline's and the best one's first, as long as there is room."""
+    ranked = list(dict.fromkeys((both.base, both.best, *range(len(both.runs)))))
+    left = MOST_MAP_BYTES
+    shared: dict[bytes, int] = {}
+    without, coarse = [], []
+    for done, index in enumerate(ranked):
+        run = both.runs[index]
+        cluster = run.stored.scene.cluster
+        packed = None
+        if 0 < cluster.gpus <= MOST_DRAWN_GPUS:
+            workload = _shared(clustermap.pack_workload(run.stored.scene.jobs), shared, parts)
+            left -= len(parts.payloads[workload]) if workload == len(parts.payloads) - 1 else 0
+            room = left if len(ranked) == 1 else left // 2 if done == 0 and len(ranked) > 1 else left
+            packed = clustermap.pack(run.ledger, run.lines, room)
+        if packed is None:
+            without.append(run)
+            continue
+        if packed.tick > packed.finest:
+            coarse.append(f"{plain(run.label)} every {duration(packed.tick / SECOND)}")
+        left -= len(packed.text)
+        parts.payloads.append(packed.text)
+        parts.maps[str(index)] = {
+            "cluster": clustermap.describe(cluster),
+            "payload": len(parts.payloads) - 1,
+            "workload": workload,
+        }
+    if coarse:
+        parts.notes.append(f"To keep this file small the map shows the state of {listed(coarse)}.")
+    if without:
+        names = listed([plain(run.label) for run in without])
+        small = any(0 < run.stored.scene.cluster.gpus <= MOST_DRAWN_GPUS for run in without)
+        why = "to keep this file small" if small else "there is no GPU to draw, or there are too many"
+        parts.notes.append(f"No map of {names}: {why}.")
+
+
+def _shared(data: bytes, shared: dict[bytes, int], parts: Parts) -> int:
+    """The payload with these bytes: packed once, whatever number of runs has them."""
+    if data not in shared:
+        parts.payloads.append(deflated(data))
+        shared[data] = len(parts.payloads) - 1
+    return shared[data]
+
+
+def _page_facts(both: Comparison, parts: Parts) -> dict[str, Any]:
+    """What the scripts need."""
+    return {
+        "runs": [{"label": run.label, "line": figures.line_of(both, i)} for i, run in enumerate(both.runs)],
+        "figures": parts.figures,
+        "maps": parts.maps,
+    }
+
+
+# --- the page -------------------------------------------------------------------------------------------------
+
+QUESTIONS = (
+    ("table", "How do the runs compare?", "Numbers"),
+    ("map", "What ran where, and when?", "Cluster map"),
+    ("times", "How long do jobs take, and wait?", "Times"),
+    ("over-time", "How full was the cluster?", "Over time"),
+    ("waited", "Who waited, and why?", "Waiting"),
+    ("fairness", "Who got what?", "Fairness"),
+    ("lost", "What was lost?", "Lost"),
+    ("longest", "Which jobs waited longest?", "Longest waits"),
+)
+
+
+def _sections(
+    both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts
+) -> list[str]:
+    key = sections.key(both)
+    several = len(both.runs) > 1
+    jct = sections.figure("jct", "Share of jobs by time to completion", "time to completion")
+    wait = sections.figure("wait", "Share of jobs by wait", "wait: all time without what they asked for")
+    time = sections.figure("time", "GPUs in use, waiting jobs, waiting GPUs and fragmentation over time")
+    bodies = {
+        "table": sections.comparison(both),
+        "map": _map_body(both, parts),
+        "times": f'{key}<div class="pair">{jct}{wait}</div>',
+        "over-time": key + time,
+        "waited": sections.waited(both, found, problems),
+        "fairness": key + sections.fairness(both),
+        "lost": sections.lost(both),
+        "longest": "".join(sections.for_run(i, sections.longest(run)) for i, run in enumerate(both.runs)),
+    }
+    leads = {
+        "table": "Small numbers below a mean are its 95 % interval, from blocks of consecutive jobs drawn again."
+        + (" Changes compare the same jobs in both runs." if several and both.same_jobs else ""),
+        "over-time": "" if several else "The line is the mean over a stretch of time, the band how far it went.",
+    }
+    questions = [*QUESTIONS] if several else [("table", "What are the numbers?", ""), *QUESTIONS[1:]]
+    return [
+        sections.hero(both),
+        *(sections.section(anchor, question, bodies[anchor], leads.get(anchor, "")) for anchor, question, _ in questions),
+    ]
+
+
+def _map_body(both: Comparison, parts: Parts) -> str:
+    notes = "".join(f'<p class="note">{note}</p>' for note in parts.notes)
+    if not parts.maps:
+        return notes
+    missing = "".join(
+        sections.for_run(index, '<p class="note">There is no map of this run.</p>') if str(index) not in parts.maps else ""
+        for index in range(len(both.runs))
+    )
+    return f'{_file("clustermap.html")}{missing}{notes}'
+
+
+def _navigation() -> str:
+    return "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in QUESTIONS)
+
+
+def _selector(both: Comparison) -> str:
+    """Which run is looked at, where a section shows one only."""
+    if len(both.runs) == 1:
+        return ""
+    first = both.best
+    options = "".join(
+        f'<option value="{index}"{" selected" if index == first else ""}>{plain(run.label)}</option>'
+        for index, run in enumerate(both.runs)
+    )
+    return f'<label class="picker">Looking at <select id="run">{options}</select></label>'

@@ -1,0 +1,221 @@
+"""A run as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open: the JSON of Chrome's trace events.
+
+A process is a node and a thread one of its GPUs; a slice is a job that holds it. Times are microseconds, with decimals
+where the run has nanoseconds. Failures, drains, preemptions and moves are instants, a move also an arrow from where the
+job ran to where it went on. The process ``cluster`` carries the counters. Lines are made one at a time: a trace is
+never in memory as a whole.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import numpy as np
+
+from headway.metrics.series import IntArray, Series
+from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.timeline import timeline
+from headway.report.slots import Slots, slots
+from headway.training.rows import Kind
+from headway.units import SECOND, WHOLE_GPU_MILLI
+
+CLUSTER_PID = 1
+FIRST_NODE_PID = 2
+MOST_POINTS = 20_000
+"""Points of a counter; of more the lowest and the highest of each short while stay."""
+ENDED = {
+    0: "running",
+    int(Kind.FINISHED): "finished",
+    int(Kind.FAILED): "failed",
+    int(Kind.CANCELLED): "cancelled",
+    int(Kind.PREEMPT): "preempted",
+    int(Kind.EVICTED): "evicted",
+    int(Kind.MIGRATE): "moved",
+}
+_NODE_EVENTS = {
+    int(Kind.NODE_FAILED): "node failed",
+    int(Kind.NODE_DRAINED): "node drained",
+    int(Kind.NODE_RECOVERED): "node back",
+}
+
+
+def trace_events(ledger: Ledger, title: str = "") -> Iterator[str]:
+    """The file, piece by piece."""
+    held = slots(ledger)
+    threads = _Threads(ledger, held)
+    parts = (
+        _names(ledger, threads),
+        _slices(ledger, held, threads),
+        _moments(ledger, held, threads),
+        _counters(ledger),
+    )
+    yield f'{{"displayTimeUnit":"ms","otherData":{{"run":{json.dumps(title)}}},"traceEvents":[\n'
+    first = True
+    for part in parts:
+        for event in part:
+            yield event if first else f",\n{event}"
+            first = False
+    yield "\n]}\n"
+
+
+def microseconds(time: int) -> str:
+    """Nanoseconds as a JSON number of microseconds, exactly."""
+    whole, rest = divmod(time, 1000)
+    return f"{whole}.{rest:03d}" if rest else str(whole)
+
+
+class _Threads:
+    """A number of its own for each GPU and lane; those of a node follow one another."""
+
+    def __init__(self, ledger: Ledger, held: Slots) -> None:
+        lanes: dict[tuple[int, int], int] = {}
+        crowded = held.lane > 0
+        for node, gpu, lane in zip(
+            held.node[crowded].tolist(), held.gpu[crowded].tolist(), held.lane[crowded].tolist(), strict=True
+        ):
+            lanes[node, gpu] = max(lanes.get((node, gpu), 0), lane)
+        bare = set(held.node[ledger.gpus[ledger.hold_job[held.hold]] == 0].tolist())
+        numbers = count(1)
+        self.first: dict[tuple[int, int], int] = {}
+        """The thread of each (node, GPU); those of its other lanes come right after it."""
+        self.named: list[tuple[int, int, str]] = []
+        """(pid, tid, name)"""
+        for node, machine in enumerate(ledger.cluster.nodes):
+            for gpu in range(machine.gpus + (node in bare)):
+                for lane in range(lanes.get((node, gpu), 0) + 1):
+                    tid = next(numbers)
+                    self.first.setdefault((node, gpu), tid)
+                    name = f"GPU {gpu}" if gpu < machine.gpus else "without GPU"
+                    self.named.append((FIRST_NODE_PID + node, tid, f"{name}, {lane + 1}" if lane else name))
+            if (node, 0) not in self.first:
+                self.first[node, 0] = tid = next(numbers)
+                self.named.append((FIRST_NODE_PID + node, tid, "no GPU"))
+
+    def of(self, held: Slots, slot: int) -> tuple[int, int]:
+        """The process and the thread that a slot is drawn on."""
+        node, gpu, lane = int(held.node[slot]), int(held.gpu[slot]), int(held.lane[slot])
+        return FIRST_NODE_PID + node, self.first[node, gpu] + lane
+
+
+def _names(ledger: Ledger, threads: _Threads) -> Iterator[str]:
+    yield _named("process_name", CLUSTER_PID, 0, "cluster")
+    for index, node in enumerate(ledger.cluster.nodes):
+        where = " ".join(node.path)
+        pid = FIRST_NODE_PID + index
+        yield _named("process_name", pid, 0, f"{node.name} ({where})" if where else node.name)
+        yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"tid":0,"ts":0,"args":{{"sort_index":{pid}}}}}'
+    for pid, tid, name in threads.named:
+        yield _named("thread_name", pid, tid, name)
+        yield f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"ts":0,"args":{{"sort_index":{tid}}}}}'
+
+
+def _named(what: str, pid: int, tid: int, name: str) -> str:
+    return f'{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"ts":0,"args":{{"name":{json.dumps(name)}}}}}'
+
+
+# --- holds ----------------------------------------------------------------------------------------------------
+
+
+def waited_before(ledger: Ledger) -> IntArray:
+    """Nanoseconds that its job waited right before each hold; 0 after a move."""
+    again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(ledger.hold_job)]
+    before = np.where(again, np.append(0, ledger.hold_end[:-1])[: len(again)], ledger.submit[ledger.hold_job])
+    gap: IntArray = ledger.hold_start - before
+    return gap
+
+
+def _slices(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
+    describe = _described(ledger)
+    start, end = ledger.hold_start.tolist(), ledger.hold_end.tolist()
+    told: dict[int, str] = {}
+    for hold, node, gpu, lane in zip(
+        held.hold.tolist(), held.node.tolist(), held.gpu.tolist(), held.lane.tolist(), strict=True
+    ):
+        if (rest := told.get(hold)) is None:
+            span = f'"ts":{microseconds(start[hold])},"dur":{microseconds(end[hold] - start[hold])}'
+            rest = told[hold] = f"{span},{describe(hold)}"
+        yield f'{{"ph":"X","cat":"hold","pid":{FIRST_NODE_PID + node},"tid":{threads.first[node, gpu] + lane},{rest}}}'
+
+
+def _described(ledger: Ledger) -> Callable[[int], str]:
+    """The name and the arguments of a hold's slices."""
+    tenants: dict[str, str] = {}
+    job_of, waited = ledger.hold_job.tolist(), waited_before(ledger).tolist()
+    still, closed_by = ledger.standstill.tolist(), ledger.hold_closed_by.tolist()
+
+    def describe(hold: int) -> str:
+        job = ledger.jobs[job_of[hold]]
+        if (tenant := tenants.get(job.tenant)) is None:
+            tenant = tenants[job.tenant] = json.dumps(job.tenant)
+        more = f',"standstill_s":{still[hold] / SECOND!r}' if still[hold] else ""
+        more += f',"share":{job.gpu_milli / WHOLE_GPU_MILLI!r}' if job.shared else ""
+        name = json.dumps(f"job {job.name or job.id}")
+        return (
+            f'"name":{name},"args":{{"job":{job.id},"tenant":{tenant},"gpus":{job.gpus},'
+            f'"wait_s":{waited[hold] / SECOND!r},"ended":"{ENDED[closed_by[hold]]}"{more}}}'
+        )
+
+    return describe
+
+
+# --- moments --------------------------------------------------------------------------------------------------
+
+
+def _moments(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
+    for row in ledger.rows(Kind.NODE_FAILED, Kind.NODE_DRAINED, Kind.NODE_RECOVERED).tolist():
+        node = int(ledger.subject[row])
+        name = _NODE_EVENTS[int(ledger.kind[row])]
+        yield _instant(name, "p", int(ledger.time[row]), FIRST_NODE_PID + node, threads.first[node, 0])
+    holds, slot_of = np.unique(held.hold, return_index=True)
+    first_slot = dict(zip(holds.tolist(), slot_of.tolist(), strict=True))
+    kinds = (Kind.MIGRATE, Kind.PREEMPT, Kind.EVICTED)
+    for hold in np.flatnonzero(np.isin(ledger.hold_closed_by, [int(kind) for kind in kinds])).tolist():
+        if hold not in first_slot:
+            continue  # over before any time passed
+        time = int(ledger.hold_end[hold])
+        pid, tid = threads.of(held, first_slot[hold])
+        job = ledger.jobs[int(ledger.hold_job[hold])]
+        what = ENDED[int(ledger.hold_closed_by[hold])]
+        yield _instant(f"job {job.name or job.id} {what}", "t", time, pid, tid)
+        if what == "moved" and hold + 1 in first_slot:
+            flow = f'"name":"move","cat":"move","id":{int(ledger.hold_lease[hold + 1])}'
+            to_pid, to_tid = threads.of(held, first_slot[hold + 1])
+            yield f'{{"ph":"s",{flow},"pid":{pid},"tid":{tid},"ts":{microseconds(time - 1)}}}'
+            yield f'{{"ph":"f","bp":"e",{flow},"pid":{to_pid},"tid":{to_tid},"ts":{microseconds(time)}}}'
+
+
+def _instant(name: str, scope: str, time: int, pid: int, tid: int) -> str:
+    where = f'"pid":{pid},"tid":{tid},"ts":{microseconds(time)}'
+    return f'{{"ph":"i","s":"{scope}","name":{json.dumps(name)},{where}}}'
+
+
+# --- counters -------------------------------------------------------------------------------------------------
+
+
+def _counters(ledger: Ledger) -> Iterator[str]:
+    lines = timeline(ledger)
+    shares = fragmentation(ledger)
+    for name, what, series in (
+        ("queue", "jobs", lines.waiting),
+        ("GPUs waited for", "GPUs", lines.waiting_gpus),
+        ("allocated GPUs", "GPUs", lines.allocated),
+        ("GPUs in service", "GPUs", lines.gpus_up),
+        ("fragmentation", "share", shares.levels["node"]),
+    ):
+        for time, value in thinned(series, MOST_POINTS):
+            where = f'"pid":{CLUSTER_PID},"tid":0,"ts":{microseconds(time)}'
+            yield f'{{"ph":"C","name":"{name}",{where},"args":{{"{what}":{value!r}}}}}'
+
+
+def thinned(series: Series, most: int) -> Iterator[tuple[int, float]]:
+    """A step function's points; of more than ``most`` the lowest and the highest of each run of neighbours."""
+    values = series.values / series.unit
+    kept = np.arange(len(series))
+    if len(series) > most:
+        width = -(-2 * len(series) // most)
+        edges = range(0, len(series), width)
+        lows = [edge + int(np.argmin(values[edge : edge + width])) for edge in edges]
+        highs = [edge + int(np.argmax(values[edge : edge + width])) for edge in edges]
+        kept = np.unique(np.array([0, *lows, *highs, len(series) - 1]))
+    yield from zip(series.times[kept].tolist(), values[kept].tolist(), strict=True)

@@ -1,0 +1,321 @@
+"""The sections of a report as HTML. Figures are named here and drawn by the page from what ``figures`` makes."""
+
+from collections.abc import Sequence
+from html import escape
+
+import polars as pl
+
+from headway.report import headline
+from headway.report.causes import WaitCauses
+from headway.report.figures import MOST_BARS
+from headway.report.measured import Comparison, Measured
+from headway.report.words import NOTHING, change, count, duration, hours, percent, plain, unit_of
+from headway.units import format_duration, seconds
+
+LONGEST_WAITS = 50
+MOST_TENANTS = 20
+"""Rows of the tenants' table that are open; the rest unfold."""
+
+
+def section(anchor: str, question: str, body: str, lead: str = "") -> str:
+    """A question and what answers it."""
+    intro = f'<p class="lead">{lead}</p>' if lead else ""
+    return f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{question}</h2>{intro}{body}</section>'
+
+
+def figure(anchor: str, alt: str, caption: str = "") -> str:
+    """A place that the page draws a figure into."""
+    below = f"<figcaption>{caption}</figcaption>" if caption else ""
+    return f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
+
+
+def for_run(index: int, body: str) -> str:
+    """What is shown while this run is looked at."""
+    return f'<div data-run="{index}"{" hidden" if index else ""}>{body}</div>'
+
+
+def key(both: Comparison) -> str:
+    """Which line is which run; the page draws the strokes."""
+    if len(both.runs) == 1:
+        return ""
+    items = [
+        f'<li data-key="{index}"><svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
+        f"{plain(run.label)}{' <small>baseline</small>' if index == both.base else ''}</li>"
+        for index, run in enumerate(both.runs)
+    ]
+    return f'<ul class="key">{"".join(items)}</ul>'
+
+
+# --- the first screen -----------------------------------------------------------------------------------------
+
+
+def hero(both: Comparison) -> str:
+    """The answer, what it is about, and the mean times as bars."""
+    items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in headline.facts(both))
+    told = "".join(f"<p>{line}</p>" for line in headline.warnings(both))
+    careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
+    more = " ".join(headline.details(both))
+    return (
+        f'<header class="hero" id="answer"><h1>{headline.answer(both)}</h1><p class="lead">{more}</p>'
+        f'{careful}<div class="first">{_bars(both)}{_tiles(both)}</div><dl class="facts">{items}</dl></header>'
+    )
+
+
+def _bars(both: Comparison) -> str:
+    """Mean time to completion, split into waiting and running, with the interval of its mean."""
+    known = [run for run in both.runs if run.summary.jct_s.mean is not None]
+    if not known:
+        return ""
+    ends = [run.summary.jct_s.mean or 0.0 for run in known] + [run.jct_interval[1] for run in known if run.jct_interval]
+    longest = max(max(ends), 1e-12)
+    rows = [_bar(both, index, run, longest) for index, run in enumerate(both.runs)]
+    return (
+        '<figure class="bars" aria-label="Mean time to completion, split into waiting and running">'
+        '<figcaption><b>Mean time to completion</b><span class="swatch wait">waiting</span>'
+        '<span class="swatch run">running</span><span class="swatch whisker">95 % interval</span></figcaption>'
+        f'<div class="rows">{"".join(rows)}</div></figure>'
+    )
+
+
+def _bar(both: Comparison, index: int, run: Measured, longest: float) -> str:
+    mean, wait = run.summary.jct_s.mean, run.summary.wait_s.mean
+    role = "base" if index == both.base and len(both.runs) > 1 else "best" if index == both.best else ""
+    tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and len(both.runs) > 1 else ""
+    if mean is None or wait is None:
+        return f'<div class="row"><span class="who">{plain(run.label, 32)}</span><span class="none">no job completed</span></div>'
+    scale = 100 / longest
+    whisker = ""
+    if run.jct_interval:
+        low, high = (max(0.0, end) * scale for end in run.jct_interval)
+        whisker = f'<i class="whisker" style="left:{low:.2f}%;width:{max(high - low, 0.2):.2f}%"></i>'
+    moved, interval = both.changes[index]
+    told = f'<small title="{headline.signed(interval) if interval else ""}">{change(moved)}</small>' if moved is not None else ""
+    return (
+        f'<div class="row {role}"><span class="who">{plain(run.label, 32)}{tag}</span><span class="track">'
+        f'<i class="wait" style="width:{wait * scale:.2f}%"></i>'
+        f'<i class="run" style="width:{(mean - wait) * scale:.2f}%"></i>{whisker}</span>'
+        f'<span class="value">{duration(mean)}{told}</span></div>'
+    )
+
+
+def _tiles(both: Comparison) -> str:
+    """Four numbers of the best run, each beside the baseline's."""
+    best, base = both.runs[both.best], both.baseline
+    new, old = best.summary, base.summary
+    tiles = [
+        ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
+        ("99th percentile of completion", duration(new.jct_s.p99), duration(old.jct_s.p99)),
+        ("GPUs in use", percent(new.gpu_utilisation, 0), percent(old.gpu_utilisation, 0)),
+        ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
+    ]
+    against = "" if best is base else f"<small>{plain(base.label, 24)}: {{}}</small>"
+    cells = "".join(f"<div><dd>{value}</dd><dt>{what}</dt>{against.format(was)}</div>" for what, value, was in tiles)
+    return f'<dl class="tiles"><div class="of">{plain(best.label, 40)}</div>{cells}</dl>'
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def comparison(both: Comparison) -> str:
+    """All runs side by side; the best mean JCT and wait are marked."""
+    several = len(both.runs) > 1
+    heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
+    heads += ["makespan", "GPU use", "fragm.", "preempt.", "moves", "lost GPU-h"]
+    longest = max((run.summary.jct_s.mean or 0.0 for run in both.runs), default=0.0)
+    waiting = max((run.summary.wait_s.mean or 0.0 for run in both.runs), default=0.0)
+    rows = []
+    for index, run in enumerate(both.runs):
+        summary = run.summary
+        of = summary.jobs - summary.unfinished
+        jobs = f"{summary.jobs:,}" if not summary.unfinished else f"{of:,} <small>of {summary.jobs:,}</small>"
+        cells = [
+            jobs,
+            _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(both, index, "jct_s")),
+            *([_against(both, index)] if several else []),
+            _in(summary.jct_s.p50, longest),
+            _in(summary.jct_s.p99, longest),
+            _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(both, index, "wait_s")),
+            format_duration(seconds(summary.makespan_s)),
+            percent(summary.gpu_utilisation),
+            percent(summary.fragmentation_mean),
+            f"{summary.preemptions:,}",
+            f"{summary.migrations:,}",
+            f"{summary.lost_gpu_hours:,.1f}",
+        ]
+        tag = " <small>baseline</small>" if several and index == both.base else ""
+        policy = f"<small>{plain(run.policy, 60)}</small>" if run.policy != run.label else ""
+        first = f'<th scope="row">{plain(run.label)}{tag}{policy}</th>'
+        rows.append(f"<tr>{first}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    return table(heads, rows, "All runs side by side")
+
+
+def _is_best(both: Comparison, index: int, field: str) -> bool:
+    means = [getattr(run.summary, field).mean for run in both.runs]
+    known = [mean for mean in means if mean is not None]
+    return len(both.runs) > 1 and means[index] is not None and means[index] == min(known)
+
+
+def _in(value: float | None, longest: float) -> str:
+    """A time in the unit of the longest, so that a column compares at a glance."""
+    if value is None:
+        return NOTHING
+    size, unit = unit_of(longest) if longest > 0 else (1.0, "s")
+    return f"{value / size:,.2f}&nbsp;{unit}"
+
+
+def _with_interval(value: float | None, interval: tuple[float, float] | None, longest: float, best: bool) -> str:
+    text = _in(value, longest)
+    if best:
+        text = f'<b class="best" title="the best of these runs">{text}</b>'
+    if value is None or interval is None:
+        return text
+    size, _ = unit_of(longest) if longest > 0 else (1.0, "s")
+    return f"{text}<small>{max(0.0, interval[0]) / size:,.2f}–{interval[1] / size:,.2f}</small>"
+
+
+def _against(both: Comparison, index: int) -> str:
+    moved, interval = both.changes[index]
+    if moved is None:
+        return NOTHING
+    told = f"<small>{headline.signed(interval)}</small>" if interval else ""
+    return f'<span title="{headline.verdict(moved, interval)}">{change(moved)}</span>{told}'
+
+
+def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
+    """A table that scrolls sideways where it does not fit."""
+    cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+# --- who waited, who got what ---------------------------------------------------------------------------------
+
+
+def waited(both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str]) -> str:
+    """Waiting time by cause, tenant and size."""
+    parts = []
+    if len(both.runs) > 1:
+        parts.append(figure("causes-runs", "Job-hours waited in each run, by cause"))
+    for index, each in enumerate(found):
+        if each is None:
+            parts.append(for_run(index, f'<p class="note">{escape(problems[index])}</p>'))
+        elif not each.rows:
+            parts.append(for_run(index, '<p class="note">No job waited.</p>'))
+        else:
+            name = plain(both.runs[index].label)
+            body = (
+                f'<div class="pair">{figure(f"causes-tenant-{index}", "Job-hours waited, by tenant and cause", f"by tenant, {name}")}'
+                f"{figure(f'causes-size-{index}', 'Job-hours waited, by size of job and cause', f'by size of job, {name}')}</div>"
+                f'<p class="note">{escape(each.note[0].upper() + each.note[1:])}.</p>'
+            )
+            parts.append(for_run(index, body))
+    return "".join(parts)
+
+
+def tenants(run: Measured) -> str:
+    """Who got what, one row a tenant."""
+    heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
+    ordered = run.tenants.sort("gpu_hours", "tenant", descending=[True, False])
+    rows = [_tenant(record) for record in ordered.iter_rows(named=True)]
+    shown = table(heads, rows[:MOST_TENANTS], f"Tenants under {run.label}")
+    if len(rows) > MOST_TENANTS:
+        rest = table(heads, rows[MOST_TENANTS:], f"The other tenants under {run.label}")
+        shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more tenant')}</summary>{rest}</details>"
+    return shown
+
+
+def _tenant(record: dict[str, object]) -> str:
+    rho = record["ftf_mean"]
+    cells = [
+        f"{record['jobs']:,}",
+        hours(_number(record["gpu_hours"])),
+        percent(_number(record["share"])),
+        duration(_maybe(record["jct_mean_s"])),
+        duration(_maybe(record["wait_mean_s"])),
+        duration(_maybe(record["wait_p99_s"])),
+        NOTHING if rho is None else f"{_number(rho):.2f}",
+        hours(_number(record["lost_gpu_hours"])),
+    ]
+    return f'<tr><th scope="row">{plain(str(record["tenant"]), 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _maybe(value: object) -> float | None:
+    return None if value is None else _number(value)
+
+
+def fairness(both: Comparison) -> str:
+    """Shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
+    several = len(groups(both, "tenant")) > 1
+    what = "tenant" if several else "size of job"
+    rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}: above 1, worse off than on an equal part of the cluster")
+    wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
+    told = []
+    for run in both.runs:
+        jain = run.summary.jain_tenants if several else run.summary.jain_jobs
+        told.append(f"{plain(run.label)} {NOTHING if jain is None else f'{jain:.3f}'}")
+    over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
+    index = f'<p class="note">Jain’s index over the {over}: {", ".join(told)}. 1 is equal for all.</p>'
+    tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(both.runs)) if several else ""
+    return f'<div class="pair">{rho}{wait}</div>{index}{tables}'
+
+
+def groups(both: Comparison, column: str) -> list[str]:
+    """Tenants (or sizes) with the most jobs-hours first, no more than a figure has room for."""
+    hours_of: dict[str, float] = {}
+    for run in both.runs:
+        held = run.table.group_by(column).agg(pl.col("gpu_s").sum())
+        for name, seconds_held in held.iter_rows():
+            hours_of[name] = max(hours_of.get(name, 0.0), seconds_held)
+    return sorted(hours_of, key=lambda name: (-hours_of[name], name))[:MOST_BARS]
+
+
+# --- what was lost, who waited longest ------------------------------------------------------------------------
+
+
+def lost(both: Comparison) -> str:
+    """GPU-hours by what took them."""
+    whole = [run.summary.lost_gpu_hours + run.summary.failed_gpu_hours for run in both.runs]
+    if not any(whole):
+        return '<p class="note">Nothing was lost: no standstill, no work lost with a node, no failed attempt.</p>'
+    notes = []
+    for run in both.runs:
+        away = 1 - run.summary.gpu_availability
+        if away > 0.00005:
+            notes.append(f"{plain(run.label)} {percent(away, 2)}")
+    down = f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
+    return figure("lost", "GPU-hours lost in each run, by what took them") + down
+
+
+def longest(run: Measured) -> str:
+    """The jobs that waited longest, and how to ask why."""
+    found = run.table.sort(["wait_s", "id"], descending=[True, False]).head(LONGEST_WAITS).filter(pl.col("wait_s") > 0)
+    if not len(found):
+        return '<p class="note">No job waited.</p>'
+    rows = []
+    for record in found.iter_rows(named=True):
+        job = record["name"] or str(record["id"])
+        cells = [
+            plain(record["tenant"], 30),
+            f"{record['width']:g}",
+            duration(record["submit_s"]),
+            f"<b>{duration(record['wait_s'])}</b>",
+            duration(record["run_s"]),
+            escape(record["outcome"]),
+            f"<code>headway story {_word(run.shown_folder)} {_word(job)}</code>",
+        ]
+        rows.append(f'<tr><th scope="row">{plain(job, 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>')
+    heads = ["job", "tenant", "GPUs", "submitted at", "waited", "ran", "outcome", "ask why"]
+    return table(heads, rows, f"The jobs that waited longest under {run.label}")
+
+
+def _word(text: str) -> str:
+    """One argument of a shell command, as HTML."""
+    safe = all(letter.isalnum() or letter in "-_./+=:@%," for letter in text) and text
+    quoted = text if safe else "'" + text.replace("'", "'\\''") + "'"
+    return escape(" ".join(quoted.split()))

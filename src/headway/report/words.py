@@ -1,0 +1,87 @@
+"""Numbers as a page says them: the same few formats everywhere."""
+
+from html import escape
+
+from headway.report.causes import LARGEST, SIZES
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_LONG = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "ms", "µs": "µs", "ns": "ns"}
+NOTHING = "–"
+_SIZE_LABELS = {"1": "1 GPU", **{name: f"{name.replace('-', '–')} GPUs" for _, name in SIZES if "-" in name}}
+
+
+def duration(seconds: float | None) -> str:
+    """``28 min``, ``2.3 h``, ``3.1 d``: two or three digits that count."""
+    if seconds is None:
+        return NOTHING
+    if seconds <= 0:
+        return "0 s" if seconds == 0 else f"-{duration(-seconds)}"
+    size, unit = unit_of(seconds)
+    return f"{three_digits(seconds / size)} {unit}"
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit in which so many seconds are two or more, and its length in seconds."""
+    return next(((size, unit) for size, unit in _UNITS if seconds >= 2 * size), _UNITS[-1])
+
+
+def axis_of(seconds: float) -> tuple[float, str]:
+    """A unit for an axis of time that is this long, and its name: at least four of them."""
+    size, unit = unit_of(seconds / 2)
+    return size, _LONG[unit]
+
+
+def three_digits(value: float) -> str:
+    """A number with thousands marked, or with as many decimals as make three digits; no trailing zeros after ten."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share of one as a percentage."""
+    return NOTHING if share is None else f"{100 * share:.{digits}f} %"
+
+
+def change(value: float | None) -> str:
+    """A change as a percentage with its sign; what rounds to nothing has none."""
+    if value is None:
+        return NOTHING
+    text = f"{100 * value:+.1f}"
+    return f"{text if float(text) else text[1:]} %".replace("-", "−")
+
+
+def hours(value: float) -> str:
+    """GPU-hours."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 job``, ``2,000 jobs``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(names: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def size_label(size: str) -> str:
+    """A class of sizes as a page says it."""
+    return f"{size} GPUs" if size == LARGEST else _SIZE_LABELS.get(size, size)
+
+
+def size_labels() -> list[str]:
+    """All of them, the smallest first."""
+    return [*(size_label(name) for _, name in SIZES), size_label(LARGEST)]
+
+
+def plain(text: str, most: int = 60) -> str:
+    """A text from a trace, cut where it would break a layout, and safe in HTML."""
+    return escape(clipped(text, most))
+
+
+def clipped(text: str, most: int = 60) -> str:
+    """A text from a trace on one line, cut where it would break a layout."""
+    line = " ".join(text.split()) or "(no name)"
+    return line if len(line) <= most else f"{line[: most - 1]}…"

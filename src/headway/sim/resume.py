@@ -1,0 +1,189 @@
+"""A run taken up in the middle: its state, its policy and its executor as they were at a time, ready to go on.
+
+The executor is led along the tape: it makes the recorded events happen again and carries out the recorded actions.
+Whatever it had under way at that time (ends of running jobs and those that neighbours moved, wake-ups, patience, faults
+to come and the streams they are drawn from) is then under way again, and nothing has to be guessed. What follows is the
+rest of the tape, to the last row, unless something is changed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.errors import StalledRunError, TapeError
+from headway.sim.faults import Faults
+from headway.sim.training import SimulatedCluster
+from headway.training.actions import Action
+from headway.training.cluster import Cluster
+from headway.training.events import Event
+from headway.training.job import Job
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.replay import Step, decode
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+from headway.units import format_duration
+
+Until = Callable[[TrainingState], bool]
+Progress = Callable[[int, TrainingState], None]
+"""Told the time and the state, now and then."""
+
+
+@dataclass(slots=True)
+class Moment:
+    """A run after everything up to and including ``time``. Going on uses it up; ``fork`` gives another one like it."""
+
+    time: int
+    state: TrainingState
+    policy: ComposedPolicy
+    executor: SimulatedCluster
+
+    def fork(self) -> "Moment":
+        """A copy that can go its own way. Jobs and the cluster, which never change, are shared."""
+        state = self.state
+        shared: dict[int, Any] = {id(each): each for each in (state.cluster, state.speed, self.executor.jobs)}
+        shared.update((id(js.job), js.job) for js in state.jobs.values())
+        return deepcopy(self, shared)
+
+    def go_on(self, writer: TapeWriter | None = None, *, until: Until | None = None) -> Tape:
+        """What happens from here on, to the end or until ``until`` is true after some instant."""
+        tape = writer or TapeWriter()
+        executor = self.executor if until is None else _Until(self.executor, self.state, until)
+        scheduler = Scheduler[Event, Action](self.state, self.policy, executor, tape)
+        if isinstance(executor, _Until):
+            executor.stop = scheduler.stop
+        try:
+            scheduler.run()
+        finally:
+            closed = tape.close()
+        return closed
+
+
+class _Until:
+    """An executor that asks before each instant whether that is enough."""
+
+    def __init__(self, executor: SimulatedCluster, state: TrainingState, until: Until) -> None:
+        self._executor = executor
+        self._state = state
+        self._until = until
+        self.execute = executor.execute
+        self.stop: Callable[[], None] = _nothing
+
+    def next(self) -> tuple[int, Sequence[Event]] | None:
+        """The next instant, unless it is not wanted any more."""
+        if self._until(self._state):
+            self.stop()
+            return None
+        return self._executor.next()
+
+
+def _nothing() -> None:
+    """To stop what has not started."""
+
+
+def resume(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    at: int,
+    policy: ComposedPolicy,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+    faults: Faults | None = None,
+    asking: bool = True,
+    progress: Progress | None = None,
+) -> Moment:
+    """The moment ``at`` of a simulated run: all steps of its tape up to and including that time.
+
+    ``policy`` is fresh and not bound yet. With ``asking`` it is the one that was recorded: it is asked at each step,
+    which rebuilds its memory, and has to answer what the tape says. Without, the recorded actions are done, and it
+    only keeps the queue: another policy, which starts fresh.
+    """
+    state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=speed, costs=costs)
+    policy.bind(state)
+    moment = Moment(at, state, policy, SimulatedCluster(jobs, state, faults))
+    for count, step in enumerate(decode(jobs, tape.until(at))):
+        _again(moment, step)
+        for action in _asked(moment, step) if asking else step.actions:
+            if (refusal := state.check(action)) is not None:
+                raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
+            state.commit(step.time, action)
+            moment.executor.execute(step.time, action)
+        if progress is not None and count % LOOK_UP_EVERY_STEPS == 0:
+            progress(step.time, state)
+    return moment
+
+
+def _again(moment: Moment, step: Step) -> None:
+    """The events of a step, made to happen by the executor, which have to be those on the tape."""
+    happened = moment.executor.next()
+    now, events = happened if happened is not None else (-1, ())
+    if now != step.time or list(events) != step.events:
+        seen = f"{_told(events)} at {format_duration(now)}" if events else "nothing more"
+        raise TapeError(
+            f"the tape does not follow from its experiment: it has {_told(step.events)} at "
+            f"{format_duration(step.time)}, a simulation has {seen}"
+        )
+    for event in events:
+        moment.state.apply(now, event)
+
+
+def _told(events: Sequence[Event]) -> str:
+    """The first event, in few words."""
+    event = events[0] if events else None
+    subject = getattr(event, "job", getattr(event, "node", ""))
+    return f"{type(event).__name__}({getattr(subject, 'id', subject)})"
+
+
+def _asked(moment: Moment, step: Step) -> Iterable[Action]:
+    """What the policy decides, held against what was recorded."""
+    recorded = iter(step.actions)
+    for action in moment.policy.decide(step.time, moment.state):
+        if action != (then := next(recorded, None)):
+            raise _parted(moment, step, action, then)
+        yield action
+    if (then := next(recorded, None)) is not None:
+        raise _parted(moment, step, None, then)
+
+
+def _parted(moment: Moment, step: Step, now: Action | None, then: Action | None) -> TapeError:
+    decided, wrote = (action or "nothing more" for action in (now, then))
+    return TapeError(
+        f"another policy wrote this tape: at {step.time} ns {moment.policy.name} decides {decided}, not {wrote}"
+    )
+
+
+def continue_from(
+    moment: Moment,
+    *,
+    jobs: Mapping[int, Job] | None = None,
+    arrivals: bool = True,
+    until: Until | None = None,
+) -> Tape:
+    """What follows a moment, which is left as it is, if some jobs are other than they were thought to be.
+
+    ``jobs`` are live jobs with another true end (work, outcome), by id; what the policy expects of them does not
+    change. Without ``arrivals`` nobody comes any more. The run ends when ``until`` is true after some instant; a run
+    that stalls ends there too.
+    """
+    other = moment.fork()
+    for job in (jobs or {}).values():
+        other.executor.alter(other.time, job)
+    if not arrivals:
+        other.executor.expect(())
+    writer = TapeWriter()
+    try:
+        return other.go_on(writer, until=until)
+    except StalledRunError:
+        return writer.close()
+
+
+def joined(before: Tape, after: Tape) -> Tape:
+    """Two tapes in a row."""
+    notes = {**before.notes, **{row + len(before): text for row, text in after.notes.items()}}
+    return Tape(np.concatenate((before.rows, after.rows)), notes)

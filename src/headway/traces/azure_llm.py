@@ -1,0 +1,38 @@
+"""Requests to Azure's LLM services, 2023 and 2024 (Patel et al., ISCA 2024; Stojkovic et al., HPCA 2025).
+
+``TIMESTAMP,ContextTokens,GeneratedTokens``; the stamps of 2023 name no zone, those of 2024 do.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from headway.traces.clock import stamps
+from headway.traces.head import Head
+from headway.traces.request_trace import RequestTrace, in_order
+from headway.traces.sheet import Sheet
+from headway.traces.table import csv_table
+
+NAME = "azure-llm"
+COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+
+
+def recognises(head: Head) -> bool:
+    """Whether the header has all columns."""
+    return head.columns() >= set(COLUMNS)
+
+
+def read(path: Path, strict: bool) -> RequestTrace:
+    """The requests of an Azure file."""
+    sheet = Sheet(csv_table(path), COLUMNS)
+    frame = pl.DataFrame(
+        {
+            "arrival": stamps(sheet, ("TIMESTAMP",))["TIMESTAMP"],
+            "input": sheet.whole("ContextTokens", least=0),
+            "output": sheet.whole("GeneratedTokens", least=0),
+        }
+    )
+    kept = sheet.kept(frame, strict=strict)
+    arrival, tokens_in, tokens_out = (kept[name].to_numpy().astype(np.int64) for name in ("arrival", "input", "output"))
+    return in_order((arrival, tokens_in, tokens_out), (), NAME, sheet.dropped, sheet.notes)

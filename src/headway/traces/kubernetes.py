@@ -1,0 +1,273 @@
+"""Pods of a Kubernetes cluster, as ``kubectl get pods -A -o json`` writes them: a pod is a job, a gang of pods is one.
+
+A job's work is the time from the start of its first pod to the end of its last. Containers restart inside their pod,
+which keeps its GPUs: that is one run. A pod that still runs has worked until the latest time that the file tells. Pods
+that cannot be jobs (they never ran, ask for nothing, belong to their node) are left out and accounted for, which is no
+reason to refuse a file; an object that contradicts itself is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.errors import TraceError
+from headway.formats.kubernetes import WHOLE, Item, ObjectError, PodRecord, Slicing, objects, pod, slicing
+from headway.traces.build import build, no_collection
+from headway.traces.head import Head
+from headway.traces.table import contents
+from headway.traces.trace import Dropped, Trace
+from headway.training.job import Job, Outcome, broken_rule, workload
+from headway.units import WHOLE_GPU_MILLI
+
+NAME = "kubernetes"
+_OF_A_NODE = ("DaemonSet", "Node")
+_SHOWN = 60
+_FIELDS = (
+    "submit", "work", "gpus", "gpu_milli", "nodes", "name", "tenant", "gpu_types", "cpu_milli", "memory_bytes",
+    "estimate", "priority", "qos", "outcome", "outcome_after",
+)  # fmt: skip
+_Row = tuple[Any, ...]
+_SEVERITY = (Outcome.FINISHES, Outcome.FAILS, Outcome.CANCELLED)
+
+
+def recognises(head: Head) -> bool:
+    """Whether it begins like the JSON of Kubernetes objects."""
+    return head.json and '"apiVersion"' in head.text and '"kind"' in head.text
+
+
+def read(path: Path, strict: bool) -> Trace:
+    """The jobs of a file of pods."""
+    data = contents(path)
+    with no_collection():
+        pods = _Pods(path)
+        shared = pods.take(data, {})
+        if shared:
+            # The file tells how its nodes share GPUs: what a pod's request means is known only now.
+            pods = _Pods(path)
+            pods.take(data, shared)
+        pods.refuse(strict)
+        return pods.trace()
+
+
+@dataclass
+class _Pods:
+    """The pods of one file, by their position in it, and those that are not taken."""
+
+    path: Path
+    records: dict[int, PodRecord] = field(default_factory=dict)
+    bad: dict[int, Dropped] = field(default_factory=dict)
+    left_out: dict[int, Dropped] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    rows: int = 0
+
+    def take(self, data: bytes, shared: Mapping[str, Slicing]) -> dict[str, Slicing]:
+        """Read each pod; of several versions of one the last counts. The answer is how nodes share their GPUs."""
+        latest: dict[str, int] = {}
+        others: Counter[str] = Counter()
+        nodes: dict[str, Slicing] = {}
+        for position, item in enumerate(objects(data, f"trace {self.path}", TraceError), start=1):
+            if isinstance(item, Item) and item.kind != "Pod":
+                others[item.kind or "no kind"] += 1
+                if item.kind == "Node" and (found := slicing(item.metadata.labels or {})) is not WHOLE:
+                    nodes[item.metadata.name] = found
+                continue
+            self.rows += 1
+            try:
+                record = _record(item, shared)
+            except ObjectError as wrong:
+                self.bad[position] = Dropped(position, wrong.field, wrong.value[:_SHOWN], wrong.rule)
+                continue
+            self.records[position] = record
+            key = record.uid or _name(record)
+            if key in latest:
+                del self.records[latest[key]]
+            latest[key] = position
+        self._remark(others)
+        return nodes
+
+    def _remark(self, others: Counter[str]) -> None:
+        if not self.rows:
+            holds = ", ".join(sorted(others)) or "nothing"
+            raise TraceError(
+                f"trace {self.path}: holds no pod (it holds: {holds}); write one with kubectl get pods -A -o json"
+            )
+        if again := self.rows - len(self.records) - len(self.bad):
+            self.notes.append(f"{again:,} earlier versions of pods passed over: the last of each counts")
+        others.pop("Node", None)
+        if others:
+            self.notes.append(
+                f"{others.total():,} objects are no pods and are passed over: {', '.join(sorted(others))}"
+            )
+
+    def refuse(self, strict: bool) -> None:
+        """Stop at the first bad pod if so asked, or if all are."""
+        if self.bad and (strict or len(self.bad) == self.rows):
+            first = str(next(iter(self.bad.values()))).replace("line", "item", 1)
+            prefix = "" if strict else f"all {self.rows} pods are bad; the first is "
+            raise TraceError(f"trace {self.path}: {prefix}{first}")
+
+    def trace(self) -> Trace:
+        """The jobs, in order of submission."""
+        now = max([record.seen for record in self.records.values()])
+        gangs = [gang for gang in self._gangs() if self._ran(gang)]
+        rows = [(_values([self.records[at] for at in gang], now), gang) for gang in gangs]
+        rows = [(row, gang) for row, gang in rows if self._worked(row, gang)]
+        if not rows:
+            first = str(next(iter(self.left_out.values()))).replace("line", "item", 1)
+            raise TraceError(f"trace {self.path}: none of its {self.rows} pods can be a job; the first: {first}")
+        rows.sort(key=lambda each: each[0][0])
+        self._explain([self.records[at] for _, gang in rows for at in gang])
+        jobs = self._built([row for row, _ in rows], [gang for _, gang in rows])
+        dropped = sorted((*self.bad.values(), *self.left_out.values()), key=lambda each: each.line)
+        return Trace(workload(jobs), NAME, self.rows, tuple(dropped), tuple(self.notes))
+
+    def _gangs(self) -> list[list[int]]:
+        """The pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for at, record in self.records.items():
+            if record.owner in _OF_A_NODE:
+                self._leave_out([at], f"is a pod of a {record.owner}: it belongs to its node, it is no job")
+            elif record.gang:
+                found.setdefault((record.namespace, record.gang), []).append(at)
+            elif not (record.gpus or record.cpu_milli or record.memory_bytes):
+                self._leave_out([at], "asks for no GPU, no CPU and no memory")
+            else:
+                found[(record.namespace, f"\x00{at}")] = [at]
+        return [part for gang in found.values() for part in self._apart(gang)]
+
+    def _apart(self, gang: list[int]) -> list[list[int]]:
+        """Members of an indexed Job that did not run at the same time are jobs of their own."""
+        if len(gang) == 1 or not self.records[gang[0]].gang_if_at_once:
+            return [gang]
+        members = _members([self.records[at] for at in gang])
+        starts = [each.started for each in members]
+        ends = [each.ended for each in members if each.ended is not None]
+        if None not in starts and (not ends or max(start for start in starts if start is not None) < min(ends)):
+            return [gang]
+        return [[at] for at in gang]
+
+    def _ran(self, gang: list[int]) -> bool:
+        members = [self.records[at] for at in gang]
+        if not any(each.gpus or each.cpu_milli or each.memory_bytes for each in members):
+            rule = "asks for no GPU, no CPU and no memory"
+        elif all(each.started is None for each in members):
+            rule = f"never started (it is {members[0].phase}): how long it would run is not known"
+        elif any(each.phase in ("Succeeded", "Failed") and each.ended is None for each in members):
+            rule = "ended, but nothing says when"
+        else:
+            return True
+        self._leave_out(gang, rule)
+        return False
+
+    def _worked(self, row: _Row, gang: list[int]) -> bool:
+        if row[1] > 0:
+            return True
+        self._leave_out(gang, "ran for less than a second: there is nothing to run")
+        return False
+
+    def _leave_out(self, gang: Iterable[int], rule: str) -> None:
+        for at in gang:
+            self.left_out[at] = Dropped(at, "pod", _name(self.records[at])[:_SHOWN], rule)
+
+    def _built(self, rows: Sequence[_Row], gangs: Sequence[list[int]]) -> list[Job]:
+        columns: dict[str, Sequence[Any]] = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True))
+        first = columns["submit"][0]
+        columns["submit"] = [submit - first for submit in columns["submit"]]
+        columns["name"] = _unique(columns["name"])
+        sound = []
+        for job, gang in zip(build(len(rows), columns), gangs, strict=True):
+            if (rule := broken_rule(job)) is None:
+                sound.append(job)
+            else:
+                self._leave_out(gang, rule)
+        return sound
+
+    def _explain(self, records: list[PodRecord]) -> None:
+        """Count what a reader of results should know about the pods that were taken."""
+        running = sum(1 for each in records if each.ended is None and each.started is not None)
+        restarted = sum(1 for each in records if each.restarts)
+        stopped = sum(1 for each in records if each.stopped)
+        guessed = sum(1 for each in records if each.share_guessed)
+        unmodelled = Counter(what for each in records for what in each.unmodelled)
+        told = [
+            (running, "still ran: their work is counted until the latest time in the file"),
+            (restarted, "restarted containers: each is one run, from its first start to its end"),
+            (stopped, "were evicted, preempted or deleted while they ran: cancelled after what they ran"),
+            (guessed, "share a GPU by memory or replicas, which the file does not explain: half a GPU each"),
+            *((count, f"have {what}, which is not modelled") for what, count in sorted(unmodelled.items())),
+        ]
+        self.notes.extend(f"{count:,} pods {what}" for count, what in told if count)
+
+
+def _record(item: Item | ObjectError, shared: Mapping[str, Slicing]) -> PodRecord:
+    if isinstance(item, ObjectError):
+        raise item
+    return pod(item, shared)
+
+
+def _name(record: PodRecord) -> str:
+    return f"{record.namespace}/{record.name}"
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names, those that were used before with a number."""
+    used: Counter[str] = Counter()
+    given = []
+    for name in names:
+        used[name] += 1
+        given.append(name if used[name] == 1 else f"{name}#{used[name]}")
+    return given
+
+
+def _values(pods: list[PodRecord], now: int) -> _Row:
+    """The values, in the order of ``_FIELDS``, of the job that some pods are together."""
+    first, alone = pods[0], len(pods) == 1
+    members = pods if alone else _members(pods)
+    ran = [each for each in pods if each.started is not None]
+    start = min([each.started or 0 for each in ran])
+    work = max([now if each.ended is None else each.ended for each in ran]) - start
+    outcome = _outcome(first) if alone else max(map(_outcome, members), key=_SEVERITY.index)
+    return (
+        first.created if alone else min([each.created for each in pods]),
+        work,
+        *_gpus(members),
+        _name(first) if alone else f"{first.namespace}/{first.gang}",
+        first.namespace,
+        first.gpu_types if alone else next((each.gpu_types for each in members if each.gpu_types), ()),
+        sum([each.cpu_milli for each in members]),
+        sum([each.memory_bytes for each in members]),
+        max([each.deadline for each in members]),
+        max([each.priority for each in members]),
+        first.qos,
+        outcome,
+        0 if outcome is Outcome.FINISHES else work,
+    )
+
+
+def _outcome(record: PodRecord) -> Outcome:
+    if record.stopped:
+        return Outcome.CANCELLED
+    return Outcome.FAILS if record.phase == "Failed" else Outcome.FINISHES
+
+
+def _members(pods: list[PodRecord]) -> list[PodRecord]:
+    """The last pod of each rank: those before it were replaced by it."""
+    last: dict[str, PodRecord] = {}
+    for each in sorted(pods, key=lambda each: each.created):
+        last[each.rank or f"\x00{each.uid or each.name}"] = each
+    return list(last.values())
+
+
+def _gpus(members: list[PodRecord]) -> tuple[int, int, int]:
+    """(gpus, gpu_milli, nodes) of a job. Parts of GPUs add up to whole ones, unless there is but one part."""
+    wide = [each for each in members if each.gpus]
+    if len(wide) == 1:
+        return wide[0].gpus, wide[0].gpu_milli, 0 if wide[0].gpus == 1 else 1
+    total = sum(each.gpus * each.gpu_milli for each in wide)
+    gpus = -(-total // WHOLE_GPU_MILLI)
+    if not wide or any(each.gpus == 1 or each.gpus != wide[0].gpus for each in wide):
+        return gpus, WHOLE_GPU_MILLI, 0
+    where = [each.node for each in wide if each.node]
+    return gpus, WHOLE_GPU_MILLI, len(wide) if len(set(where)) == len(where) else 0

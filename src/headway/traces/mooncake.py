@@ -1,0 +1,80 @@
+"""Requests to Moonshot's Kimi (Mooncake; Qin et al., FAST 2025): a JSON object a line, with hashes of prompt blocks.
+
+``{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 2366]}``: milliseconds since the
+trace began, tokens, and one id for each 512 tokens of the prompt.
+"""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from headway.errors import TraceError
+from headway.traces.build import no_collection
+from headway.traces.head import Head
+from headway.traces.request_trace import RequestTrace, in_order
+from headway.traces.table import text
+from headway.traces.trace import Dropped
+from headway.units import MILLISECOND
+
+NAME = "mooncake"
+KEYS = ("timestamp", "input_length", "output_length")
+_SHOWN = 60
+_LATEST_MS = 2**63 // MILLISECOND
+_MOST_TOKENS = 2**62
+
+
+class _Request(msgspec.Struct, gc=False):
+    timestamp: int | float
+    input_length: int
+    output_length: int
+    hash_ids: tuple[int, ...] = ()
+
+
+def recognises(head: Head) -> bool:
+    """Whether the first line is an object with all keys."""
+    return head.first_line.startswith("{") and all(f'"{key}"' in head.first_line for key in KEYS)
+
+
+def _broken(request: _Request) -> tuple[str, str, str] | None:
+    """The key, the value and the rule that a request breaks, if any."""
+    if not 0 <= request.timestamp < _LATEST_MS:
+        return "timestamp", str(request.timestamp), "must be milliseconds, at least 0"
+    for key in ("input_length", "output_length"):
+        if not 0 <= (tokens := getattr(request, key)) < _MOST_TOKENS:
+            return key, str(tokens), "must be at least 0" if tokens < 0 else "is too large"
+    return None
+
+
+def _parsed(path: Path) -> tuple[list[_Request], list[Dropped]]:
+    decode = msgspec.json.Decoder(_Request).decode
+    kept: list[_Request] = []
+    dropped: list[Dropped] = []
+    for number, line in enumerate(text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            request = decode(line)
+        except msgspec.DecodeError as problem:
+            shown = line.strip() if len(line.strip()) <= _SHOWN else line.strip()[:_SHOWN] + "…"
+            dropped.append(Dropped(number, "row", shown, f"is no request: {problem}"))
+            continue
+        if (broken := _broken(request)) is None:
+            kept.append(request)
+        else:
+            dropped.append(Dropped(number, *broken))
+    return kept, dropped
+
+
+def read(path: Path, strict: bool) -> RequestTrace:
+    """The requests of a Mooncake file."""
+    with no_collection():
+        kept, dropped = _parsed(path)
+        if dropped and (strict or not kept):
+            prefix = "" if strict else f"all {len(dropped)} rows are bad; the first is "
+            raise TraceError(f"trace {path}: {prefix}{dropped[0]}")
+        arrival = np.array([round(request.timestamp * MILLISECOND) for request in kept], dtype=np.int64)
+        tokens_in = np.array([request.input_length for request in kept], dtype=np.int64)
+        tokens_out = np.array([request.output_length for request in kept], dtype=np.int64)
+        hashes = tuple(request.hash_ids for request in kept)
+    return in_order((arrival, tokens_in, tokens_out), hashes if any(hashes) else (), NAME, tuple(dropped), ())

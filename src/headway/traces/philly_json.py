@@ -1,0 +1,176 @@
+"""Microsoft's Philly cluster as published, ``cluster_job_log`` (Jeon et al., ATC 2019): a JSON list, an entry a job.
+
+A job lists its attempts, each with a start, an end and the GPUs of each machine. A job that passed or was killed is as
+much work as its attempts took together. One that failed is tried again as often as it was then, and each attempt
+fails after the mean of theirs. The GPUs are those of the last attempt that names any. An attempt without a start or an
+end is a gap in the log and counts for nothing. A job without any other, or one that was still running when the log was
+written, is dropped: nobody knows how long it takes. The virtual cluster becomes the tenant.
+"""
+
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from headway.errors import TraceError
+from headway.traces.build import no_collection
+from headway.traces.clock import SHAPE, absent, stamp, stamps
+from headway.traces.head import Head
+from headway.traces.lifetimes import at_least_a_second, ending
+from headway.traces.sheet import Sheet
+from headway.traces.table import Table, text
+from headway.traces.trace import Trace
+from headway.training.job import Outcome
+
+NAME = "philly-json"
+_TEXTS = ("jobid", "status", "submitted_time", "vc", "user")
+_ID = re.compile(rb'"jobid"\s*:')
+_OUTCOMES = {"pass": int(Outcome.FINISHES), "killed": int(Outcome.CANCELLED), "failed": int(Outcome.FAILS)}
+
+
+class _Machine(msgspec.Struct, gc=False):
+    gpus: list[str] = []
+
+
+class _Attempt(msgspec.Struct, gc=False):
+    start_time: str | None = None
+    end_time: str | None = None
+    detail: list[_Machine] | None = None
+
+
+class _Entry(msgspec.Struct, gc=False):
+    jobid: str = ""
+    status: str = ""
+    submitted_time: str | None = None
+    vc: str | None = None
+    user: str | None = None
+    attempts: list[_Attempt] | None = None
+
+
+def recognises(head: Head) -> bool:
+    """Whether it is JSON with the keys of this format."""
+    return head.json and all(f'"{key}"' in head.text for key in ("jobid", "attempts", "submitted_time"))
+
+
+def _entries(path: Path, content: bytes) -> tuple[list[_Entry], dict[int, str]]:
+    """The entries, and what is wrong with those that are not as they should be, by position."""
+    broken: dict[int, str] = {}
+    try:
+        entries = msgspec.json.decode(content, type=list[_Entry])
+    except msgspec.ValidationError:
+        entries = _one_by_one(path, content, broken)
+    except msgspec.DecodeError as problem:
+        raise TraceError(f"trace {path}: is not whole JSON ({problem})") from None
+    if not entries:
+        raise TraceError(f"trace {path}: the list has no entry")
+    return entries, broken
+
+
+def _one_by_one(path: Path, content: bytes, broken: dict[int, str]) -> list[_Entry]:
+    try:
+        raw = msgspec.json.decode(content, type=list[msgspec.Raw])
+    except msgspec.ValidationError:
+        raise TraceError(f"trace {path}: must be a JSON list, an entry a job") from None
+    decode = msgspec.json.Decoder(_Entry).decode
+    entries = []
+    for position, each in enumerate(raw):
+        try:
+            entries.append(decode(each))
+        except msgspec.DecodeError as problem:
+            broken[position] = str(problem)
+            entries.append(_Entry())
+    return entries
+
+
+def _lines(content: bytes, count: int) -> pl.Series:
+    """The line of each entry's id; the number of the entry, where lines cannot tell them apart."""
+    ids = np.array([found.start() for found in _ID.finditer(content)], dtype=np.int64)
+    breaks = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
+    if ids.size != count or breaks.size < count - 1:
+        return pl.Series("line", range(1, count + 1), dtype=pl.Int64)
+    return pl.Series("line", np.searchsorted(breaks, ids) + 1, dtype=pl.Int64)
+
+
+def _attempts(entries: list[_Entry]) -> pl.DataFrame:
+    """All attempts of all jobs, in order: how long each lasted, on how many GPUs."""
+    every = [attempt for entry in entries for attempt in entry.attempts or ()]
+    start = pl.Series("start", [attempt.start_time for attempt in every], dtype=pl.String)
+    end = pl.Series("end", [attempt.end_time for attempt in every], dtype=pl.String)
+    began, ended = stamp(start)["time"], stamp(end)["time"]
+    job = [position for position, entry in enumerate(entries) for _ in entry.attempts or ()]
+    gpus = [sum([len(machine.gpus) for machine in attempt.detail or ()]) for attempt in every]
+    return pl.DataFrame(
+        {
+            "job": pl.Series(job, dtype=pl.Int64),
+            "lasted": ended - began,
+            "gpus": pl.Series(gpus, dtype=pl.Int64),
+            "open": began.is_not_null() & absent(end),
+            "unread": (began.is_null() & ~absent(start)) | (ended.is_null() & ~absent(end)),
+        }
+    )
+
+
+def _sheet(path: Path) -> tuple[Sheet, pl.DataFrame]:
+    """The entries as a sheet, and what their attempts come to."""
+    content = text(path).encode()
+    entries, broken = _entries(path, content)
+    columns = {name: [getattr(entry, name) for entry in entries] for name in _TEXTS}
+    frame = pl.DataFrame(columns, schema=dict.fromkeys(_TEXTS, pl.String))
+    sheet = Sheet(Table(path, frame, _lines(content, len(entries))), ())
+    positions = pl.Series(range(len(entries)), dtype=pl.Int64)
+    for problem in dict.fromkeys(broken.values()):
+        these = [position for position, each in broken.items() if each == problem]
+        sheet.drop(positions.is_in(these), "entry", f"is not as this format has it: {problem}")
+    return sheet, _summed(_attempts(entries), positions)
+
+
+def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
+    named = pl.col("gpus").filter(pl.col("gpus") > 0)
+    summed = attempts.group_by("job").agg(
+        attempts=pl.len(),
+        timed=pl.col("lasted").is_not_null().sum().cast(pl.Int64),
+        lasted=pl.col("lasted").sum(),
+        backwards=(pl.col("lasted") < 0).any(),
+        unread=pl.col("unread").any(),
+        open=pl.col("open").last(),
+        gpus=named.last(),
+    )
+    return positions.to_frame("job").join(summed, on="job", how="left", maintain_order="left")
+
+
+def _drop_unknown(sheet: Sheet, made: pl.DataFrame) -> None:
+    sheet.drop(made["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known")
+    sheet.drop(made["unread"], "start_time", f"or an end of an attempt {SHAPE}")
+    sheet.drop(made["backwards"], "end_time", "of an attempt is before its start")
+    sheet.drop(made["open"], "end_time", "is missing: it was still running when the log was written")
+    sheet.drop(made["timed"] == 0, "start_time", "or the end is missing in all attempts: how long it ran is not known")
+    sheet.drop(made["gpus"].is_null(), "gpus", "are none in all attempts")
+
+
+def read(path: Path, strict: bool) -> Trace:
+    """The jobs of a Philly job log."""
+    with no_collection():
+        sheet, made = _sheet(path)
+    name, _ = sheet.text("jobid"), sheet.text("status")
+    outcome = sheet.choice("status", _OUTCOMES, int(Outcome.FINISHES))
+    submit = stamps(sheet, ("submitted_time",))["submitted_time"]
+    _drop_unknown(sheet, made)
+    failed = outcome == int(Outcome.FAILS)
+    tries = made["timed"].clip(lower_bound=1).zip_with(failed, pl.Series([1], dtype=pl.Int64)).fill_null(1)
+    gaps = int((made["attempts"] - made["timed"]).fill_null(0).sum())
+    if gaps:
+        sheet.notes.append(f"{gaps:,} attempt{'s' if gaps > 1 else ''} without a start or an end: counted for nothing")
+    work = at_least_a_second(sheet, made["lasted"] // tries)
+    fields = {
+        "name": name,
+        "submit": submit,
+        "work": work,
+        "gpus": made["gpus"],
+        "tenant": sheet.text("vc", default="default"),
+        "user": sheet.text("user", default=""),
+        **ending(outcome, work),
+        "retries": tries - 1,
+    }
+    return sheet.trace(NAME, fields, strict=strict, id_column="jobid", in_order=False)

@@ -1,0 +1,50 @@
+"""Requests to served models as a trace holds them: when each came, how many tokens went in and out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.traces.trace import Dropped
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestTrace:
+    """Requests in order of arrival, a column a property. The first arrives at 0, the moment the run begins."""
+
+    arrival: IntArray
+    """Nanoseconds since the first."""
+    input_tokens: IntArray
+    output_tokens: IntArray
+    hash_ids: tuple[tuple[int, ...], ...]
+    """The blocks of each prompt by content: equal prefixes have equal ids. Empty where the trace has none."""
+    format: str
+    rows: int
+    """Rows of data in the file, dropped ones included, blank lines not."""
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.arrival.size)
+
+
+def in_order(
+    columns: tuple[IntArray, IntArray, IntArray],
+    hash_ids: tuple[tuple[int, ...], ...],
+    format: str,
+    dropped: tuple[Dropped, ...],
+    notes: Iterable[str],
+) -> RequestTrace:
+    """A trace of arrival times and tokens as they stand in a file: sorted where it is not, the first at 0."""
+    arrival, input_tokens, output_tokens = columns
+    told = list(notes)
+    if (np.diff(arrival) < 0).any():
+        told.append("the file is not sorted by arrival: sorted")
+        order = np.argsort(arrival, kind="stable")
+        arrival, input_tokens, output_tokens = arrival[order], input_tokens[order], output_tokens[order]
+        hash_ids = tuple(hash_ids[position] for position in order) if hash_ids else ()
+    rows = int(arrival.size) + len(dropped)
+    return RequestTrace(arrival - arrival[0], input_tokens, output_tokens, hash_ids, format, rows, dropped, tuple(told))

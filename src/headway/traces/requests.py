@@ -1,0 +1,53 @@
+"""Traces of requests to served models: the formats by name, one reader a file, one line here.
+
+They hold no jobs: what reads a workload of jobs refuses them by name.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from headway.errors import ExperimentError, TraceError, unknown_name
+from headway.traces import azure_llm, mooncake
+from headway.traces.head import Head, head_of
+from headway.traces.request_trace import RequestTrace
+
+
+class RequestReader(Protocol):
+    """What the module of a format of requests offers."""
+
+    NAME: str
+
+    def read(self, path: Path, strict: bool) -> RequestTrace:
+        """The requests of a file."""
+
+    def recognises(self, head: Head) -> bool:
+        """Whether a file that begins like this is of this format."""
+
+
+REQUEST_READERS: tuple[RequestReader, ...] = (
+    azure_llm,
+    mooncake,
+)
+
+REQUEST_FORMATS = {reader.NAME: reader.read for reader in REQUEST_READERS}
+
+
+def request_format(head: Head) -> str:
+    """The format of a file of requests that begins like this; empty if it is none."""
+    return next((reader.NAME for reader in REQUEST_READERS if reader.recognises(head)), "")
+
+
+def refuse_requests(path: str | Path, format: str) -> None:
+    """Say what such a file is not."""
+    raise TraceError(f"trace {path}: holds requests ({format}), not jobs")
+
+
+def load_requests(path: str | Path, format: str = "", *, strict: bool = False) -> RequestTrace:
+    """Read a trace of requests, plain or gzip; without a format its beginning decides. Raises as ``load`` does."""
+    name = format or request_format(head_of(Path(path)))
+    if not name:
+        known = ", ".join(REQUEST_FORMATS)
+        raise TraceError(f"trace {path}: is no trace of requests that is known; name its format ({known})")
+    if name not in REQUEST_FORMATS:
+        raise ExperimentError(unknown_name("format of requests", name, REQUEST_FORMATS))
+    return REQUEST_FORMATS[name](Path(path), strict)

@@ -1,0 +1,164 @@
+"""Slurm's own records of jobs: ``sacct --parsable2`` or ``--json``, ``scontrol show job``, the jobcomp/filetxt log.
+
+Columns may come in any order; needed are JobID, Submit and what tells the run time. ``docs/slurm.md`` says what each
+becomes. A job is named by its JobID: ``123``, ``123_4`` for a task of an array, ``123`` for all components of a
+heterogeneous job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from headway.errors import TraceError
+from headway.traces import slurm_tables
+from headway.traces.head import Head
+from headway.traces.sheet import Sheet
+from headway.traces.slurm_cells import FATES, Cells
+from headway.traces.slurm_fold import folded, without_steps
+from headway.traces.slurm_rows import HOLDINGS, ended, typed
+from headway.traces.table import Table
+from headway.traces.trace import Trace
+from headway.formats.slurm import Fate
+from headway.units import SECOND
+
+NAME = "slurm"
+_RUNNING = FATES.index(Fate.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """When a job of the trace was really submitted, started and ended: nanoseconds on the clock of its trace.
+
+    ``submit`` may lie before ``arrival``, which is when the job became eligible and is ``Job.submit``; it is below 0
+    where the first jobs of a file waited for a dependency. ``start`` is the first start of a job that was requeued.
+    """
+
+    name: str
+    submit: int
+    arrival: int
+    start: int | None
+    """None where it was cancelled before it started."""
+    end: int | None
+    """None where it still ran when the file was written."""
+    attempts: int
+    """More than 1 where it was requeued: ``Job.work`` is then the last attempt, not all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A trace and what really happened: ``recorded[i]`` belongs to ``trace.jobs[i]``."""
+
+    trace: Trace
+    recorded: tuple[Recorded, ...]
+
+    def by_name(self) -> Mapping[str, Recorded]:
+        """The records by the name of the job, for when jobs were left out or renumbered since."""
+        return {each.name: each for each in self.recorded}
+
+
+def recognises(head: Head) -> bool:
+    """Whether a file begins like something that Slurm wrote about jobs."""
+    return slurm_tables.recognises(head)
+
+
+def read(path: Path, strict: bool) -> Trace:
+    """The jobs of a file."""
+    return _read(path, strict)[0]
+
+
+def history(path: str | Path, *, strict: bool = False) -> History:
+    """The jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
+    trace, rows = _read(Path(path), strict)
+    columns = ("submit", "arrival", "first_start", "end", "attempts")
+    known = {name: times for name, *times in rows.select("id", *columns).iter_rows()}
+    zero = known[trace.jobs[0].name][1]
+    return History(trace, tuple(_recorded(job.name, zero, *known[job.name]) for job in trace.jobs))
+
+
+def _recorded(name: str, zero: int, submit: int, arrival: int, start: int | None, end: int | None, tries: int) -> Recorded:
+    began, over = (None if time is None else time - zero for time in (start, end))
+    return Recorded(name, submit - zero, arrival - zero, began, over, tries)
+
+
+def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
+    source = slurm_tables.table(path)
+    column = _checked(source)
+    frame, own, notes = without_steps(source.frame, column)
+    if not frame.height:
+        raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
+    cells = Cells(frame)
+    rows = typed(cells).with_columns(source.lines.filter(own).alias("line")).with_row_index("position")
+    rows = ended(_placed(folded(rows, notes), notes))
+    table = Table(path, frame[rows["position"].to_list()], rows["line"], source.place, source.notes)
+    sheet = Sheet(table, ())
+    for number, (broken, rule) in enumerate(cells.rules):
+        sheet.drop(rows["broken"] == number, broken, rule)
+    trace = sheet.trace(NAME, _fields(rows), strict=strict, in_order=False)
+    kept = rows.filter(pl.col("broken").is_null())
+    return replace(trace, rows=source.frame.height, notes=(*trace.notes, *notes, *_remarks(kept))), kept
+
+
+def _checked(source: Table) -> str:
+    """The column with the ids, of a table that has the columns it needs."""
+    column = "JobID" if "JobID" in source.frame.columns else "JobIDRaw"
+    Sheet(source, (column if column in source.frame.columns else "JobID", "Submit"))
+    found = set(source.frame.columns)
+    if found.isdisjoint({"Elapsed", "ElapsedRaw"}) and not found >= {"Start", "End"}:
+        raise TraceError(f"trace {source.path}: nothing tells the run time: add Elapsed, or Start and End")
+    if found.isdisjoint(HOLDINGS):
+        raise TraceError(f"trace {source.path}: nothing tells what jobs ask for: add ReqTRES and AllocTRES")
+    return column
+
+
+def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
+    """nodes, cpu_milli and memory_bytes of jobs, as the model counts them.
+
+    A number of nodes binds where a job asked for it and got it; where Slurm divided the job by itself, or unevenly,
+    it is left to the placement. CPUs and memory go with the GPUs; a job without any takes the same on each node.
+    """
+    several = pl.when(pl.col("asked_nodes") > 1).then(pl.col("asked_nodes")).otherwise(0)
+    wanted = (
+        pl.when(pl.col("ghost"))
+        .then(several)
+        .when(pl.col("held_nodes") > pl.col("asked_nodes"))
+        .then(0)
+        .otherwise(pl.coalesce("held_nodes", "asked_nodes", 0))
+    )
+    cpu_only = pl.col("gpus") == 0
+    rows = rows.with_columns(pl.when(cpu_only).then(pl.coalesce("held_nodes", "asked_nodes", 1)).otherwise(wanted).alias("nodes"))
+    uneven = ~cpu_only & (pl.col("nodes") > 0) & (pl.col("gpus") % pl.max_horizontal("nodes", 1) != 0)
+    if count := rows.filter(uneven & pl.col("broken").is_null()).height:
+        notes.append(f"{count:,} job{'s' if count > 1 else ''} divided unevenly over nodes: how is left to the placement")
+    rows = rows.with_columns(pl.when(uneven).then(0).otherwise(pl.col("nodes")).alias("nodes"))
+    share = pl.when(cpu_only).then(pl.max_horizontal("nodes", 1)).otherwise(1)
+    return rows.with_columns(
+        ((pl.col("cpus") * 1000 + share - 1) // share).alias("cpu_milli"),
+        ((pl.col("memory") + share - 1) // share).alias("memory_bytes"),
+        pl.col("partitions").str.split(",").list.first().fill_null("").alias("partition"),
+    )
+
+
+def _fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
+    same = ("work", "gpus", "nodes", "cpu_milli", "memory_bytes", "tenant", "user", "partition", "qos", "priority")
+    fields = {name: rows[name] for name in (*same, "estimate", "outcome", "outcome_after", "retries", "patience")}
+    return {"name": rows["id"], "submit": rows["arrival"], "gpu_types": rows["types"], **fields}
+
+
+def _remarks(rows: pl.DataFrame) -> list[str]:
+    """What a reader of results should know about the jobs that were kept."""
+    short = ~pl.col("ghost") & (pl.col("elapsed") < SECOND)
+    said = (
+        (pl.col("fate") == _RUNNING, "still ran when the file was written: taken to end then"),
+        (pl.col("ghost"), "cancelled before the start: waits as long as it did, then leaves"),
+        (short, "ran for less than a second: taken as 1 s"),
+        (pl.col("arrival") > pl.col("submit"), "became eligible after the submission: arrives then"),
+        (pl.col("partitions").str.contains(",", literal=True), "names several partitions: the first counts"),
+        (pl.col("gpus") == 0, "asks for no GPU: kept with its CPUs and memory"),
+        (pl.col("parts") & (pl.col("gpus") == 0), "asks for shards or MPS of a GPU, which are not modelled"),
+    )
+    if not rows["gpus"].sum():
+        return ["no job of the file has a GPU: Slurm records them where AccountingStorageTRES lists gres/gpu"]
+    counts = rows.select(mask.sum().alias(str(place)) for place, (mask, _) in enumerate(said)).row(0)
+    return [f"{count:,} job{'s' if count > 1 else ''}: {text}" for count, (_, text) in zip(counts, said, strict=True) if count]

@@ -1,0 +1,241 @@
+"""What each row of a Slurm job table says, typed: when, how long, what it holds, and how it ended.
+
+A row is one attempt of a job. The rules it must keep are applied here; what belongs together is put together in
+``slurm_fold``.
+"""
+
+import polars as pl
+
+from headway.formats import slurm, slurm_lists
+from headway.formats.slurm import Fate
+from headway.traces.slurm_cells import FATES, Cells, seconds
+from headway.traces.table import SURPLUS
+from headway.units import SECOND
+
+TIMES = ("Submit", "Eligible", "Start", "End")
+HOLDINGS = (
+    *("ReqTRES", "AllocTRES", "ReqGRES", "AllocGRES", "JobGRES", "TaskGRES"),
+    *("AllocCPUS", "NCPUS", "ReqCPUS"),
+)
+_ID = r"^\d+(?:_(?:\d+|\[.*\]))?(?:\+\d+)?$"
+_FINISHED, _FAILED, _BROKEN, _CANCELLED, _EVICTED, _RUNNING, _WAITING, _ELSEWHERE = range(len(FATES))
+assert FATES[_EVICTED] is Fate.EVICTED and FATES[_ELSEWHERE] is Fate.ELSEWHERE
+
+
+def typed(cells: Cells) -> pl.DataFrame:
+    """The rows as typed columns; ``cells.broken`` then says which of them keep no rule."""
+    if cells.has(SURPLUS):
+        cells.refuse(cells.frame[SURPLUS].is_not_null(), SURPLUS, "is a field too many")
+    rows = pl.DataFrame({"id": _ids(cells), "fate": cells.fate()})
+    never = rows.select(pl.col("fate").is_in([_WAITING])).to_series()
+    cells.refuse(never, "State", "has not started: how long it would run is not known")
+    cells.refuse(rows["fate"] == _ELSEWHERE, "State", "ran on another cluster of the federation")
+    rows = rows.with_columns(_times(cells, rows["fate"]))
+    rows = rows.with_columns(_holdings(cells, rows["ghost"]))
+    rows = rows.with_columns(_owners(cells))
+    _refuse_task_lists(cells, rows)
+    return rows.with_columns(cells.broken)
+
+
+def _ids(cells: Cells) -> pl.Series:
+    column = "JobID" if cells.has("JobID") else "JobIDRaw"
+    ids = cells.text(column).alias("id")
+    cells.refuse(ids.is_null(), column, "is empty")
+    cells.refuse(ids.str.to_lowercase() == column.lower(), column, "is the header again")
+    cells.refuse(~ids.str.contains(_ID), column, "is not the number of a job like 123, 123_4 or 123+0")
+    if not cells.has("Cluster") or (clusters := cells.text("Cluster")).drop_nulls().n_unique() < 2:
+        return ids
+    return (clusters.fill_null("") + ":" + ids).alias("id")
+
+
+def _elapsed(cells: Cells) -> pl.Series:
+    raw = cells.number("ElapsedRaw") if cells.has("ElapsedRaw") else pl.Series([None], dtype=pl.Int64)
+    told = cells.span("Elapsed") if cells.has("Elapsed") else pl.Series([None], dtype=pl.Int64)
+    height = cells.frame.height
+    both = pl.DataFrame({"raw": seconds(_as_long_as(raw, height)), "told": _as_long_as(told, height)})
+    return both.select(pl.coalesce("raw", "told").alias("elapsed")).to_series()
+
+
+def _as_long_as(values: pl.Series, height: int) -> pl.Series:
+    return values if len(values) == height else pl.Series(values.name, [None] * height, dtype=values.dtype)
+
+
+def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
+    """submit, arrival, start, end, elapsed, estimate in nanoseconds, and ``ghost``: whether it ended without a start."""
+    cells.refuse_mixed_zones([column for column in TIMES if cells.has(column)])
+    submit, eligible, start, end = (cells.instant(column).alias(column.lower()) for column in TIMES)
+    cells.refuse(submit.is_null(), "Submit", "is empty")
+    frame = pl.DataFrame([submit, eligible, start, end, fate, _elapsed(cells), _allocated(cells)])
+    running = pl.col("fate") == _RUNNING
+    frame = frame.with_columns(pl.when(~running).then(pl.col("end")))  # of a running job it is a forecast
+    idle = pl.col("elapsed").fill_null(0) == 0
+    # Before 20.11 the start of a job that was cancelled while it waited is its end.
+    at_once = (pl.col("fate") == _CANCELLED) & idle & ~pl.col("allocated") & (pl.col("start") == pl.col("end"))
+    unstarted = (pl.col("start").is_null() & idle) | at_once
+    frame = frame.with_columns((pl.col("fate").is_between(_FAILED, _EVICTED) & unstarted).alias("ghost"))
+    frame = frame.with_columns(pl.when(~pl.col("ghost")).then(pl.col("start")))
+    length = pl.coalesce("elapsed", pl.col("end") - pl.col("start"))
+    frame = frame.with_columns(pl.when(~pl.col("ghost")).then(length).alias("elapsed"))
+    arrival = pl.max_horizontal("submit", "eligible")
+    frame = frame.with_columns(pl.min_horizontal(arrival, "start").alias("arrival"))
+    _refuse_times(cells, frame)
+    return [frame[name] for name in ("submit", "arrival", "start", "end", "elapsed", "ghost")] + [_estimate(cells)]
+
+
+def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
+    def refuse(bad: pl.Expr, column: str, rule: str) -> None:
+        cells.refuse(frame.select(bad).to_series(), column, rule)
+
+    ran, ghost = ~pl.col("ghost"), pl.col("ghost")
+    if cells.has("Start"):
+        refuse(ran & pl.col("start").is_null(), "Start", "is empty, although the job ran")
+    refuse(ran & (pl.col("start") < pl.col("submit")), "Start", "is before Submit: the clock went back")
+    refuse(ran & (pl.col("end") < pl.col("start")), "End", "is before Start: the clock went back")
+    told = pl.col("elapsed").is_not_null()
+    refuse((pl.col("fate") == _RUNNING) & ~told, "State", "still runs, and nothing tells for how long so far")
+    refuse(ran & ~told, "Elapsed", "is empty, and Start and End do not tell it")
+    refuse(ghost & pl.col("end").is_null(), "End", "is empty: when it was cancelled is not known")
+    refuse(ghost & (pl.col("end") < pl.col("submit")), "End", "is before Submit: the clock went back")
+    if cells.has("Eligible"):
+        held = pl.col("eligible").is_null() | (pl.col("eligible") > pl.col("end"))
+        refuse(ghost & held, "Eligible", "is not before its end: it was cancelled while it was held")
+
+
+def _allocated(cells: Cells) -> pl.Series:
+    """Whether a row names nodes that it was given, or resources where the file does not list nodes."""
+    column = "NodeList" if cells.has("NodeList") else "AllocTRES"
+    return cells.text(column).is_not_null().alias("allocated")
+
+
+def _estimate(cells: Cells) -> pl.Series:
+    if cells.has("Timelimit"):
+        return cells.span("Timelimit").fill_null(0).alias("estimate")
+    if not cells.has("TimelimitRaw"):
+        return pl.Series("estimate", [0] * cells.frame.height, dtype=pl.Int64)
+
+    def minutes(text: str) -> int | None:
+        found = slurm.span(text)
+        return found if found is None or found < 2**62 else None
+
+    rule = "is not a number of minutes"
+    return cells.looked_up("TimelimitRaw", minutes, pl.Int64, rule).fill_null(0).alias("estimate")
+
+
+def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
+    """gpus, types, cpus, memory, nodes, parts: what a job held, or asked for where it never held anything.
+
+    Held counts before asked for: with --exclusive a job gets more than it asked for, and nobody else could have it.
+    A GPU type is what it insisted on, not what it happened to be given.
+    """
+    requested, allocated = (cells.resources(column, slurm.tres) for column in ("ReqTRES", "AllocTRES"))
+    each, given, whole, task = (
+        cells.resources(column, slurm.gres) for column in ("ReqGRES", "AllocGRES", "JobGRES", "TaskGRES")
+    )
+    parts = (("r_", requested), ("a_", allocated), ("n_", each), ("g_", given), ("j_", whole), ("t_", task))
+    frame = pl.concat([part.rename(lambda name, p=prefix: p + name) for prefix, part in parts], how="horizontal")  # type: ignore[misc]
+    counts = ("AllocNodes", "NNodes", "ReqNodes", "NTasks", "AllocCPUS", "NCPUS", "ReqCPUS")
+    frame = frame.with_columns([ghost, *(_positive(cells.number(column)).alias(column) for column in counts)])
+    held_nodes = pl.when(~pl.col("ghost")).then(pl.coalesce("AllocNodes", "a_nodes", "NNodes"))
+    # GPUs that are asked for the whole job may come from any number of nodes.
+    asked_nodes = pl.coalesce("ReqNodes", "r_nodes", pl.when(pl.col("j_gpus") > 0).then(1))
+    frame = frame.with_columns(held_nodes.alias("held_nodes"), asked_nodes.alias("asked_nodes"))
+    nodes = pl.coalesce("held_nodes", "asked_nodes", "NNodes", 1)
+    asked = (pl.col("r_gpus"), pl.col("j_gpus"), pl.col("n_gpus") * nodes, pl.col("t_gpus") * pl.col("NTasks"))
+    held = (pl.col("a_gpus"), pl.col("g_gpus") * nodes)
+    gpus = pl.coalesce(*(pl.when(count > 0).then(count) for count in (*held, *asked)), 0)
+    types = pl.coalesce(*(pl.when(count > 0).then(name) for count, name in zip(asked, _asked_types(), strict=True)))
+    silent = pl.all_horizontal(pl.col(f"{prefix}_types").is_null() for prefix in "rjnt")
+    given_types = pl.when(silent).then(pl.coalesce("a_types", "g_types"))
+    frame = frame.with_columns(
+        gpus.alias("gpus"),
+        pl.coalesce(types, given_types, pl.lit("")).alias("types"),
+        pl.coalesce("a_cpus", "AllocCPUS", "NCPUS", "r_cpus", "ReqCPUS", 0).alias("cpus"),
+        pl.any_horizontal("r_parts", "a_parts").fill_null(False).alias("parts"),
+    )
+    frame = frame.with_columns(_memory(cells, frame))
+    return [frame[name] for name in ("gpus", "types", "cpus", "memory", "held_nodes", "asked_nodes", "parts")]
+
+
+def _asked_types() -> tuple[pl.Expr, ...]:
+    return tuple(pl.col(f"{prefix}_types") for prefix in "rjnt")
+
+
+def _positive(values: pl.Series) -> pl.Series:
+    return values.to_frame("n").select(pl.when(pl.col("n") > 0).then(pl.col("n"))).to_series()
+
+
+def _memory(cells: Cells, frame: pl.DataFrame) -> pl.Series:
+    known = frame.select(pl.coalesce("a_memory", "r_memory").alias("memory")).to_series()
+    if not cells.has("ReqMem"):
+        return known.fill_null(0)
+    cpus = frame.select(pl.coalesce("ReqCPUS", "r_cpus", "cpus", 1)).to_series().cast(pl.String)
+    nodes = frame.select(pl.coalesce("asked_nodes", "held_nodes", 1)).to_series().cast(pl.String)
+    keyed = Cells(pl.DataFrame({"ReqMem": cells.text("ReqMem") + " " + cpus + " " + nodes}))
+
+    def total(key: str) -> int | None:
+        text, own_cpus, own_nodes = key.rsplit(" ", 2)
+        found = slurm.requested_memory(text, int(own_cpus), int(own_nodes))
+        return found if found is not None and found < 2**60 else None
+
+    asked = keyed.looked_up("ReqMem", total, pl.Int64, "")
+    cells.refuse(keyed.broken.is_not_null(), "ReqMem", "is not a size like 64G, 4Gc or 64Gn")
+    return known.zip_with(known.is_not_null(), asked).fill_null(0).alias("memory")
+
+
+def _owners(cells: Cells) -> list[pl.Series]:
+    user = cells.text("User").zip_with(cells.text("User").is_not_null(), cells.text("UID")).fill_null("")
+    account = cells.text("Account")
+    named = account.zip_with(account.is_not_null(), user).fill_null("")
+    return [
+        named.to_frame("tenant").select(pl.when(pl.first() == "").then(pl.lit("default")).otherwise("tenant")).to_series().alias("tenant"),
+        user.alias("user"),
+        cells.text("Partition").fill_null("").alias("partitions"),
+        cells.text("QOS").fill_null("").alias("qos"),
+        cells.number("Priority").fill_null(0).alias("priority"),
+        cells.number("Restarts").fill_null(0).alias("restarts"),
+    ]
+
+
+def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
+    """An id like 123_[5-10] stands for tasks that never started: it must say which, and be cancelled."""
+    column = "JobID" if cells.has("JobID") else "JobIDRaw"
+    listed = rows["id"].str.ends_with("]")
+    cells.refuse(listed & ~rows["ghost"], column, "stands for several tasks, which cannot have run as one")
+    cut = "is cut short: dump it with SLURM_BITSTR_LEN=0"
+    cells.refuse(listed & rows["id"].str.contains("...", literal=True), column, cut)
+
+    def countable(text: str) -> bool | None:
+        return True if tasks(text) else None
+
+    shown = Cells(pl.DataFrame({"id": rows["id"].zip_with(listed.fill_null(False), pl.Series([None], dtype=pl.String))}))
+    shown.looked_up("id", countable, pl.Boolean, "")
+    cells.refuse(shown.broken.is_not_null(), column, "is not a list of tasks like 123_[1-5,9]")
+
+
+def tasks(text: str) -> tuple[str, ...]:
+    """The ids behind ``123_[5-10%2]``; none where it is not understood."""
+    array, _, inside = text.partition("_[")
+    try:
+        return tuple(f"{array}_{task}" for task in slurm_lists.tasks(inside.removesuffix("]")))
+    except slurm_lists.InputError:
+        return ()
+
+
+def ended(rows: pl.DataFrame) -> pl.DataFrame:
+    """The fields of ``Job`` that say how long a job runs and how it ends, from its fate."""
+    wait = pl.max_horizontal(pl.col("end") - pl.col("arrival"), SECOND)
+    limit = pl.when(pl.col("estimate") > 0).then(pl.col("estimate"))
+    length = pl.when(pl.col("ghost")).then(pl.min_horizontal(wait, limit)).otherwise(pl.col("elapsed"))
+    outcome = (
+        pl.when(pl.col("ghost") | pl.col("fate").is_in([_CANCELLED, _EVICTED]))
+        .then(2)
+        .when(pl.col("fate").is_in([_FAILED, _BROKEN]))
+        .then(1)
+        .otherwise(0)
+    )
+    rows = rows.with_columns(pl.max_horizontal(length, SECOND).alias("work"), outcome.cast(pl.Int64).alias("outcome"))
+    return rows.with_columns(
+        pl.when(pl.col("outcome") > 0).then(pl.col("work")).otherwise(0).alias("outcome_after"),
+        pl.when(pl.col("ghost")).then(wait).otherwise(0).alias("patience"),
+        pl.when(pl.col("outcome") == 1).then(pl.col("failures")).otherwise(0).alias("retries"),
+    )

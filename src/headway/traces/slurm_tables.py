@@ -1,0 +1,125 @@
+"""What Slurm wrote about jobs, whichever command wrote it, as one table with the columns of ``sacct``.
+
+``sacct --parsable2`` is such a table; ``scontrol show job`` and the log of jobcomp/filetxt are lines of ``Key=value``;
+``sacct --json`` and ``squeue --json`` are JSON. Nothing is judged here, only brought into one shape.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from headway.errors import InputError, TraceError
+from headway.formats import slurm_jobs
+from headway.traces.head import Head, head_of
+from headway.traces.table import SURPLUS, Table, contents, csv_table, text
+
+COLUMNS = (
+    *slurm_jobs.COLUMNS,
+    *("JobIDRaw", "Elapsed", "Timelimit", "UID", "AllocGRES", "AllocCPUS", "NCPUS", "ReqMem", "AllocNodes"),
+)
+"""Every column that means something here; others are ignored."""
+
+_RECORD = "JobId="
+_KEYS = {
+    "JobIDRaw": "JobId",
+    "Array": "ArrayJobId",
+    "Task": "ArrayTaskId",
+    "Het": "HetJobId",
+    "Offset": "HetJobOffset",
+    "Cluster": "Cluster",
+    "Submit": "SubmitTime",
+    "Eligible": "EligibleTime",
+    "Start": "StartTime",
+    "End": "EndTime",
+    "Elapsed": "RunTime",
+    "Timelimit": "TimeLimit",
+    "State": "JobState",
+    "Partition": "Partition",
+    "QOS": "QOS",
+    "Account": "Account",
+    "User": "UserId",
+    "Priority": "Priority",
+    "ReqTRES": "(?:ReqTRES|Tres)",
+    "AllocTRES": "(?:AllocTRES|TRES)",
+    "ReqGRES": "TresPerNode",
+    "JobGRES": "TresPerJob",
+    "TaskGRES": "TresPerTask",
+    "NTasks": "NumTasks",
+    "AllocCPUS": "(?:NumCPUs|ProcCnt)",
+    "NNodes": "(?:NumNodes|NodeCnt)",
+    "NodeList": "NodeList",
+    "Restarts": "Restarts",
+}
+"""Where ``scontrol show job`` and jobcomp/filetxt keep what ``sacct`` calls otherwise."""
+
+
+def recognises(head: Head) -> bool:
+    """Whether a file begins like one of these."""
+    if head.json:
+        told = any(f'"{key}"' in head.text for key in ("association", "job_state", "tres"))
+        return told and '"jobs"' in head.text
+    if head.first_line.startswith(_RECORD):
+        return True
+    names = {name.lower() for name in head.columns("|")}
+    return len(names) > 1 and not names.isdisjoint({"jobid", "jobidraw"})
+
+
+def table(path: Path) -> Table:
+    """The rows of a file; those of ``sacct`` steps are still among them."""
+    head = head_of(path)
+    if head.json:
+        return _from_json(path)
+    if head.first_line.startswith(_RECORD):
+        return _from_records(path)
+    if "|" not in head.first_line and "JobID" in head.first_line:
+        raise TraceError(f"trace {path}: is sacct output in columns of spaces: write it with sacct --parsable2")
+    return _from_sacct(path)
+
+
+def _from_sacct(path: Path) -> Table:
+    read = csv_table(path, separator="|")
+    known = {name.lower(): name for name in COLUMNS}
+    names = {name: known.get(name.lower(), name) for name in read.frame.columns if name != SURPLUS}
+    if len(set(names.values())) < len(names):
+        raise TraceError(f"trace {path}: a column occurs twice in the header, in different spelling")
+    return Table(path, read.frame.rename(names), read.lines, read.place, read.notes)
+
+
+def _from_json(path: Path) -> Table:
+    try:
+        rows = list(slurm_jobs.read(contents(path).removeprefix(b"\xef\xbb\xbf")))
+    except InputError as problem:
+        raise TraceError(f"trace {path}: {problem}") from None
+    if not rows:
+        raise TraceError(f"trace {path}: holds no job")
+    schema = dict.fromkeys(slurm_jobs.COLUMNS, pl.String)
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return Table(path, frame, pl.Series("line", range(1, len(rows) + 1), dtype=pl.Int64), place="job")
+
+
+def _from_records(path: Path) -> Table:
+    lines = pl.DataFrame({"text": text(path).replace("\r\n", "\n").split("\n")}).with_row_index("line", offset=1)
+    lines = lines.filter(pl.col("text").str.strip_chars() != "").cast({"line": pl.Int64})
+    # Without -o a job goes on in lines that are indented.
+    opens = ~pl.col("text").str.contains(r"^\s")
+    if not lines.select(opens.all()).item():
+        jobs = lines.group_by(opens.cum_sum().alias("job"), maintain_order=True)
+        lines = jobs.agg(pl.col("line").first(), pl.col("text").str.join(" "))
+    cells = {name: pl.col("text").str.extract(rf"(?:^|\s){key}=(\S*)") for name, key in _KEYS.items()}
+    frame = lines.select(**cells).with_columns(pl.col("User").str.replace(r"\(\d+\)$", ""), _id().alias("JobID"))
+    return Table(path, frame.drop("Array", "Task", "Het", "Offset"), lines["line"])
+
+
+def _id() -> pl.Expr:
+    """``3_1``, ``3_[5-10%2]``, ``6+1`` or the plain number."""
+    array, task, het, offset = (pl.col(name) for name in ("Array", "Task", "Het", "Offset"))
+    one = task.str.contains(r"^\d+$")
+    return (
+        pl.when((array != "0") & one)
+        .then(array + "_" + task)
+        .when((array != "0") & task.is_not_null() & (task != "N/A"))
+        .then(array + "_[" + task + "]")
+        .when((het != "0") & offset.is_not_null())
+        .then(het + "+" + offset)
+        .otherwise(pl.col("JobIDRaw"))
+    )

@@ -1,0 +1,95 @@
+"""The same jobs on another cluster: a state in the middle of a run, moved to where nodes, quotas or speeds are other.
+
+Nodes keep their numbers: those of the new cluster begin with those of the old one, and more may follow. What runs goes
+on where it is. Everything that is derived from the cluster (free resources, who may run where, lanes and keys of the
+queue, speeds) is made anew; what has happened to the jobs stays.
+"""
+
+from headway.training.cluster import Cluster
+from headway.training.jobstate import Account, JobState, Status
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.pool import members
+from headway.training.rows import Kind
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+from headway.units import REFERENCE_SPEED_PPM
+
+
+def renewed(policy: ComposedPolicy, fresh: ComposedPolicy) -> ComposedPolicy:
+    """A policy as it was built, with what its order and its placement have learned.
+
+    Backfills and migrations keep plans for the cluster that was; they plan anew.
+    """
+    return ComposedPolicy(
+        fresh.name,
+        policy.order,
+        fresh.backfill,
+        policy.placement,
+        fresh.migration,
+        preempts=fresh.preempts,
+        quantum=fresh.quantum,
+        round_length=fresh.round_length,
+    )
+
+
+def transferred(
+    now: int,
+    old: TrainingState,
+    cluster: Cluster,
+    policy: ComposedPolicy,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+) -> TrainingState:
+    """The state on this cluster. The jobs and accounts are the old ones: the old state is no longer to be used.
+
+    Nodes that were not there before take no jobs yet. No job may run on GPUs that the new cluster does not have.
+    """
+    new = TrainingState(cluster, to_come=old.to_come, arrangement=policy, speed=speed, costs=costs)
+    new.lease, new.refreshed, new.journal = old.lease, old.refreshed, old.journal
+    new.changes, new.releases = old.changes + 1, old.releases + 1
+    _keep_accounts(old, new)
+    policy.bind(new)
+    for node in members(new.pool.everywhere & ~old.pool.schedulable):
+        new.pool.set_schedulable(node, False)
+    new.jobs = old.jobs
+    new.respeeded.extend(old.respeeded)
+    for js in new.jobs.values():
+        js.eligible = new.eligible(js.job.partition, js.job.gpu_types)
+    for js in old.running.values():
+        new.pool.take(js, js.placement)
+        new.running[js.id] = js
+        for node, _ in js.placement:
+            new.on_node[node][js.id] = js
+    for js in new.running.values():
+        _keep_running(now, new, js)
+    for js in new.jobs.values():
+        if js.status is Status.WAITING:
+            js.lane, js.key = policy.lane(js), policy.key(now, js)
+            new.queue.add(js.lane, (js.key, js.id))
+    return new
+
+
+def _keep_accounts(old: TrainingState, new: TrainingState) -> None:
+    """The accounts that jobs refer to, with the quotas of the new cluster."""
+    for name, account in old.accounts.items():
+        quota = new.accounts.get(name) or Account(name)
+        for field in ("guaranteed", "limit", "borrow", "promised", "weight"):
+            setattr(account, field, getattr(quota, field))
+        new.accounts[name] = account
+
+
+def _keep_running(now: int, new: TrainingState, js: JobState) -> None:
+    """A running job in the indexes of the new state, at the speed that it has there."""
+    speed = REFERENCE_SPEED_PPM if new.speed.constant else new.speed_of(js)
+    if speed != js.speed:
+        js.done = js.done_at(now)
+        js.base = max(js.base, now)
+        js.speed = speed
+        new.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
+        new.respeeded.append(js)
+    if new.arrangement.ranks_running and js.job.preemptible:
+        js.rank = new.arrangement.rank(now, js)
+        new.ranked.add(*js.rank, js.id)
+    if new.arrangement.ranks_ends:
+        new.ends.add(0, js.expected_end(), js.id)

@@ -1,0 +1,101 @@
+"""A site's settings become the nearest policy, and what is not followed is said."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import ExperimentError
+from headway.formats.slurm_site import parse, read, site, slurm_span
+from headway.training.policies.registry import build
+from headway.units import DAY, HOUR, MINUTE, SECOND
+
+CONF = """\
+# a site
+ClusterName=made-up
+prioritytype=priority/multifactor   # names do not care about case
+PriorityWeightAge=1000
+PriorityWeightFairshare=5000
+PriorityWeightJobSize=10
+PriorityMaxAge=1-0
+PriorityDecayHalfLife=0
+PriorityCalcPeriod=2
+PriorityFavorSmall=YES
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=60,bf_max_job_test=50,bf_max_job_user=10,\\
+default_queue_depth=100
+"""
+
+
+def test_weights_ages_and_backfill_are_taken_over() -> None:
+    found = site(parse(CONF))
+    policy = build(found.policy)
+    order, backfill = policy.order, policy.backfill
+    assert (order.age_weight, order.fairshare_weight, order.size_weight) == (1000, 5000, 10)
+    assert (order.qos_weight, order.partition_weight) == (0, 0)
+    assert (order.max_age, order.period, order.favor_small) == (DAY, 2 * MINUTE, True)
+    assert order.half_life > 1000 * DAY, "0 means that usage is never forgotten"
+    assert (backfill.name, backfill.depth, backfill.interval) == ("conservative", 50, MINUTE)
+    assert not policy.preempts
+    assert any("bf_max_job_user=10" in note for note in found.notes)
+
+
+def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
+    shown = "\n".join(f"{key.title():<24}= {value}" for key, value in parse(CONF).items())
+    assert site(parse(shown)).policy == site(parse(CONF)).policy
+    assert parse("PriorityWeightTRES      = (null)") == {"priorityweighttres": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo"),
+        ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo"),
+        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s)"),
+        ("SchedulerParameters=bf_interval=-1", "fifo"),
+    ],
+)
+def test_sites_without_weights_or_backfill(text: str, name: str) -> None:
+    assert build(site(parse(text)).policy).name == name
+
+
+def test_what_has_no_counterpart_is_said() -> None:
+    notes = site(parse("PreemptType=preempt/partition_prio\nPriorityWeightTRES=gres/gpu=100")).notes
+    assert any("preempt/partition_prio" in note for note in notes)
+    assert any("gres/gpu=100" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("5", 5 * MINUTE),
+        ("90:30", 90 * MINUTE + 30 * SECOND),
+        ("01:00:00", HOUR),
+        ("7-0", 7 * DAY),
+        ("1-12:30", DAY + 12 * HOUR + 30 * MINUTE),
+    ],
+)
+def test_spans_as_slurm_writes_them(text: str, span: int) -> None:
+    assert slurm_span(text, "x") == span
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1:2:3:4", "-5", "1-x"])
+def test_a_span_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ExperimentError, match="PriorityMaxAge"):
+        slurm_span(text, "PriorityMaxAge")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"hello = world\n", "neither a slurm.conf"),
+        (b"PriorityType=priority/multifactor\nPriorityWeightAge=lots\n", "not a whole number"),
+        (b"SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=often\n", "bf_interval"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_one_line(tmp_path: Path, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "slurm.conf").write_bytes(content)
+    with pytest.raises(ExperimentError, match=message):
+        read(tmp_path / "slurm.conf")
