@@ -34,15 +34,14 @@ PARTITIONS = (
 )
 ACCOUNTS = ("vision", "speech", "language")
 GPUS_A_NODE = 4
-MEAN_S = 12.0
-LOAD = 1.1
+LOAD = 1.0
 
 
-def workload(jobs: int, gpus: int, seed: int) -> list[tuple[float, list[str], float]]:
+def workload(jobs: int, gpus: int, mean_s: float, seed: int) -> list[tuple[float, list[str], float]]:
     """(when, options of sbatch, how long) of each job, in seconds: bursts, mostly narrow, limits too long."""
     draw = np.random.default_rng(seed)
     widths = draw.choice([1, 2, 4, 8], size=jobs, p=[0.5, 0.2, 0.2, 0.1])
-    seconds = np.round(np.clip(draw.exponential(MEAN_S, jobs), 2, 60))
+    seconds = np.round(np.clip(draw.exponential(mean_s, jobs), 2, 5 * mean_s))
     rate = LOAD * gpus / float((widths * seconds).mean())
     when = np.cumsum(draw.exponential(1 / rate, jobs) * np.where(np.arange(jobs) // 25 % 2, 0.6, 1.4))
     made = []
@@ -56,16 +55,21 @@ def workload(jobs: int, gpus: int, seed: int) -> list[tuple[float, list[str], fl
     return made
 
 
-def record(folder: Path, jobs: int, nodes: int, seed: int = 0) -> None:
+def record(folder: Path, jobs: int, nodes: int, mean_s: float, seed: int = 0) -> None:
     """Run the workload through Slurm, and leave its records in the folder."""
     with (
         tempfile.TemporaryDirectory(prefix="lab") as root,
-        SlurmLab(Path(root), nodes=nodes, gpus=GPUS_A_NODE, settings=SETTINGS, partitions=PARTITIONS) as lab,
+        SlurmLab(
+            Path(root),
+            nodes=nodes,
+            gpus=GPUS_A_NODE,
+            settings=SETTINGS,
+            partitions=PARTITIONS,
+            accounts=ACCOUNTS,
+        ) as lab,
     ):
-        for account in ACCOUNTS:
-            lab.add_account(account)
         began = time.monotonic()
-        for start, options, seconds in workload(jobs, nodes * GPUS_A_NODE, seed):
+        for start, options, seconds in workload(jobs, nodes * GPUS_A_NODE, mean_s, seed):
             time.sleep(max(0.0, began + start - time.monotonic()))
             lab.submit(*options, seconds=seconds)
         while lab.waiting():
@@ -88,13 +92,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--mean-s", type=float, default=30.0, help="mean run time of a job in seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/headway-backtest"))
     given = parser.parse_args()
     if lacking := missing():
         sys.exit(f"not installed: {', '.join(lacking)}")
     shutil.rmtree(given.folder, ignore_errors=True)
-    record(given.folder, given.jobs, given.nodes, given.seed)
+    record(given.folder, given.jobs, given.nodes, given.mean_s, given.seed)
     headway(arguments(given.folder))
 
 

@@ -99,9 +99,11 @@ class SlurmLab:
         gpus: int = 4,
         settings: Mapping[str, str] | None = None,
         partitions: Sequence[str] = ("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP",),
+        accounts: Sequence[str] = (),
     ) -> None:
         self.root = root
         self.nodes = nodes
+        self._accounts = accounts
         port = _free_block(nodes + 2)
         accounting = port + nodes + 1
         lines = {"SchedulerParameters": "bf_interval=1,sched_interval=2,sched_min_interval=100000,batch_sched_delay=0"}
@@ -165,11 +167,9 @@ class SlurmLab:
         self._start("slurmdbd", "-D")
         _until(lambda: self._works("sacctmgr", "-n", "show", "cluster"), "slurmdbd did not start")
         self.run("sacctmgr", "-i", "add", "cluster", "lab")
-
-    def add_account(self, name: str, share: int = 1) -> None:
-        """An account that jobs may name; everything runs as root."""
-        self.run("sacctmgr", "-i", "add", "account", name, f"fairshare={share}")
-        self.run("sacctmgr", "-i", "add", "user", "root", f"account={name}")
+        for name in self._accounts:  # everything runs as root
+            self.run("sacctmgr", "-i", "add", "account", name)
+            self.run("sacctmgr", "-i", "add", "user", "root", f"account={name}")
 
     def run(self, *command: str) -> str:
         """What a Slurm command prints."""

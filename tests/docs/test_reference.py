@@ -1,6 +1,7 @@
 """What the reference pages list is what the code has: metrics, columns of traces, flags, scripts, names, ranks."""
 
 import importlib
+import json
 import re
 import sys
 from itertools import pairwise
@@ -12,10 +13,11 @@ import typer
 
 from headway.cli.program import app
 from headway.cli.runs import measure
+from headway.errors import TraceError
 from headway.formats import toml
 from headway.formats.plugins import GROUP
 from headway.formats.settings import Experiment
-from headway.traces import FORMATS, guess, load, native
+from headway.traces import FORMATS, REQUEST_FORMATS, generic, guess, load, native
 from headway.training import events
 from tests.docs.pages import PAGES, ROOT, blocks, name, read, spans, tables
 
@@ -79,14 +81,36 @@ def test_the_columns_that_the_readme_names_are_read() -> None:
     assert set(re.findall(r"`(\w+)`", sentence)) <= {column.spellings[0] for column in native._COLUMNS}
 
 
+def _told(path: Path) -> str:
+    """The format of a sample; empty where it holds no jobs, or is any table."""
+    try:
+        return guess(path)
+    except TraceError:
+        return ""
+
+
+def _listed(cell: str) -> list[str]:
+    return re.sub(r" \(.*?\)", "", cell).split(", ")
+
+
 def test_the_formats_and_their_columns_are_those_of_the_readers() -> None:
     header, rows = next(tables(read("docs/traces.md")))
     assert header[0] == "`--format`"
     assert {row[0].strip("`") for row in rows} == set(FORMATS)
-    for row in rows[1:]:
-        (sample,) = (path for path in SAMPLES.glob("*.csv") if guess(path) == row[0].strip("`"))
-        columns = sample.read_text().splitlines()[0].split(",")
-        assert re.sub(r" \(.*?\)", "", row[2]).split(", ") == columns
+    headers: dict[str, list[list[str]]] = {}
+    for sample in SAMPLES.glob("*.csv"):
+        headers.setdefault(_told(sample), []).append(sample.read_text().splitlines()[0].split(","))
+    for row in rows:
+        assert row[2].startswith("see ") or _listed(row[2]) in headers[row[0].strip("`")]
+
+
+def test_the_formats_of_requests_and_the_fields_of_any_table_are_those_that_are_read() -> None:
+    listed = {header[0]: rows for header, rows in tables(read("docs/traces.md"))}
+    assert {row[0].strip("`") for row in listed["requests"]} == set(REQUEST_FORMATS)
+    assert _listed(listed["requests"][0][2]) == (SAMPLES / "azure-llm.csv").read_text().splitlines()[0].split(",")
+    request = json.loads((SAMPLES / "mooncake.jsonl").read_text().splitlines()[0])
+    assert _listed(listed["requests"][1][2]) == list(request)
+    assert {field for row in listed["field"] for field in re.findall(r"`(\w+)`", row[0])} == set(generic.KINDS)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)

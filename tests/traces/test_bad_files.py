@@ -20,6 +20,10 @@ HEADERS = {
     "helios-csv": HELIOS,
     "philly-csv": "timestamp,duration,num_gpus,cluster\n",
     "synergy": "job_id,model,arrival_s,total_iters,iter_time_s_at_fair_share,gpus\n",
+    "acme": "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time\n",
+    "helios-log": "job_id,user,vc,gpu_num,cpu_num,state,submit_time,start_time,end_time\n",
+    "swf": "",
+    "philly-json": "",
 }
 CELLS = [
     "",

@@ -21,7 +21,7 @@ from headway.cli.flags import (
     document_of,
     split_policies,
 )
-from headway.cli.runs import progress_bar
+from headway.cli.progress import progress_bar
 from headway.experiment import backtest as backtests
 from headway.formats import slurm_site, toml
 from headway.formats.settings import Experiment

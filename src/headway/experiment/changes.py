@@ -27,6 +27,8 @@ from headway.training.tenancy import apportion
 from headway.units import REFERENCE_SPEED_PPM
 
 SETTABLE = ("policy.", "costs.", "failures.mtbf", "failures.repair", "cluster.gpu_speed.", "cluster.sharing_penalty")
+IN_FORCE_AFTER = 2
+"""Nanoseconds after the time that was named. The one between is for emptying nodes, which no instant has first."""
 _ADDED = re.compile(r"(?P<count>\d+)(?:x(?P<type>[\w.+-]+))?(?::(?P<gpus>\d+))?(?:@(?P<partition>.+))?")
 
 
@@ -84,11 +86,11 @@ def plan(scene: Scene, at: int, changes: Changes) -> Plan:
     cluster, upgraded = _upgraded(cluster, changes.upgrade, removed, told)
     before = len(cluster.nodes)
     cluster = _with(scene, cluster, changes.add_nodes, told)
-    cluster = _with_speeds(cluster, {**experiment.cluster.gpu_speed, **changes.gpu_speed}, changes, told, notes)
+    cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     jobs = _arrivals(scene.jobs, at, changes.load, told)
     made = Scene(experiment, cluster, jobs)
-    policy_of(experiment)  # says what is wrong with a name before anything runs
+    made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     same_costs = made.costs() == scene.costs()
     same_penalty = experiment.cluster.sharing_penalty == scene.experiment.cluster.sharing_penalty
     return Plan(
@@ -147,10 +149,11 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str]) -> tup
         return jobs
     here = sum(job.submit <= at for job in jobs)
     later = load_scale([replace(job, submit=job.submit - at) for job in jobs[here:]], load)
-    within("load", Fraction(load), *LOADS)
+    if within("load", Fraction(load), *LOADS) == 1:
+        return jobs
     told.append(f"{len(later):,} jobs arrive {load} times as fast")
-    # rounding down must not bring a job to where the run has been
-    return (*jobs[:here], *(replace(job, id=here + i, submit=at + max(1, job.submit)) for i, job in enumerate(later)))
+    times = (at + max(IN_FORCE_AFTER, job.submit) for job in later)  # rounded down, but not to where the run has been
+    return (*jobs[:here], *(replace(job, submit=time) for job, time in zip(later, times, strict=True)))
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------
@@ -276,16 +279,20 @@ def _listed(cluster: Cluster, nodes: Sequence[int], most: int = 6) -> str:
 
 
 def _with_speeds(
-    cluster: Cluster, speeds: Mapping[str, float], changes: Changes, told: list[str], notes: list[str]
+    cluster: Cluster, table: Mapping[str, float], changes: Changes, told: list[str], notes: list[str]
 ) -> Cluster:
     types = {node.gpu_type for node in cluster.nodes}
-    for name, speed in changes.gpu_speed.items():
+    known = dict(cluster.gpu_speed_ppm)
+    for name, speed in {**table, **changes.gpu_speed}.items():
+        ppm = round(within(f"--gpu-speed {name}", speed, 0.001, FASTEST) * REFERENCE_SPEED_PPM)
+        if known.get(name) == ppm:
+            continue
         if name not in types:
             raise ExperimentError(f"--gpu-speed {name}: {_unknown('GPU type', name, types)}")
-        within(f"--gpu-speed {name}", speed, 0.001, FASTEST)
-        told.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
-    known = {name: round(speed * REFERENCE_SPEED_PPM) for name, speed in speeds.items()}
-    for new in {*changes.upgrade.values()} - set(known) if cluster.gpu_speed_ppm or changes.upgrade else ():
+        known[name] = ppm
+        if name in changes.gpu_speed:  # what was set in the table has been told
+            told.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
+    for new in sorted({*changes.upgrade.values()} - set(known)):
         notes.append(f"GPUs of type {new} run at reference speed; --gpu-speed {new}=2 says otherwise")
     return replace(cluster, gpu_speed_ppm=known)
 

@@ -229,9 +229,11 @@ def against(outcomes: Sequence[Outcome], baseline: int) -> list[dict[str, Any]]:
 def _changed(outcome: Outcome, reference: Outcome) -> tuple[float | None, tuple[float, float] | None]:
     row, other = outcome.row, reference.row
     level = row["confidence"] or 0.0
-    if "runs" in row or "runs" in other:
-        return compare.changed_over_seeds(row, other, level)
     found = compare.change(row["jct_mean_s"], other["jct_mean_s"])
-    if not level or found is None or outcome.sample is None or reference.sample is None:
+    if not level or found is None:
+        return found, None
+    if "runs" in row or "runs" in other:
+        return found, compare.changed_over_seeds(row, other, level)
+    if outcome.sample is None or reference.sample is None:
         return found, None
     return found, compare.paired(outcome.sample, reference.sample, level)

@@ -1,8 +1,8 @@
 """What if: a stored run continued from a moment of it under changes, beside what it was without them.
 
-Up to and including that time the run is what it was; one nanosecond later the changes hold, and the policy is asked
-at once where they concern it. ``moment_at`` alone is a run taken up in the middle, for whoever wants to ask it
-something else.
+Up to and including that time the run is what it was. A nanosecond later nodes that go are emptied, another one later
+the changes hold, and the policy is asked at once where they concern it. ``moment_at`` alone is a run taken up in the
+middle, for whoever wants to ask it something else.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,13 @@ from headway import experiment
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
 from headway.experiment import Progress, RunResult, Scene, StoredRun
-from headway.experiment.changes import Changes, Plan, plan
+from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
 from headway.sim.faults import FailureModel, Faults
 from headway.sim.resume import Moment, resume
 from headway.sim.training import NodeEvent
+from headway.traces.build import no_collection
 from headway.training.actions import WakeAt
 from headway.training.admissible import infeasible
 from headway.training.events import JobCancelled, NodeDrained, NodeFailed, NodeRecovered
@@ -59,10 +60,11 @@ class WhatIf:
 def time_of(text: str, stored: StoredRun) -> int:
     """The time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it has to lie within what is recorded.
 
-    The last step of a run that was cut short may be half a step: its end is right before that.
+    The last step of a run that was cut short may be half a step: its end is the step before that.
     """
-    last = int(stored.tape.column("time")[-1])
-    end = last if stored.complete else last - 1
+    times = stored.tape.column("time")
+    last = int(times[-1])
+    end = last if stored.complete else int(times[times < last].max(initial=-1))
     wanted = text.strip()
     if wanted == "end":
         time = end
@@ -84,19 +86,28 @@ def time_of(text: str, stored: StoredRun) -> int:
     return time
 
 
-def moment_at(scene: Scene, tape: Tape, at: int, *, policy: Scene | None = None) -> Moment:
+def moment_at(
+    scene: Scene, tape: Tape, at: int, *, policy: Scene | None = None, progress: Progress | None = None
+) -> Moment:
     """A run after everything up to and including a time: its policy with its memory, or that of another scene, new."""
-    return resume(
-        scene.cluster,
-        scene.jobs,
-        tape,
-        at,
-        (policy or scene).policy(),
-        speed=scene.speed(),
-        costs=scene.costs(),
-        faults=scene.faults(),
-        asking=policy is None,
-    )
+
+    def told(now: int, state: TrainingState) -> None:
+        if progress is not None:
+            progress(now, scene.jobs[-1].submit, state.queue.size, len(state.running))
+
+    with no_collection():
+        return resume(
+            scene.cluster,
+            scene.jobs,
+            tape,
+            at,
+            (policy or scene).policy(),
+            speed=scene.speed(),
+            costs=scene.costs(),
+            faults=scene.faults(),
+            asking=policy is None,
+            progress=told,
+        )
 
 
 # --- the changes --------------------------------------------------------------------------------------------------
@@ -115,15 +126,27 @@ def what_if(
     scene = stored.scene
     if (stored.folder / WHATIF_NAME).exists():
         raise TapeError(f"run folder {stored.folder}: was itself continued under changes; take the run it came from")
+    at = _clear_of_steps(stored.tape, at)
     planned = plan(scene, at, changes)
     left_out = _hopeless(stored, at, planned, skip_infeasible)
     before = stored.tape
     if not stored.complete:
-        before = _continued(scene, stored.tape, at, plan(scene, at, Changes()), (), None, progress).tape
-    if folder is not None and not planned.nothing:  # at once: a run that is killed on the way is none to continue
-        _write(folder, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
-    after = _continued(scene, stored.tape, at, planned, left_out, folder, progress)
+        unchanged = _continued(stored, at, plan(scene, at, Changes()), (), None, progress)
+        if unchanged.stopped:
+            raise KeyboardInterrupt
+        before = unchanged.tape
+    after = _continued(stored, at, planned, left_out, folder, progress)
     return WhatIf(planned, at, scene.jobs, before, after, left_out)
+
+
+def _clear_of_steps(tape: Tape, at: int) -> int:
+    """The time itself, unless a step follows within the nanoseconds that belong to the changes: then that step's."""
+    later = tape.column("time")[len(tape.until(at)) :]
+    for time in map(int, later):
+        if time > at + IN_FORCE_AFTER:
+            break
+        at = time
+    return at
 
 
 def auditable(planned: Plan, left_out: Sequence[int]) -> bool:
@@ -132,27 +155,29 @@ def auditable(planned: Plan, left_out: Sequence[int]) -> bool:
 
 
 def _continued(
-    scene: Scene,
-    tape: Tape,
+    stored: StoredRun,
     at: int,
     planned: Plan,
     left_out: Sequence[int],
     folder: Path | None,
     progress: Progress | None,
 ) -> RunResult:
+    """The run to its end; nothing is written before it is clear that it can be taken up."""
+    scene = planned.scene
+    other = None if planned.same_policy else scene
+    moment = moment_at(stored.scene, stored.tape, at, policy=other, progress=progress)
+    if folder is not None and not planned.nothing and auditable(planned, left_out):  # at once: it may be killed
+        _write(folder, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
+
     def begin(writer: TapeWriter) -> Moment:
-        for row in tape.until(at).rows.tolist():
+        for row in stored.tape.until(at).rows.tolist():
             writer.append(tuple(row))
-        moment = moment_at(scene, tape, at, policy=None if planned.same_policy else planned.scene)
         moment.state.journal = writer.append
         _change(moment, planned, left_out)
         return moment
 
-    run = planned.scene.experiment.run
-    named = msgspec.structs.replace(run, out="" if folder is None else str(folder))
-    made = Scene(
-        msgspec.structs.replace(planned.scene.experiment, run=named), planned.scene.cluster, planned.scene.jobs
-    )
+    table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
+    made = Scene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
     return experiment.play(made, folder if auditable(planned, left_out) else None, progress, begin)
 
 
@@ -167,7 +192,7 @@ def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[in
     if found and not skip:
         more = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
         raise InfeasibleJobError(f"{found[0]}{more}; --skip-infeasible leaves such jobs out and counts them")
-    if len(found) == len(jobs):
+    if found and len(found) == len(jobs):
         raise InfeasibleJobError(f"no job that is left could ever run; {found[0]}")
     return tuple(each.job.id for each in found)
 
@@ -176,11 +201,11 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     """Bring the changes into force, right after the moment; what they do to nodes and jobs goes onto the tape."""
     if planned.nothing:
         return
-    now = moment.time + 1
+    now = moment.time + IN_FORCE_AFTER
     state, executor, scene = moment.state, moment.executor, planned.scene
     came_back = [node for node in planned.upgraded if state.pool.schedulable >> node & 1]
     for node in (*planned.removed, *planned.upgraded):
-        state.apply(now, NodeDrained(node, evict=True))
+        state.apply(now - 1, NodeDrained(node, evict=True))
     if not planned.same_cluster:
         moment.policy = renewed(moment.policy, scene.policy())
         moment.state = state = transferred(
@@ -197,7 +222,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     if not planned.same_policy:
         executor.forget_wakes()
     if not planned.same_policy or not planned.same_cluster:
-        executor.execute(moment.time, WakeAt(now))
+        executor.execute(now - 1, WakeAt(now))
 
 
 def _change_faults(now: int, moment: Moment, planned: Plan) -> None:

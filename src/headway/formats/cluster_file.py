@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import structs
 
 from headway.errors import ExperimentError
-from headway.formats import kubernetes, openb, toml
+from headway.formats import kubernetes, openb, slurm_cluster_json, slurm_scontrol, slurm_sinfo, toml
 from headway.formats.cluster_records import Described, NodeRecord, PartitionRecord
 from headway.formats.cluster_table import ClusterTable, NodeGroup, PartitionTable
 
@@ -30,7 +30,7 @@ class Source(Protocol):
         """What the text says; ``where`` names it in errors."""
 
 
-SOURCES: tuple[Source, ...] = (kubernetes, openb)
+SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, slurm_cluster_json)
 
 
 def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
@@ -57,7 +57,8 @@ def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
         belongs = record.partitions if before is None else (*before.partitions, *record.partitions)
         nodes[record.name] = replace(before or record, partitions=tuple(dict.fromkeys(belongs)))
     if not nodes:
-        raise ExperimentError("cluster files: they name partitions but no node; add a file with the nodes")
+        hints = "".join(f"; {note}" for each in found for note in each.notes)
+        raise ExperimentError(f"cluster files: they name partitions but no node; add a file with the nodes{hints}")
     groups = []
     for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
         names = [node.name for node in same]
@@ -71,7 +72,11 @@ def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
 
 
 def _partitions(found: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
-    known = {record.name: record for each in found for record in each.partitions}
+    known: dict[str, PartitionRecord] = {}
+    for record in (record for each in found for record in each.partitions):
+        before = known.get(record.name, record)
+        members = (*(before.nodes or ()), *(record.nodes or ()))
+        known[record.name] = PartitionRecord(record.name, members, record.priority or before.priority)
     named = dict.fromkeys((*known, *(name for node in nodes.values() for name in node.partitions)))
     position = {name: index for index, name in enumerate(nodes)}
     tables = []

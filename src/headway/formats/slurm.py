@@ -17,7 +17,8 @@ _MEBIBYTE = 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _SPAN = re.compile(r"(?:(\d{1,9})-)?(\d{1,12})(?::(\d{1,9}))?(?::(\d{1,9})(?:\.(\d{1,9}))?)?")
 _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?([KMGTP]?)B?", re.IGNORECASE)
-_GPU_TRES = re.compile(r"gres[/:]gpu(?:[:/](?P<kind>[^=]+))?", re.IGNORECASE)
+_PLAIN = {"cpu": "cpu", "mem": "mem", "node": "node"}
+_MOST_DIGITS = 20
 _GRES_PREFIX = re.compile(r"^(?:per_(?:node|job|task|socket)\s*:)?(?:gres\s*[:/])?", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\([^)]*\)")
 
@@ -93,29 +94,40 @@ def tres(text: str) -> Resources | None:
     plain: dict[str, int] = {}
     gpus = _Count()
     parts = False
-    for name, _, amount in (part.partition("=") for part in text.strip().split(",")):
+    for name, _, amount in (part.partition("=") for part in text.split(",")):
         key = name.strip().lower()
-        if key == "mem":
-            number = size(amount)
-        else:
-            number = int(amount) if amount.strip().isdecimal() else None
-        match = _GPU_TRES.fullmatch(name.strip())
-        if number is None and (match or key in ("cpu", "mem", "node")):
-            return None
-        if number is None:
+        if key not in _PLAIN and not key.startswith("gres"):
             continue
-        if match and match["kind"]:
-            gpus.typed[match["kind"]] = number
-        elif match:
+        number = size(amount) if key == "mem" else _whole(amount)
+        kind = _PLAIN.get(key) or _gpu_kind(name.strip())
+        if kind is None:
+            parts = parts or (key.startswith(("gres/shard", "gres/mps")) and number != 0)
+        elif number is None:
+            return None
+        elif key in _PLAIN:
+            plain[key] = number
+        elif kind:
+            gpus.typed[kind] = number
+        else:
             gpus.total = number
-        parts = parts or (key.startswith(("gres/shard", "gres/mps")) and number > 0)
-        plain[key] = number
     found = gpus.resources()
     return Resources(found.gpus, found.gpu_types, plain.get("cpu"), plain.get("mem"), plain.get("node"), parts)
 
 
+def _whole(text: str) -> int | None:
+    return int(text) if text.strip().isdecimal() and len(text) < _MOST_DIGITS else None
+
+
+def _gpu_kind(name: str) -> str | None:
+    """The type in ``gres/gpu:a100``, nothing for ``gres/gpu``; None for what is no GPU."""
+    rest = name[5:] if name[:5].lower() in ("gres/", "gres:") else ""
+    if rest[:3].lower() != "gpu" or rest[3:4] not in ("", ":", "/"):
+        return None
+    return rest[4:]
+
+
 def gres(text: str) -> Resources | None:
-    """``gpu:a100:4(S:0-1),gpu:2``, ``gres:gpu:2``, ``gres/gpu:a100:1``, ``gpu``: the GPUs in a list of generic resources."""
+    """The GPUs in a list of generic resources: ``gpu:a100:4(S:0-1),gpu:2``, ``gres:gpu:2``, ``gres/gpu:a100:1``."""
     if absent(text):
         return Resources()
     counted = _Count(typed={})
@@ -123,7 +135,9 @@ def gres(text: str) -> Resources | None:
         kind, *words = re.split(r"[:=]", _GRES_PREFIX.sub("", part.strip(), count=1))
         if kind.lower() != "gpu":
             continue
-        count = int(words.pop()) if words and words[-1].isdecimal() else 1
+        count = _whole(words.pop()) if words and words[-1].isdecimal() else 1
+        if count is None:
+            return None
         name = ":".join(words)
         if name:
             counted.typed[name] = counted.typed.get(name, 0) + count
@@ -182,11 +196,30 @@ FATES: dict[str, Fate] = {
 """Every state of a job, as Slurm writes it in full."""
 
 _SHORT = {
-    **{"CD": "COMPLETED", "F": "FAILED", "OOM": "OUT_OF_MEMORY", "TO": "TIMEOUT", "DL": "DEADLINE"},
-    **{"BF": "BOOT_FAIL", "NF": "NODE_FAIL", "CA": "CANCELLED", "PR": "PREEMPTED", "RQ": "REQUEUED"},
-    **{"R": "RUNNING", "CG": "COMPLETING", "CF": "CONFIGURING", "RS": "RESIZING", "SI": "SIGNALING"},
-    **{"SO": "STAGE_OUT", "ST": "STOPPED", "S": "SUSPENDED", "PD": "PENDING", "RF": "REQUEUE_FED"},
-    **{"RH": "REQUEUE_HOLD", "RD": "RESV_DEL_HOLD", "SE": "SPECIAL_EXIT", "RV": "REVOKED"},
+    "BF": "BOOT_FAIL",
+    "CA": "CANCELLED",
+    "CD": "COMPLETED",
+    "CF": "CONFIGURING",
+    "CG": "COMPLETING",
+    "DL": "DEADLINE",
+    "F": "FAILED",
+    "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY",
+    "PD": "PENDING",
+    "PR": "PREEMPTED",
+    "R": "RUNNING",
+    "RD": "RESV_DEL_HOLD",
+    "RF": "REQUEUE_FED",
+    "RH": "REQUEUE_HOLD",
+    "RQ": "REQUEUED",
+    "RS": "RESIZING",
+    "RV": "REVOKED",
+    "S": "SUSPENDED",
+    "SE": "SPECIAL_EXIT",
+    "SI": "SIGNALING",
+    "SO": "STAGE_OUT",
+    "ST": "STOPPED",
+    "TO": "TIMEOUT",
 }
 
 

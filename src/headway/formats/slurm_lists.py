@@ -48,7 +48,9 @@ def _names(part: str, text: str) -> list[str]:
     for choice in choices:
         count *= len(choice)
     if not choices or count > MOST:
-        raise InputError(f"list {text!r} is not understood: it has {'an empty name' if not choices else 'too many names'}")
+        raise InputError(
+            f"list {text!r} is not understood: it has {'an empty name' if not choices else 'too many names'}"
+        )
     return ["".join(each) for each in product(*choices)]
 
 

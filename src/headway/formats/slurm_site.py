@@ -1,4 +1,4 @@
-"""A Slurm site's own parameters, from ``slurm.conf`` or ``scontrol show config``, as the policy that is nearest to them.
+"""A Slurm site's own parameters, from ``slurm.conf`` or ``scontrol show config``, as the nearest policy.
 
 The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
 sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is
@@ -89,6 +89,8 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     if settings.get("priorityfavorsmall", "no").lower() == "yes":
         options.append("favor_small=true")
     if weights["fairshare_weight"]:
+        if "no_fair_tree" not in settings.get("priorityflags", "").lower():
+            options.append("fair_tree=true")
         notes.append("fair-share: accounts count equally unless cluster.tenants gives weights; usage starts at none")
     if weights["qos_weight"]:
         notes.append("QOS priorities are not in the settings: the QOS factor is 0 for all")
@@ -97,10 +99,10 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
 
 def _backfill(settings: Mapping[str, str], notes: list[str]) -> str:
     kind = settings.get("schedulertype", "sched/backfill")
-    given = dict(
-        (name.strip().lower(), value.strip())
+    given = {
+        name.strip().lower(): value.strip()
         for name, _, value in (part.partition("=") for part in settings.get("schedulerparameters", "").split(","))
-    )
+    }
     interval = _parameter(given, "bf_interval", _BACKFILL_INTERVAL)
     if kind != "sched/backfill" or interval < 0:
         return "+none"

@@ -127,6 +127,21 @@ def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
     return mean - reach, mean + reach
 
 
+def replicated_change(values: Values, reference: Values, *, level: float = LEVEL) -> Interval:
+    """Where the relative change between two means over seeds lies, the runs of a seed being a pair.
+
+    The change is that of the means; how far each pair is from it, in units of the reference, is what varies by chance.
+    """
+    mine, others = _floats(values), _floats(reference)
+    both = np.isfinite(mine) & np.isfinite(others)
+    mine, others = mine[both], others[both]
+    if len(mine) < 2 or not others.mean():
+        return UNKNOWN
+    ratio = float(mine.mean() / others.mean())
+    low, high = replicated_interval((mine - ratio * others) / others.mean(), level=level)
+    return ratio - 1 + low, ratio - 1 + high
+
+
 # --- blocks ---------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.metrics.bootstrap import Interval, paired_interval, replicated_interval, summed_interval
+from headway.metrics.bootstrap import Interval, paired_interval, replicated_change, replicated_interval, summed_interval
 from headway.metrics.series import FloatArray
 
 Row = Mapping[str, Any]
@@ -111,22 +111,15 @@ def over_seeds(rows: Sequence[Row], level: float) -> dict[str, Any]:
     return merged
 
 
-def changed_over_seeds(row: Row, reference: Row, level: float) -> tuple[float | None, Interval | None]:
-    """The relative change of the mean JCT and its interval, paired by seed.
-
-    It is the mean over seeds of the change in each pair of runs. A run that draws nothing is paired with every seed.
-    """
+def changed_over_seeds(row: Row, reference: Row, level: float) -> Interval | None:
+    """The interval of the relative change of the mean JCT, paired by seed; what draws nothing is paired with each."""
     mine, others = ({run["seed"]: run["jct_mean_s"] for run in each.get("runs", [])} for each in (row, reference))
     seeds = sorted(mine.keys() & others.keys() if mine and others else mine or others)
     values, references = (
         [_number(of[seed] if of else each["jct_mean_s"]) for seed in seeds]
         for of, each in ((mine, row), (others, reference))
     )
-    pairs = [a / b - 1 for a, b in zip(values, references, strict=True) if b and not math.isnan(a + b)]
-    if not pairs:
-        return None, None
-    interval = known(replicated_interval(pairs, level=level)) if level else None
-    return sum(pairs) / len(pairs), interval
+    return known(replicated_change(values, references, level=level))
 
 
 def _number(value: float | None) -> float:

@@ -178,8 +178,8 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     """The nodes, and the frames around them: partitions, then the levels of the topology, outermost first."""
     memberships: list[list[str]] = [[] for _ in cluster.nodes]
     for partition in cluster.partitions:
-        for node in partition.nodes:
-            memberships[node].append(partition.name)
+        for position in partition.nodes:
+            memberships[position].append(partition.name)
     names = [level.name for level in cluster.outer_levels]
     paths = []
     for node, partitions in zip(cluster.nodes, memberships, strict=True):

@@ -10,11 +10,12 @@ from html import escape
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from headway.metrics.series import FloatArray, Series
 from headway.report.causes import WaitCauses
-from headway.report.measured import Comparison, Measured
-from headway.report.thin import bucketed, cdf, rounded
+from headway.report.measured import FAILED, Comparison, Measured
+from headway.report.thin import BUCKETS, bucketed, cdf, rounded
 from headway.report.words import axis_of, clipped, size_label, size_labels
 from headway.training.explain import CauseKind
 from headway.units import SECOND
@@ -27,9 +28,10 @@ MOST_BARS = 16
 OTHERS = "all others"
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SHAPES = ("", "/", "x", ".")
+_HATCH = {"fgcolor": "@paper", "fgopacity": 0.55, "solidity": 0.2, "size": 7}
 _TICKS = (
     *((1e-9, "1 ns"), (1e-6, "1 µs"), (1e-3, "1 ms"), (1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min")),
-    *((3600, "1 h"), (36_000, "10 h"), (86_400, "1 d"), (864_000, "10 d"), (8_640_000, "100 d")),
+    *((3600, "1 h"), (21_600, "6 h"), (86_400, "1 d"), (864_000, "10 d"), (8_640_000, "100 d")),
 )
 _CAUSES = {
     CauseKind.CAPACITY: "too few GPUs free",
@@ -76,25 +78,24 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
     """The share of jobs up to a time, one line a run."""
     known = [each[~np.isnan(each)] for each in values]
     longest = max((float(each.max()) for each in known if len(each)), default=1.0)
-    floor = 1.0 if longest >= 10 else max(longest / 1e4, 1e-9)
+    floor = 1.0 if longest >= 10 or not longest else max(longest / 1e4, 1e-9)
+    top = max(longest, floor * 10)
     data = []
     for index, (run, each) in enumerate(zip(both.runs, values, strict=True)):
-        x, share = cdf(each, floor)
+        x, share = _to_the_edges(*cdf(each, floor), floor, top)
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines" if len(x) > 1 else "markers",
+                "mode": "lines",
                 "x": rounded(x),
                 "y": rounded(100 * share),
                 "name": label(run.label),
                 "line": {**line_of(both, index), "shape": "hv" if len(x) < 200 else "linear"},
-                "marker": {"color": line_of(both, index)["color"]},
                 "meta": index,
                 "hovertemplate": "%{y:.1f} % within %{customdata}<extra>%{fullData.name}</extra>",
                 "customdata": [_tick_text(value) for value in x.tolist()],
             }
         )
-    top = max(longest, floor * 10)
     ticks = [(at, text) for at, text in _TICKS if floor <= at <= top * 1.01]
     axis = {
         "type": "log",
@@ -105,6 +106,15 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
     }
     percents = {"title": {"text": "jobs"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
     return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+
+
+def _to_the_edges(x: FloatArray, share: FloatArray, floor: float, top: float) -> tuple[FloatArray, FloatArray]:
+    """A distribution from the one side of the axis to the other: nothing before its first value, all after its last."""
+    if not len(x):
+        return x, share
+    if x[0] > floor:
+        x, share = np.append(floor, x), np.append(0.0, share)
+    return (np.append(x, top), np.append(share, 1.0)) if x[-1] < top else (x, share)
 
 
 def _tick_text(seconds: float) -> str:
@@ -123,11 +133,11 @@ def over_time(both: Comparison) -> Figure:
         ("GPUs that waiting jobs ask for", "", [run.lines.waiting_gpus for run in both.runs]),
         ("free GPUs on nodes partly in use, %", "%", [run.fragments.levels["node"] for run in both.runs]),
     ]
-    longest = max(run.ledger.span[1] for run in both.runs)
-    size, unit = axis_of(longest / SECOND)
+    shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
+    size, unit = axis_of(max(shown, 1) / SECOND)
     data: list[dict[str, Any]] = []
     layout = _layout(720, hovermode="x", annotations=[])
-    layout["margin"]["t"] = 32
+    layout["margin"]["t"] = 4
     height = 1 / len(panels)
     for row, (title, mark, lines) in enumerate(panels):
         number = "" if row == 0 else str(row + 1)
@@ -139,43 +149,87 @@ def over_time(both: Comparison) -> Figure:
             scale = 100.0 if mark else 1.0
             if row == 0:
                 scale = 100.0 / max(1, run.ledger.cluster.gpus)
-            data.extend(_stretch(both, index, series, (size, scale), f"y{number}"))
+            data.extend(_stretch(both, index, series, (size, scale), (shown, f"y{number}")))
         if mark:
             layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
-    layout["xaxis"] = {"title": {"text": f"{unit} since the run began"}, "anchor": "y4", "range": [0, _end(both, size)]}
+    layout["xaxis"] = {
+        "title": {"text": f"{unit} since the run began"},
+        "anchor": "y4",
+        "range": [0, max(shown, 1) / SECOND / size],
+        "minallowed": 0,
+        "maxallowed": max(whole, 1) / SECOND / size,
+    }
     return {"data": data, "layout": layout}
 
 
-def _end(both: Comparison, size: float) -> float:
-    """Where the axis of time ends; a run of no length still has an axis."""
-    return max(max(run.ledger.span[1] for run in both.runs) / SECOND / size, 1e-9)
+def shown_until(both: Comparison) -> int:
+    """Where the axis of time ends at first: a few jobs that run on and on would leave the rest a sliver.
+
+    The last arrival, or when 99 % of the jobs have ended; the whole run if that is not much longer.
+    """
+    ends = []
+    for run in both.runs:
+        ledger = run.ledger
+        if not ledger.arrived.any():
+            continue
+        most = int(np.quantile(ledger.left[ledger.arrived], 0.99))
+        ends.append(max(most, int(ledger.submit.max())))
+    whole = max(run.ledger.horizon for run in both.runs)
+    cut = max(ends, default=whole)
+    return cut + cut // 20 if cut < 0.7 * whole else whole
 
 
 def _heading(text: str, y: float) -> dict[str, Any]:
     return {
-        **{"text": text, "x": 0, "xref": "paper", "xanchor": "left", "y": y, "yref": "paper", "yanchor": "bottom"},
-        **{"showarrow": False, "font": {"size": 13, "color": "@ink"}},
+        "text": text,
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": y,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 13, "color": "@ink"},
     }
 
 
-def _stretch(both: Comparison, index: int, series: Series, scales: tuple[float, float], axis: str) -> list[Figure]:
+def _stretch(
+    both: Comparison, index: int, series: Series, scales: tuple[float, float], where: tuple[int, str]
+) -> list[Figure]:
     """The mean over stretches of time; for one run alone also how far it went up and down."""
     run = both.runs[index]
     size, scale = scales
-    found = bucketed(series, *run.ledger.span)
+    shown, axis = where
+    found = bucketed(series, 0, min(shown, run.ledger.horizon))
+    if run.ledger.horizon > shown:
+        found = found.then(bucketed(series, shown, run.ledger.horizon, BUCKETS // 3))
     x = rounded(found.middles / SECOND / size, 5)
     style = line_of(both, index)
     line = {
-        **{"type": "scatter", "mode": "lines", "x": x, "y": rounded(found.mean * scale), "yaxis": axis},
-        **{"name": label(run.label), "meta": index, "line": {**style, "width": 1.6}},
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "y": rounded(found.mean * scale),
+        "yaxis": axis,
+        "name": label(run.label),
+        "meta": index,
+        "line": {**style, "width": 1.6},
         "hovertemplate": "%{y:.3~s}<extra>%{fullData.name}</extra>",
     }
     if len(both.runs) > 1:
         return [line]
     band = {
-        **{"type": "scatter", "mode": "lines", "yaxis": axis, "fill": "toself", "hoverinfo": "skip"},
-        **{"x": [*x, *x[::-1]], "y": [*rounded(found.high * scale), *rounded(found.low * scale)[::-1]]},
-        **{"fillcolor": f"{style['color']}/0.18", "line": {"width": 0}, "meta": index, "name": ""},
+        "type": "scatter",
+        "mode": "lines",
+        "yaxis": axis,
+        "fill": "toself",
+        "hoverinfo": "skip",
+        "x": [*x, *x[::-1]],
+        "y": [*rounded(found.high * scale), *rounded(found.low * scale)[::-1]],
+        "fillcolor": f"{style['color']}/0.18",
+        "line": {"width": 0},
+        "meta": index,
+        "name": "",
     }
     return [band, line]
 
@@ -192,26 +246,36 @@ def stacked(
         colour = colours[part]
         data.append(
             {
-                **{"type": "bar", "orientation": "h", "y": list(names), "x": rounded(np.array(values)), "name": part},
+                "type": "bar",
+                "orientation": "h",
+                "y": list(names),
+                "x": rounded(np.array(values)),
+                "name": part,
                 "marker": {
                     "color": f"@s{colour % COLOURS}",
                     "line": {"width": 0},
-                    "pattern": {"shape": _SHAPES[colour // 5 % len(_SHAPES)], "fgcolor": "@paper", "solidity": 0.25},
+                    "pattern": {"shape": _SHAPES[colour // 5 % len(_SHAPES)], "fillmode": "overlay", **_HATCH},
                 },
                 "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
             }
         )
     layout = _layout(
-        110 + 26 * len(names) + 22 * (-(-len(parts) // 3)),
+        72 + 28 * len(names),
         barmode="stack",
         bargap=0.32,
-        showlegend=True,
-        legend={"orientation": "h", "x": 0, "xref": "container", "y": 1, "yref": "container", "traceorder": "normal"},
         xaxis={"title": {"text": axis}, "rangemode": "tozero"},
         yaxis={"autorange": "reversed", "automargin": True, "type": "category", "ticksuffix": "  "},
     )
-    layout["margin"] |= {"l": 10, "t": 20 + 22 * (-(-len(parts) // 3))}
+    layout["margin"] |= {"l": 10, "t": 8}
     return {"data": data, "layout": layout}
+
+
+def parts_of(figure: Figure) -> list[tuple[str, str, str]]:
+    """(name, colour, shape of its hatching) of each part of stacked bars, for a legend."""
+    return [
+        (trace["name"], trace["marker"]["color"].lstrip("@"), trace["marker"]["pattern"]["shape"])
+        for trace in figure["data"]
+    ]
 
 
 def causes_by(found: WaitCauses, key: str) -> Figure:
@@ -248,7 +312,7 @@ def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequenc
 
 def lost(both: Comparison) -> Figure:
     """GPU-hours without lasting progress of each run, by what took them."""
-    kinds = list(both.runs[0].lost)
+    kinds = [kind for kind in both.runs[0].lost if kind != FAILED]
     parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
     colours = {kind: index for index, kind in enumerate(kinds)}
     return stacked([label(run.label) for run in both.runs], parts, colours, "GPU-hours")
@@ -257,14 +321,25 @@ def lost(both: Comparison) -> Figure:
 # --- groups of jobs -------------------------------------------------------------------------------------------
 
 
-def dots(both: Comparison, groups: Sequence[str], values: Sequence[Mapping[str, float | None]], axis: str) -> Figure:
-    """One row a group, one dot a run."""
+def dots(
+    both: Comparison,
+    groups: Sequence[str],
+    values: Sequence[Mapping[str, float | None]],
+    axis: str,
+    *,
+    even: float | None = None,
+) -> Figure:
+    """One row a group, one dot a run. With ``even``, an axis in logarithms and a line where all is as it should be."""
     data = []
     for index, run in enumerate(both.runs):
-        found = [(label(name), value) for name in groups if (value := values[index].get(name)) is not None]
+        shown = [(label(name), values[index].get(name)) for name in groups]
+        found = [(name, value) for name, value in shown if value is not None and (even is None or value > 0)]
         data.append(
             {
-                **{"type": "scatter", "mode": "markers", "name": label(run.label), "meta": index},
+                "type": "scatter",
+                "mode": "markers",
+                "name": label(run.label),
+                "meta": index,
                 "x": rounded(np.array([value for _, value in found], dtype=np.float64)),
                 "y": [name for name, _ in found],
                 "marker": {"size": 11, "color": line_of(both, index)["color"], "symbol": _symbol(both, index)},
@@ -276,11 +351,19 @@ def dots(both: Comparison, groups: Sequence[str], values: Sequence[Mapping[str, 
         90 + 26 * len(groups),
         xaxis={"title": {"text": axis}, "rangemode": "tozero"},
         yaxis={
-            **{"type": "category", "categoryorder": "array", "categoryarray": names, "autorange": "reversed"},
-            **{"automargin": True, "ticksuffix": "  "},
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": names,
+            "autorange": "reversed",
+            "automargin": True,
+            "ticksuffix": "  ",
         },
     )
     layout["margin"] |= {"l": 10, "t": 12}
+    if even is not None:
+        layout["xaxis"] |= {"type": "log", "tickformat": ".3~r", "nticks": 6}
+        line = {"color": "@ink", "width": 1, "dash": "dot"}
+        layout["shapes"] = [{"type": "line", "x0": even, "x1": even, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
     return {"data": data, "layout": layout}
 
 
@@ -293,5 +376,5 @@ def _symbol(both: Comparison, index: int) -> str:
 
 def grouped_mean(run: Measured, key: str, column: str) -> dict[str, float | None]:
     """The mean of a column of the job table, by group."""
-    means = run.table.group_by(key).mean().select(key, column)
+    means = run.table.group_by(key).agg(pl.col(column).mean())
     return dict(zip(means[key].to_list(), means[column].to_list(), strict=True))

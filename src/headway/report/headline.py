@@ -1,4 +1,4 @@
-"""What a report says first: the answer in a sentence, what was run, and what to be careful about. All of it computed."""
+"""What a report says first: the answer in a sentence, what was run, and what to be careful about; all computed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from html import escape
 from pathlib import PurePath
 
 from headway.report.measured import Comparison, Measured
-from headway.report.words import change, count, duration, hours, listed, percent, plain
+from headway.report.words import THIN, change, count, duration, hours, listed, percent, plain, three_digits
 from headway.training.cluster import Cluster
 from headway.units import SECOND
 
@@ -18,7 +18,7 @@ _MOST_NAMED = 8
 def _times(share: float) -> str:
     """How much a change is, without its sign."""
     size = abs(100 * share)
-    return f"{size:.0f} %" if size >= 9.5 else f"{size:.1f} %"
+    return f"{size:.0f}{THIN}%" if size >= 9.5 else f"{size:.1f}{THIN}%"
 
 
 def name(run: Measured) -> str:
@@ -36,6 +36,8 @@ def answer(both: Comparison) -> str:
     best, base = both.runs[both.best], both.baseline
     if best.summary.jct_s.mean is None:
         return "No job has completed in any of these runs yet."
+    if not both.same_jobs:
+        return _unlike(both)
     if best is base:
         return _unbeaten(both)
     moved, interval = both.changes[both.best]
@@ -53,8 +55,11 @@ def _of_one(run: Measured) -> str:
     mean, wait = run.summary.jct_s.mean, run.summary.wait_s.mean
     if mean is None or wait is None:
         return f"Under {name(run)} no job has completed yet."
+    if not run.summary.wait_s.max:
+        return f"Under {name(run)} no job waits; they take {duration(mean)} on average."
     if wait < 0.01 * mean:
-        return f"Under {name(run)} jobs hardly wait: they take {duration(mean)} on average, {duration(wait)} of it waiting."
+        text = f"Under {name(run)} jobs hardly wait: they take {duration(mean)} on average"
+        return f"{text}, {duration(wait)} of it waiting."
     return f"Under {name(run)} the average job takes {duration(mean)}, of which it waits {duration(wait)}."
 
 
@@ -71,6 +76,16 @@ def _unbeaten(both: Comparison) -> str:
     )
 
 
+def _unlike(both: Comparison) -> str:
+    """Runs over different jobs: no winner is named."""
+    known = [run for run in both.runs if run.summary.jct_s.mean is not None]
+    low, high = (pick(known, key=lambda run: run.summary.jct_s.mean or 0.0) for pick in (min, max))
+    if low is high:
+        return f"Jobs have completed only under {name(low)}: {_jct(low)} on average."
+    text = f"{len(both.runs)} runs over different jobs, which take between {_jct(low)} ({name(low)})"
+    return f"{text} and {_jct(high)} ({name(high)}) on average."
+
+
 def _jct(run: Measured) -> str:
     return duration(run.summary.jct_s.mean)
 
@@ -80,6 +95,8 @@ def details(both: Comparison) -> list[str]:
     best, base = both.runs[both.best], both.baseline
     if best.summary.jct_s.mean is None:
         return []
+    if not both.same_jobs:
+        return []
     if best is base:
         return [*_alone(best)]
     return [*_against(best, base), _use(best, base)]
@@ -88,17 +105,18 @@ def details(both: Comparison) -> list[str]:
 def _alone(run: Measured) -> Iterator[str]:
     wait, summary = run.summary.wait_s, run.summary
     if wait.p50 is not None:
-        if wait.p90 == 0:
+        if wait.max == 0:
+            pass
+        elif wait.p90 == 0:
             yield "At least nine in ten jobs start at once."
         elif wait.p50 == 0:
             yield f"At least half of the jobs start at once; one in a hundred waits longer than {duration(wait.p99)}."
         else:
-            yield f"Half of the jobs wait less than {duration(wait.p50)}, one in a hundred more than {duration(wait.p99)}."
-    yield (
-        f"The GPUs are {percent(summary.gpu_utilisation, 0)} in use over {duration(summary.makespan_s)}; "
-        f"on average {count(round(summary.queue_mean), 'job')} "
-        f"{'waits' if round(summary.queue_mean) == 1 else 'wait'}, at most {summary.queue_max:,}."
-    )
+            text = f"Half of the jobs wait less than {duration(wait.p50)}"
+            yield f"{text}, one in a hundred more than {duration(wait.p99)}."
+    text = f"The GPUs are {percent(summary.gpu_utilisation, 0)} in use over {duration(summary.makespan_s)}"
+    queue = three_digits(summary.queue_mean) if summary.queue_mean >= 0.005 else ""
+    yield f"{text}; on average {queue} jobs wait, at most {summary.queue_max:,}." if queue else f"{text}."
     if summary.lost_gpu_hours >= 0.05:
         yield (
             f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to preemptions, moves and failed nodes: "
@@ -109,8 +127,8 @@ def _alone(run: Measured) -> Iterator[str]:
 def _against(best: Measured, base: Measured) -> Iterator[str]:
     new, old = best.summary, base.summary
     yield (
-        f"The average job waits {duration(new.wait_s.mean)} instead of {duration(old.wait_s.mean)}, "
-        f"the median job {duration(new.wait_s.p50)} instead of {duration(old.wait_s.p50)}."
+        f"The average job waits {duration(new.wait_s.mean)} instead of {duration(old.wait_s.mean)}; "
+        + _median(new.wait_s.p50, old.wait_s.p50)
     )
     if new.jct_s.p99 and old.jct_s.p99:
         tail = new.jct_s.p99 / old.jct_s.p99 - 1
@@ -125,7 +143,18 @@ def _against(best: Measured, base: Measured) -> Iterator[str]:
         done = [
             count(number, one) for number, one in ((new.preemptions, "preemption"), (new.migrations, "move")) if number
         ]
-        yield f"It takes {listed(done)}; {hours(new.lost_gpu_hours)} GPU-hours are lost, {hours(old.lost_gpu_hours)} before."
+        yield (
+            f"It takes {listed(done)}; {hours(new.lost_gpu_hours)} GPU-hours are lost, "
+            f"{hours(old.lost_gpu_hours)} under {name(base)}."
+        )
+
+
+def _median(new: float | None, old: float | None) -> str:
+    if not new and not old:
+        return "at least half of the jobs start at once in either case."
+    if not new:
+        return f"at least half of the jobs start at once, where the median waited {duration(old)}."
+    return f"the median job {duration(new)} instead of {duration(old)}."
 
 
 def _use(best: Measured, base: Measured) -> str:
@@ -147,9 +176,9 @@ def facts(both: Comparison) -> list[tuple[str, str]]:
     runs = both.runs
     return [
         ("Trace", _each([_trace(run) for run in runs])),
-        ("Jobs", _each([count(run.summary.jobs, "job") for run in runs])),
+        ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
-        ("Span", _each([duration((run.ledger.span[1] - run.ledger.span[0]) / SECOND) for run in runs])),
+        ("Time", _spans([(run.span[1] - run.span[0]) / SECOND for run in runs])),
         ("Policy" if len(runs) == 1 else "Policies", _each([plain(run.policy, 40) for run in runs])),
         ("Seed", _each([str(run.stored.scene.experiment.run.seed) for run in runs])),
     ]
@@ -163,6 +192,19 @@ def _each(values: list[str]) -> str:
     return ", ".join(distinct)
 
 
+def _jobs(run: Measured) -> str:
+    whole = count(run.summary.jobs, "job")
+    if run.window is None:
+        return whole
+    return f"{run.window.last - run.window.first:,} of {whole} measured"
+
+
+def _spans(lengths: list[float]) -> str:
+    """How long the runs took: the shortest and the longest."""
+    low, high = duration(min(lengths)), duration(max(lengths))
+    return high if low == high else f"{low} to {high}"
+
+
 def _trace(run: Measured) -> str:
     table = run.stored.scene.experiment.trace
     if table.synthetic is not None:
@@ -171,7 +213,7 @@ def _trace(run: Measured) -> str:
         file = PurePath(table.path.replace("\\", "/")).name
         text = f"{plain(file)} ({escape(table.format)})" if table.format else plain(file)
     faster = str(table.load)
-    return text if faster == "1" else f"{text}, arrivals × {escape(faster)}"
+    return text if faster in ("1", "1.0") else f"{text}, arrivals × {escape(faster)}"
 
 
 def _cluster(cluster: Cluster) -> str:
@@ -201,7 +243,7 @@ def warnings(both: Comparison) -> list[str]:
 
 def _between(both: Comparison) -> Iterator[str]:
     if not both.same_jobs:
-        yield "These runs did not serve the same jobs: their numbers differ by more than the policy, and changes have no interval."
+        yield "These runs did not serve the same jobs: more than the policy differs, and changes have no interval."
     if not both.same_cluster:
         yield "These runs did not have the same nodes."
 
@@ -214,6 +256,8 @@ def _warnings(run: Measured) -> Iterator[str]:
             f"Overload: {escape(summary.overload.partition(';')[0])}. "
             "Waits then say how long the trace is, not only how good the policy is."
         )
+    if summary.growing:
+        yield escape(summary.growing[0].upper() + summary.growing[1:]) + "."
     if not run.stored.complete:
         ended = summary.jobs - summary.unfinished
         yield f"Cut short: {ended:,} of {count(len(run.ledger.jobs), 'job')} had ended; means leave out the rest."

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from headway.core.tape import Tape
 from headway.formats.settings import Experiment
-from headway.metrics.bootstrap import Interval, mean_interval, paired_interval
+from headway.metrics.bootstrap import Interval, mean_interval
+from headway.metrics.compare import Sample, change, known, paired
 from headway.metrics.series import FloatArray
 from headway.metrics.training.fragmentation import Fragmentation, fragmentation
 from headway.metrics.training.jobs import failed_gpu_seconds, gpu_seconds, job_table
@@ -20,13 +21,18 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import Summary, of_ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
+from headway.metrics.window import Window, span_of, window_of
 from headway.report.causes import size_of
+from headway.report.words import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.units import SECOND
+
+FAILED = "attempts that failed"
+"""Counted beside the lost GPU-hours, not among them: no policy can help it."""
 
 
 class Scene(Protocol):
@@ -84,9 +90,32 @@ class Measured:
         return Ledger(self.stored.tape, self.stored.scene.jobs, self.stored.scene.cluster)
 
     @cached_property
+    def window(self) -> Window | None:
+        """The jobs that the experiment wants measured; None for all."""
+        table = self.stored.scene.experiment.measure
+        return window_of(self.stored.scene.jobs, table.jobs, table.warmup)
+
+    @property
+    def level(self) -> float:
+        """The confidence of intervals; 0 for none."""
+        return self.stored.scene.experiment.measure.confidence
+
+    @cached_property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """Whether each job of the workload is measured and completed."""
+        inside = np.zeros(len(self.ledger.jobs), dtype=np.bool_)
+        inside[slice(None) if self.window is None else self.window.jobs] = True
+        return inside & self.ledger.completed
+
+    @cached_property
     def summary(self) -> Summary:
-        """All numbers."""
-        return of_ledger(self.ledger)
+        """All numbers, of the measured jobs."""
+        return of_ledger(self.ledger, self.window)
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The time that the numbers are about."""
+        return span_of(self.ledger, self.window)
 
     @cached_property
     def lines(self) -> Timeline:
@@ -100,13 +129,12 @@ class Measured:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """One row a job."""
-        return job_table(self.ledger).with_columns(size=pl.Series(self.sizes))
-
-    @cached_property
-    def sizes(self) -> list[str]:
-        """The size class of each job that arrived."""
-        return [size_of(width) for width in self.ledger.width[self.ledger.arrived].tolist()]
+        """One row a measured job, with the class of its size."""
+        sizes = [size_label(size_of(width)) for width in self.ledger.width[self.ledger.arrived].tolist()]
+        table = job_table(self.ledger).with_columns(size=pl.Series(sizes, dtype=pl.String))
+        if self.window is None:
+            return table
+        return table.filter((pl.col("id") >= self.window.first) & (pl.col("id") < self.window.last))
 
     @cached_property
     def tenants(self) -> pl.DataFrame:
@@ -115,24 +143,29 @@ class Measured:
 
     @cached_property
     def jct(self) -> FloatArray:
-        """Seconds to completion, for each job of the workload; nan for those that did not complete."""
-        ledger = self.ledger
-        return np.where(ledger.completed, (ledger.end - ledger.submit) / SECOND, np.nan)
+        """Seconds to completion, for each job of the workload; nan for those not measured or not completed."""
+        return np.where(self.measured, (self.ledger.end - self.ledger.submit) / SECOND, np.nan)
 
     @cached_property
     def wait(self) -> FloatArray:
         """Seconds waited, likewise."""
-        return np.where(self.ledger.completed, self.ledger.wait / SECOND, np.nan)
+        return np.where(self.measured, self.ledger.wait / SECOND, np.nan)
 
     @cached_property
     def jct_interval(self) -> Interval | None:
         """Where the mean JCT lies."""
-        return known(mean_interval(self.jct))
+        return known(mean_interval(self.jct, level=self.level)) if self.level else None
 
     @cached_property
     def wait_interval(self) -> Interval | None:
         """Where the mean wait lies."""
-        return known(mean_interval(self.wait))
+        return known(mean_interval(self.wait, level=self.level)) if self.level else None
+
+    @cached_property
+    def sample(self) -> Sample:
+        """What a paired comparison needs."""
+        jobs = self.ledger.jobs
+        return Sample(tuple(job.name or str(job.id) for job in jobs), self.jct)
 
     @cached_property
     def policy(self) -> str:
@@ -155,13 +188,8 @@ class Measured:
             "standing still after a move": float(hours[moved].sum()),
             "standing still after an eviction": float(hours[~moved & evicted].sum()),
             "work lost with a failed node": float(gone.sum()) / 3600,
-            "attempts that failed": float(failed_gpu_seconds(ledger).sum()) / 3600,
+            FAILED: float(failed_gpu_seconds(ledger).sum()) / 3600,
         }
-
-
-def known(interval: Interval) -> Interval | None:
-    """An interval, or None where there is none."""
-    return interval if all(map(isfinite, interval)) else None
 
 
 @dataclass(frozen=True)
@@ -196,15 +224,12 @@ class Comparison:
     @cached_property
     def changes(self) -> list[tuple[float | None, Interval | None]]:
         """How far each mean JCT is from the baseline's: -0.25 is a quarter less; and where that lies."""
-        reference = self.baseline.summary.jct_s.mean
+        base = self.baseline
         found: list[tuple[float | None, Interval | None]] = []
         for index, run in enumerate(self.runs):
-            mean = run.summary.jct_s.mean
-            if index == self.base or mean is None or not reference:
-                found.append((None, None))
-                continue
-            paired = known(paired_interval(run.jct, self.baseline.jct)) if self.same_jobs else None
-            found.append((mean / reference - 1, paired))
+            moved = change(run.summary.jct_s.mean, base.summary.jct_s.mean) if index != self.base else None
+            sure = moved is not None and self.same_jobs and base.level > 0
+            found.append((moved, paired(run.sample, base.sample, base.level) if sure else None))
         return found
 
 

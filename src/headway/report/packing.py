@@ -49,7 +49,7 @@ def differences(values: IntArray) -> IntArray:
 
 
 def blob(head: Mapping[str, Any], columns: Mapping[str, bytes]) -> bytes:
-    """A head as JSON and columns of bytes as one: 4 bytes its length, the head with each column's length, the columns."""
+    """A head as JSON and columns of bytes as one: the head's length in 4 bytes, the head, the columns."""
     lengths = {name: len(data) for name, data in columns.items()}
     text = json.dumps({**head, "columns": lengths}, separators=(",", ":"), ensure_ascii=False).encode()
     return b"".join((struct.pack("<I", len(text)), text, *columns.values()))

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from importlib import resources
 from typing import Any
@@ -16,12 +17,12 @@ from plotly.offline import get_plotlyjs
 
 from headway import __version__
 from headway.errors import InputError
-from headway.report import clustermap, figures, sections
+from headway.report import clustermap, figures, first, sections
 from headway.report.causes import WaitCauses, why_waited
 from headway.report.headline import answer
 from headway.report.measured import Comparison, Measured
 from headway.report.packing import deflated
-from headway.report.words import duration, listed, plain
+from headway.report.words import duration, listed, percent, plain
 from headway.units import SECOND
 
 MARK = "<!-- headway report -->"
@@ -58,7 +59,7 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
     for index, run in enumerate(both.runs):
         tell(f"{run.label}: measuring", (index + 0.1) / (runs + 1))
         _ = run.summary, run.table, run.jct_interval, run.wait_interval
-        each, problem = _causes(run, lambda share, index=index: tell("why jobs waited", (index + share) / (runs + 1)))
+        each, problem = _causes(run, partial(_told, tell, index, runs))
         found.append(each)
         problems.append(problem)
     tell("figures", runs / (runs + 1))
@@ -103,6 +104,10 @@ def _json(value: Any) -> str:
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
+def _told(tell: Tell, index: int, runs: int, share: float) -> None:
+    tell("why jobs waited", (index + share) / (runs + 1))
+
+
 def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | None, str]:
     """Why the jobs of a run waited; or why that cannot be said."""
     scene, horizon = run.stored.scene, max(1, run.ledger.horizon)
@@ -139,7 +144,7 @@ def _figures(both: Comparison, found: Sequence[WaitCauses | None], parts: Parts)
         {name: None if value is None else value / 3600 for name, value in each.items()}
         for each in (figures.grouped_mean(run, column, "wait_s") for run in both.runs)
     ]
-    drawn["rho"] = figures.dots(both, names, rho, "ρ, mean over jobs")
+    drawn["rho"] = figures.dots(both, names, rho, "ρ, mean over jobs", even=1.0)
     drawn["group-wait"] = figures.dots(both, names, waits, "hours, mean over jobs")
     drawn["lost"] = figures.lost(both)
 
@@ -211,9 +216,7 @@ QUESTIONS = (
 )
 
 
-def _sections(
-    both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts
-) -> list[str]:
+def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts) -> list[str]:
     key = sections.key(both)
     several = len(both.runs) > 1
     jct = sections.figure("jct", "Share of jobs by time to completion", "time to completion")
@@ -224,21 +227,40 @@ def _sections(
         "map": _map_body(both, parts),
         "times": f'{key}<div class="pair">{jct}{wait}</div>',
         "over-time": key + time,
-        "waited": sections.waited(both, found, problems),
+        "waited": sections.waited(both, found, problems, parts.figures),
         "fairness": key + sections.fairness(both),
-        "lost": sections.lost(both),
+        "lost": sections.lost(both, parts.figures["lost"]),
         "longest": "".join(sections.for_run(i, sections.longest(run)) for i, run in enumerate(both.runs)),
     }
     leads = {
-        "table": "Small numbers below a mean are its 95 % interval, from blocks of consecutive jobs drawn again."
-        + (" Changes compare the same jobs in both runs." if several and both.same_jobs else ""),
-        "over-time": "" if several else "The line is the mean over a stretch of time, the band how far it went.",
+        "table": _about_numbers(both),
+        "over-time": _about_time(both),
     }
     questions = [*QUESTIONS] if several else [("table", "What are the numbers?", ""), *QUESTIONS[1:]]
     return [
-        sections.hero(both),
-        *(sections.section(anchor, question, bodies[anchor], leads.get(anchor, "")) for anchor, question, _ in questions),
+        first.hero(both),
+        *(
+            sections.section(anchor, question, bodies[anchor], leads.get(anchor, ""))
+            for anchor, question, _ in questions
+        ),
     ]
+
+
+def _about_numbers(both: Comparison) -> str:
+    level = both.baseline.level
+    if not level:
+        return ""
+    text = f"Small numbers are {percent(level, 0)} intervals, from blocks of consecutive jobs drawn again and again."
+    return f"{text} Changes compare the same jobs in both runs." if len(both.runs) > 1 and both.same_jobs else text
+
+
+def _about_time(both: Comparison) -> str:
+    lines = []
+    if len(both.runs) == 1:
+        lines.append("Lines are means over a stretch of time, bands how far it went up and down.")
+    if figures.shown_until(both) < max(run.ledger.horizon for run in both.runs):
+        lines.append("The axis begins without the long end of the last few jobs: drag to zoom, double-click for all.")
+    return " ".join(lines)
 
 
 def _map_body(both: Comparison, parts: Parts) -> str:
@@ -246,10 +268,12 @@ def _map_body(both: Comparison, parts: Parts) -> str:
     if not parts.maps:
         return notes
     missing = "".join(
-        sections.for_run(index, '<p class="note">There is no map of this run.</p>') if str(index) not in parts.maps else ""
+        sections.for_run(index, '<p class="note">There is no map of this run.</p>')
+        if str(index) not in parts.maps
+        else ""
         for index in range(len(both.runs))
     )
-    return f'{_file("clustermap.html")}{missing}{notes}'
+    return f"{_file('clustermap.html')}{missing}{notes}"
 
 
 def _navigation() -> str:

@@ -1,15 +1,16 @@
 """The sections of a report as HTML. Figures are named here and drawn by the page from what ``figures`` makes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from shlex import quote
 
 import polars as pl
 
 from headway.report import headline
 from headway.report.causes import WaitCauses
-from headway.report.figures import MOST_BARS
-from headway.report.measured import Comparison, Measured
-from headway.report.words import NOTHING, change, count, duration, hours, percent, plain, unit_of
+from headway.report.figures import MOST_BARS, Figure, parts_of
+from headway.report.measured import FAILED, Comparison, Measured
+from headway.report.words import NOTHING, change, count, duration, durations, hours, percent, plain, size_labels, unit_of
 from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50
@@ -20,13 +21,16 @@ MOST_TENANTS = 20
 def section(anchor: str, question: str, body: str, lead: str = "") -> str:
     """A question and what answers it."""
     intro = f'<p class="lead">{lead}</p>' if lead else ""
-    return f'<section id="{anchor}" aria-labelledby="{anchor}-h"><h2 id="{anchor}-h">{question}</h2>{intro}{body}</section>'
+    head = f'<h2 id="{anchor}-h">{question}</h2>'
+    return f'<section id="{anchor}" aria-labelledby="{anchor}-h">{head}{intro}{body}</section>'
 
 
 def figure(anchor: str, alt: str, caption: str = "") -> str:
     """A place that the page draws a figure into."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
-    return f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
+    return (
+        f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
+    )
 
 
 def for_run(index: int, body: str) -> str:
@@ -34,83 +38,27 @@ def for_run(index: int, body: str) -> str:
     return f'<div data-run="{index}"{" hidden" if index else ""}>{body}</div>'
 
 
+def legend(drawn: Figure) -> str:
+    """Which part of stacked bars is what."""
+    marks = {"": "", "/": " hatched", "x": " crossed", ".": " dotted"}
+    items = [
+        f'<li><i class="part{marks[shape]}" style="background-color:var(--{colour})"></i>{name}</li>'
+        for name, colour, shape in parts_of(drawn)
+    ]
+    return f'<ul class="key parts">{"".join(items)}</ul>'
+
+
 def key(both: Comparison) -> str:
     """Which line is which run; the page draws the strokes."""
     if len(both.runs) == 1:
         return ""
     items = [
-        f'<li data-key="{index}"><svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
+        f'<li data-key="{index}"><svg width="28" height="10" aria-hidden="true">'
+        f'<line x1="1" y1="5" x2="27" y2="5"/></svg>'
         f"{plain(run.label)}{' <small>baseline</small>' if index == both.base else ''}</li>"
         for index, run in enumerate(both.runs)
     ]
     return f'<ul class="key">{"".join(items)}</ul>'
-
-
-# --- the first screen -----------------------------------------------------------------------------------------
-
-
-def hero(both: Comparison) -> str:
-    """The answer, what it is about, and the mean times as bars."""
-    items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in headline.facts(both))
-    told = "".join(f"<p>{line}</p>" for line in headline.warnings(both))
-    careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
-    more = " ".join(headline.details(both))
-    return (
-        f'<header class="hero" id="answer"><h1>{headline.answer(both)}</h1><p class="lead">{more}</p>'
-        f'{careful}<div class="first">{_bars(both)}{_tiles(both)}</div><dl class="facts">{items}</dl></header>'
-    )
-
-
-def _bars(both: Comparison) -> str:
-    """Mean time to completion, split into waiting and running, with the interval of its mean."""
-    known = [run for run in both.runs if run.summary.jct_s.mean is not None]
-    if not known:
-        return ""
-    ends = [run.summary.jct_s.mean or 0.0 for run in known] + [run.jct_interval[1] for run in known if run.jct_interval]
-    longest = max(max(ends), 1e-12)
-    rows = [_bar(both, index, run, longest) for index, run in enumerate(both.runs)]
-    return (
-        '<figure class="bars" aria-label="Mean time to completion, split into waiting and running">'
-        '<figcaption><b>Mean time to completion</b><span class="swatch wait">waiting</span>'
-        '<span class="swatch run">running</span><span class="swatch whisker">95 % interval</span></figcaption>'
-        f'<div class="rows">{"".join(rows)}</div></figure>'
-    )
-
-
-def _bar(both: Comparison, index: int, run: Measured, longest: float) -> str:
-    mean, wait = run.summary.jct_s.mean, run.summary.wait_s.mean
-    role = "base" if index == both.base and len(both.runs) > 1 else "best" if index == both.best else ""
-    tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and len(both.runs) > 1 else ""
-    if mean is None or wait is None:
-        return f'<div class="row"><span class="who">{plain(run.label, 32)}</span><span class="none">no job completed</span></div>'
-    scale = 100 / longest
-    whisker = ""
-    if run.jct_interval:
-        low, high = (max(0.0, end) * scale for end in run.jct_interval)
-        whisker = f'<i class="whisker" style="left:{low:.2f}%;width:{max(high - low, 0.2):.2f}%"></i>'
-    moved, interval = both.changes[index]
-    told = f'<small title="{headline.signed(interval) if interval else ""}">{change(moved)}</small>' if moved is not None else ""
-    return (
-        f'<div class="row {role}"><span class="who">{plain(run.label, 32)}{tag}</span><span class="track">'
-        f'<i class="wait" style="width:{wait * scale:.2f}%"></i>'
-        f'<i class="run" style="width:{(mean - wait) * scale:.2f}%"></i>{whisker}</span>'
-        f'<span class="value">{duration(mean)}{told}</span></div>'
-    )
-
-
-def _tiles(both: Comparison) -> str:
-    """Four numbers of the best run, each beside the baseline's."""
-    best, base = both.runs[both.best], both.baseline
-    new, old = best.summary, base.summary
-    tiles = [
-        ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
-        ("99th percentile of completion", duration(new.jct_s.p99), duration(old.jct_s.p99)),
-        ("GPUs in use", percent(new.gpu_utilisation, 0), percent(old.gpu_utilisation, 0)),
-        ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
-    ]
-    against = "" if best is base else f"<small>{plain(base.label, 24)}: {{}}</small>"
-    cells = "".join(f"<div><dd>{value}</dd><dt>{what}</dt>{against.format(was)}</div>" for what, value, was in tiles)
-    return f'<dl class="tiles"><div class="of">{plain(best.label, 40)}</div>{cells}</dl>'
 
 
 # --- the table ------------------------------------------------------------------------------------------------
@@ -144,8 +92,7 @@ def comparison(both: Comparison) -> str:
         ]
         tag = " <small>baseline</small>" if several and index == both.base else ""
         policy = f"<small>{plain(run.policy, 60)}</small>" if run.policy != run.label else ""
-        first = f'<th scope="row">{plain(run.label)}{tag}{policy}</th>'
-        rows.append(f"<tr>{first}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        rows.append(row(f"{plain(run.label)}{tag}{policy}", cells))
     return table(heads, rows, "All runs side by side")
 
 
@@ -181,22 +128,30 @@ def _against(both: Comparison, index: int) -> str:
     return f'<span title="{headline.verdict(moved, interval)}">{change(moved)}</span>{told}'
 
 
+def row(head: str, cells: Sequence[str]) -> str:
+    """One row of a table."""
+    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
 def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
     """A table that scrolls sideways where it does not fit."""
     cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        f'<caption class="unseen">{escape(caption)}</caption>'
+        f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 # --- who waited, who got what ---------------------------------------------------------------------------------
 
 
-def waited(both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str]) -> str:
+def waited(
+    both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], drawn: Mapping[str, Figure]
+) -> str:
     """Waiting time by cause, tenant and size."""
-    parts = []
-    if len(both.runs) > 1:
+    parts = [legend(drawn["causes-runs"])]
+    if len(both.runs) > 1 and any(each and each.rows for each in found):
         parts.append(figure("causes-runs", "Job-hours waited in each run, by cause"))
     for index, each in enumerate(found):
         if each is None:
@@ -205,12 +160,10 @@ def waited(both: Comparison, found: Sequence[WaitCauses | None], problems: Seque
             parts.append(for_run(index, '<p class="note">No job waited.</p>'))
         else:
             name = plain(both.runs[index].label)
-            body = (
-                f'<div class="pair">{figure(f"causes-tenant-{index}", "Job-hours waited, by tenant and cause", f"by tenant, {name}")}'
-                f"{figure(f'causes-size-{index}', 'Job-hours waited, by size of job and cause', f'by size of job, {name}')}</div>"
-                f'<p class="note">{escape(each.note[0].upper() + each.note[1:])}.</p>'
-            )
-            parts.append(for_run(index, body))
+            tenant = figure(f"causes-tenant-{index}", "Job-hours waited, by tenant and cause", f"by tenant, {name}")
+            size = figure(f"causes-size-{index}", "Job-hours waited, by size and cause", f"by size of job, {name}")
+            note = f'<p class="note">{escape(each.note[0].upper() + each.note[1:])}.</p>'
+            parts.append(for_run(index, f'<div class="pair">{tenant}{size}</div>{note}'))
     return "".join(parts)
 
 
@@ -218,78 +171,83 @@ def tenants(run: Measured) -> str:
     """Who got what, one row a tenant."""
     heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
     ordered = run.tenants.sort("gpu_hours", "tenant", descending=[True, False])
-    rows = [_tenant(record) for record in ordered.iter_rows(named=True)]
-    shown = table(heads, rows[:MOST_TENANTS], f"Tenants under {run.label}")
+    times = [durations(ordered[column].to_list()) for column in ("jct_mean_s", "wait_mean_s", "wait_p99_s")]
+    rows = [_tenant(record, cells) for record, *cells in zip(ordered.iter_rows(named=True), *times, strict=True)]
+    shown = f"<h3>Tenants under {plain(run.label)}</h3>"
+    shown += table(heads, rows[:MOST_TENANTS], f"Tenants under {run.label}")
     if len(rows) > MOST_TENANTS:
         rest = table(heads, rows[MOST_TENANTS:], f"The other tenants under {run.label}")
         shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more tenant')}</summary>{rest}</details>"
     return shown
 
 
-def _tenant(record: dict[str, object]) -> str:
+def _tenant(record: dict[str, object], times: Sequence[str]) -> str:
     rho = record["ftf_mean"]
     cells = [
         f"{record['jobs']:,}",
         hours(_number(record["gpu_hours"])),
         percent(_number(record["share"])),
-        duration(_maybe(record["jct_mean_s"])),
-        duration(_maybe(record["wait_mean_s"])),
-        duration(_maybe(record["wait_p99_s"])),
+        *times,
         NOTHING if rho is None else f"{_number(rho):.2f}",
         hours(_number(record["lost_gpu_hours"])),
     ]
-    return f'<tr><th scope="row">{plain(str(record["tenant"]), 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+    return row(plain(str(record["tenant"]), 40), cells)
 
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _maybe(value: object) -> float | None:
-    return None if value is None else _number(value)
-
-
 def fairness(both: Comparison) -> str:
     """Shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
     several = len(groups(both, "tenant")) > 1
     what = "tenant" if several else "size of job"
-    rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}: above 1, worse off than on an equal part of the cluster")
+    rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
     wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
     told = []
     for run in both.runs:
         jain = run.summary.jain_tenants if several else run.summary.jain_jobs
         told.append(f"{plain(run.label)} {NOTHING if jain is None else f'{jain:.3f}'}")
     over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
-    index = f'<p class="note">Jain’s index over the {over}: {", ".join(told)}. 1 is equal for all.</p>'
+    index = (
+        '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
+        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {', '.join(told)}.</p>"
+    )
     tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(both.runs)) if several else ""
     return f'<div class="pair">{rho}{wait}</div>{index}{tables}'
 
 
 def groups(both: Comparison, column: str) -> list[str]:
-    """Tenants (or sizes) with the most jobs-hours first, no more than a figure has room for."""
+    """Tenants, those that held most GPU time first and no more than a figure has room for; or all sizes of jobs."""
     hours_of: dict[str, float] = {}
     for run in both.runs:
         held = run.table.group_by(column).agg(pl.col("gpu_s").sum())
         for name, seconds_held in held.iter_rows():
             hours_of[name] = max(hours_of.get(name, 0.0), seconds_held)
+    if column == "size":
+        return [name for name in size_labels() if name in hours_of]
     return sorted(hours_of, key=lambda name: (-hours_of[name], name))[:MOST_BARS]
 
 
 # --- what was lost, who waited longest ------------------------------------------------------------------------
 
 
-def lost(both: Comparison) -> str:
+def lost(both: Comparison, drawn: Figure) -> str:
     """GPU-hours by what took them."""
-    whole = [run.summary.lost_gpu_hours + run.summary.failed_gpu_hours for run in both.runs]
-    if not any(whole):
-        return '<p class="note">Nothing was lost: no standstill, no work lost with a node, no failed attempt.</p>'
+    failed = [f"{plain(run.label)} {hours(run.lost[FAILED])}" for run in both.runs if run.lost[FAILED] > 0]
+    besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
+    told = besides if failed else ""
+    if not any(run.summary.lost_gpu_hours for run in both.runs):
+        return f'<p class="note">Nothing was lost to preemptions, moves or failed nodes.</p>{told}'
     notes = []
     for run in both.runs:
         away = 1 - run.summary.gpu_availability
         if away > 0.00005:
             notes.append(f"{plain(run.label)} {percent(away, 2)}")
-    down = f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
-    return figure("lost", "GPU-hours lost in each run, by what took them") + down
+    down = (
+        f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
+    )
+    return legend(drawn) + figure("lost", "GPU-hours lost in each run, by what took them") + told + down
 
 
 def longest(run: Measured) -> str:
@@ -309,13 +267,11 @@ def longest(run: Measured) -> str:
             escape(record["outcome"]),
             f"<code>headway story {_word(run.shown_folder)} {_word(job)}</code>",
         ]
-        rows.append(f'<tr><th scope="row">{plain(job, 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>')
+        rows.append(row(plain(job, 40), cells))
     heads = ["job", "tenant", "GPUs", "submitted at", "waited", "ran", "outcome", "ask why"]
     return table(heads, rows, f"The jobs that waited longest under {run.label}")
 
 
 def _word(text: str) -> str:
     """One argument of a shell command, as HTML."""
-    safe = all(letter.isalnum() or letter in "-_./+=:@%," for letter in text) and text
-    quoted = text if safe else "'" + text.replace("'", "'\\''") + "'"
-    return escape(" ".join(quoted.split()))
+    return escape(quote(text))

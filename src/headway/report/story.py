@@ -111,7 +111,7 @@ class Story:
         wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
         named = f" ({job.name})" if job.name else ""
         where = f", partition {job.partition}" if job.partition else ""
-        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {_clock(job.submit)}"
+        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
         left_out = max(0, len(self.stretches) - most)
         first, last = self.stretches[: most - most // 2], self.stretches[most - most // 2 + left_out :]
         told = [head, *(line for stretch in first for line in stretch.lines())]
@@ -291,10 +291,10 @@ class _Causes:
 
 def _span(start: int, end: int | None) -> str:
     took = "to the end of the tape" if end is None else f"for {format_duration(end - start)}"
-    return f"  {_clock(start):>16}  {took}"
+    return f"  {clock(start):>16}  {took}"
 
 
-def _clock(time: int) -> str:
+def clock(time: int) -> str:
     """A time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
     days, rest = divmod(time, DAY)
     fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""

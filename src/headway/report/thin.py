@@ -27,6 +27,15 @@ class Buckets:
         middles: FloatArray = (self.edges[1:] + self.edges[:-1]) / 2
         return middles
 
+    def then(self, later: "Buckets") -> "Buckets":
+        """These stretches and those that follow, which may be of another length."""
+        return Buckets(
+            np.concatenate((self.edges, later.edges[1:])),
+            np.concatenate((self.mean, later.mean)),
+            np.concatenate((self.low, later.low)),
+            np.concatenate((self.high, later.high)),
+        )
+
 
 def cdf(values: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
     """Points (value, share of values up to it) for an axis in logarithms that begins at ``floor``.

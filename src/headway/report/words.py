@@ -1,5 +1,6 @@
 """Numbers as a page says them: the same few formats everywhere."""
 
+from collections.abc import Sequence
 from html import escape
 
 from headway.report.causes import LARGEST, SIZES
@@ -7,6 +8,8 @@ from headway.report.causes import LARGEST, SIZES
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _LONG = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "ms", "µs": "µs", "ns": "ns"}
 NOTHING = "–"
+THIN = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit: they stay on one line."""
 _SIZE_LABELS = {"1": "1 GPU", **{name: f"{name.replace('-', '–')} GPUs" for _, name in SIZES if "-" in name}}
 
 
@@ -15,9 +18,16 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return NOTHING
     if seconds <= 0:
-        return "0 s" if seconds == 0 else f"-{duration(-seconds)}"
+        return f"0{THIN}s" if seconds == 0 else f"-{duration(-seconds)}"
     size, unit = unit_of(seconds)
-    return f"{three_digits(seconds / size)} {unit}"
+    return f"{three_digits(seconds / size)}{THIN}{unit}"
+
+
+def durations(values: Sequence[float | None]) -> list[str]:
+    """Several in the unit of the longest, so that they compare at a glance."""
+    longest = max((value for value in values if value is not None), default=0.0)
+    size, unit = unit_of(longest) if longest > 0 else (1.0, "s")
+    return [NOTHING if value is None else f"{value / size:,.2f}{THIN}{unit}" for value in values]
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
@@ -40,7 +50,9 @@ def three_digits(value: float) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share of one as a percentage."""
-    return NOTHING if share is None else f"{100 * share:.{digits}f} %"
+    if share is not None and 0 < share < 0.5 * 10 ** -(digits + 2):
+        return f"under {10**-digits:g}{THIN}%"
+    return NOTHING if share is None else f"{100 * share:.{digits}f}{THIN}%"
 
 
 def change(value: float | None) -> str:
@@ -48,7 +60,7 @@ def change(value: float | None) -> str:
     if value is None:
         return NOTHING
     text = f"{100 * value:+.1f}"
-    return f"{text if float(text) else text[1:]} %".replace("-", "−")
+    return f"{text if float(text) else text[1:]}{THIN}%".replace("-", "−")
 
 
 def hours(value: float) -> str:

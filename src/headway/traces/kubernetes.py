@@ -68,9 +68,13 @@ class _Pods:
         others: Counter[str] = Counter()
         nodes: dict[str, Slicing] = {}
         for position, item in enumerate(objects(data, f"trace {self.path}", TraceError), start=1):
-            if isinstance(item, Item) and item.kind != "Pod":
+            if item.kind != "Pod" and (item.kind or isinstance(item, Item)):
                 others[item.kind or "no kind"] += 1
-                if item.kind == "Node" and (found := slicing(item.metadata.labels or {})) is not WHOLE:
+                if (
+                    isinstance(item, Item)
+                    and item.kind == "Node"
+                    and (found := slicing(item.metadata.labels or {})) is not WHOLE
+                ):
                     nodes[item.metadata.name] = found
                 continue
             self.rows += 1
@@ -94,11 +98,11 @@ class _Pods:
                 f"trace {self.path}: holds no pod (it holds: {holds}); write one with kubectl get pods -A -o json"
             )
         if again := self.rows - len(self.records) - len(self.bad):
-            self.notes.append(f"{again:,} earlier versions of pods passed over: the last of each counts")
+            self.notes.append(f"earlier versions of pods: {again:,}; passed over, the last of each counts")
         others.pop("Node", None)
         if others:
             self.notes.append(
-                f"{others.total():,} objects are no pods and are passed over: {', '.join(sorted(others))}"
+                f"objects that are no pods: {others.total():,}; passed over ({', '.join(sorted(others))})"
             )
 
     def refuse(self, strict: bool) -> None:
@@ -192,13 +196,13 @@ class _Pods:
         guessed = sum(1 for each in records if each.share_guessed)
         unmodelled = Counter(what for each in records for what in each.unmodelled)
         told = [
-            (running, "still ran: their work is counted until the latest time in the file"),
-            (restarted, "restarted containers: each is one run, from its first start to its end"),
-            (stopped, "were evicted, preempted or deleted while they ran: cancelled after what they ran"),
-            (guessed, "share a GPU by memory or replicas, which the file does not explain: half a GPU each"),
-            *((count, f"have {what}, which is not modelled") for what, count in sorted(unmodelled.items())),
+            (running, "pods that still ran", "their work is counted until the latest time in the file"),
+            (restarted, "pods that restarted containers", "each is one run, from its first start to its end"),
+            (stopped, "pods that were evicted, preempted or deleted", "cancelled after what they ran"),
+            (guessed, "pods that share a GPU in a way the file does not explain", "half a GPU each"),
+            *((count, f"pods with {what}", "it is not modelled") for what, count in sorted(unmodelled.items())),
         ]
-        self.notes.extend(f"{count:,} pods {what}" for count, what in told if count)
+        self.notes.extend(f"{who}: {count:,}; {what}" for count, who, what in told if count)
 
 
 def _record(item: Item | ObjectError, shared: Mapping[str, Slicing]) -> PodRecord:

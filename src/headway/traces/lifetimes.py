@@ -58,4 +58,4 @@ def at_least_a_second(sheet: Sheet, work: pl.Series) -> pl.Series:
 
 def note_cpu_jobs(sheet: Sheet, gpus: pl.Series) -> None:
     """Say how many jobs would dilute what is measured over all jobs."""
-    sheet.note(gpus == 0, "without a GPU: they wait for CPUs, where the cluster counts these")
+    sheet.note(gpus == 0, "without a GPU: they count as jobs, and wait for CPUs only")

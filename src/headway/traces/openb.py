@@ -107,9 +107,7 @@ def _share(sheet: Sheet, gpus: pl.Series) -> pl.Series:
 
 def _explain(sheet: Sheet, never: pl.Series, gone: pl.Series) -> None:
     if waited := int(never.sum()):
-        sheet.notes.append(
-            f"{waited:,} pods were deleted before they ran: they are cancelled after the time they waited"
-        )
+        sheet.notes.append(f"pods that were deleted before they ran: {waited:,}; cancelled after the time they waited")
     running = sheet.text("pod_phase", default="").str.to_lowercase() == "running"
     if last := int((running & (gone == gone.max())).sum()):
-        sheet.notes.append(f"{last:,} pods still ran when the record ended: their work is what was recorded")
+        sheet.notes.append(f"pods that still ran when the record ended: {last:,}; their work is what was recorded")

@@ -8,6 +8,7 @@ written, is dropped: nobody knows how long it takes. The virtual cluster becomes
 """
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -86,11 +87,12 @@ def _one_by_one(path: Path, content: bytes, broken: dict[int, str]) -> list[_Ent
 
 def _lines(content: bytes, count: int) -> pl.Series:
     """The line of each entry's id; the number of the entry, where lines cannot tell them apart."""
+    entries = np.arange(1, count + 1)
+    if content.count(b"\n") < count - 1:
+        return pl.Series("line", entries, dtype=pl.Int64)
     ids = np.array([found.start() for found in _ID.finditer(content)], dtype=np.int64)
     breaks = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
-    if ids.size != count or breaks.size < count - 1:
-        return pl.Series("line", range(1, count + 1), dtype=pl.Int64)
-    return pl.Series("line", np.searchsorted(breaks, ids) + 1, dtype=pl.Int64)
+    return pl.Series("line", np.searchsorted(breaks, ids) + 1 if ids.size == count else entries, dtype=pl.Int64)
 
 
 def _attempts(entries: list[_Entry]) -> pl.DataFrame:
@@ -104,10 +106,13 @@ def _attempts(entries: list[_Entry]) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "job": pl.Series(job, dtype=pl.Int64),
+            "start_time": start,
+            "end_time": end,
             "lasted": ended - began,
             "gpus": pl.Series(gpus, dtype=pl.Int64),
             "open": began.is_not_null() & absent(end),
-            "unread": (began.is_null() & ~absent(start)) | (ended.is_null() & ~absent(end)),
+            "unread_start": began.is_null() & ~absent(start),
+            "unread_end": ended.is_null() & ~absent(end),
         }
     )
 
@@ -116,24 +121,31 @@ def _sheet(path: Path) -> tuple[Sheet, pl.DataFrame]:
     """The entries as a sheet, and what their attempts come to."""
     content = text(path).encode()
     entries, broken = _entries(path, content)
-    columns = {name: [getattr(entry, name) for entry in entries] for name in _TEXTS}
-    frame = pl.DataFrame(columns, schema=dict.fromkeys(_TEXTS, pl.String))
-    sheet = Sheet(Table(path, frame, _lines(content, len(entries))), ())
+    columns = zip(*map(attrgetter(*_TEXTS), entries), strict=True)
+    frame = pl.DataFrame([pl.Series(name, each, dtype=pl.String) for name, each in zip(_TEXTS, columns, strict=True)])
     positions = pl.Series(range(len(entries)), dtype=pl.Int64)
+    made = _summed(_attempts(entries), positions)
+    frame = frame.with_columns(made["start_time"], made["end_time"])
+    sheet = Sheet(Table(path, frame, _lines(content, len(entries))), ())
     for problem in dict.fromkeys(broken.values()):
         these = [position for position, each in broken.items() if each == problem]
         sheet.drop(positions.is_in(these), "entry", f"is not as this format has it: {problem}")
-    return sheet, _summed(_attempts(entries), positions)
+    return sheet, made
 
 
 def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
+    """What the attempts of each job come to; the times shown are those that are wrong, else the last."""
     named = pl.col("gpus").filter(pl.col("gpus") > 0)
+    odd = pl.col("unread_start") | pl.col("unread_end") | (pl.col("lasted") < 0)
+    shown = [pl.coalesce(pl.col(name).filter(odd).first(), pl.col(name).last()) for name in ("start_time", "end_time")]
     summed = attempts.group_by("job").agg(
+        *shown,
         attempts=pl.len(),
         timed=pl.col("lasted").is_not_null().sum().cast(pl.Int64),
         lasted=pl.col("lasted").sum(),
         backwards=(pl.col("lasted") < 0).any(),
-        unread=pl.col("unread").any(),
+        unread_start=pl.col("unread_start").any(),
+        unread_end=pl.col("unread_end").any(),
         open=pl.col("open").last(),
         gpus=named.last(),
     )
@@ -142,10 +154,11 @@ def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
 
 def _drop_unknown(sheet: Sheet, made: pl.DataFrame) -> None:
     sheet.drop(made["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known")
-    sheet.drop(made["unread"], "start_time", f"or an end of an attempt {SHAPE}")
+    sheet.drop(made["unread_start"], "start_time", f"of an attempt {SHAPE}")
+    sheet.drop(made["unread_end"], "end_time", f"of an attempt {SHAPE}")
     sheet.drop(made["backwards"], "end_time", "of an attempt is before its start")
     sheet.drop(made["open"], "end_time", "is missing: it was still running when the log was written")
-    sheet.drop(made["timed"] == 0, "start_time", "or the end is missing in all attempts: how long it ran is not known")
+    sheet.drop(made["timed"] == 0, "start_time", "or end_time is missing in all attempts: how long it ran is not known")
     sheet.drop(made["gpus"].is_null(), "gpus", "are none in all attempts")
 
 

@@ -20,6 +20,7 @@ from headway.traces import (
     openb,
     philly,
     philly_json,
+    slurm,
     swf,
     synergy,
 )
@@ -46,6 +47,7 @@ READERS: tuple[Reader, ...] = (
     helios,
     philly,
     openb,
+    slurm,
     kubernetes,
     native,
     philly_json,

@@ -21,6 +21,7 @@ from headway.units import DAY
 _TIME_DIGITS = 9
 _SHOWN = 60
 _APART = 365 * DAY
+_FEW = 0.1
 
 
 @cache
@@ -175,8 +176,9 @@ class Sheet:
         groups = times.with_columns((pl.col("submit").diff() > _APART).fill_null(False).cum_sum().alias("group"))
         if groups["group"][-1] == 0:
             return
-        (most,) = groups["group"].mode().sort()[:1]
-        away = groups.filter(pl.col("group") != most)
+        away = groups.filter(pl.col("group") != groups["group"].mode()[0])
+        if away.height > groups.height * _FEW:
+            return
         who = f"{away.height:,} job{'s were' if away.height > 1 else ' was'}"
         where = f"{self._table.place} {away['line'].sort()[0]}{' first' if away.height > 1 else ''}"
         self.notes.append(f"{who} submitted over a year from the others ({where}): a clock that jumped?")

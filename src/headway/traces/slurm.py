@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from headway.errors import TraceError
+from headway.formats.slurm import Fate
 from headway.traces import slurm_tables
 from headway.traces.head import Head
 from headway.traces.sheet import Sheet
@@ -20,10 +21,10 @@ from headway.traces.slurm_fold import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
 from headway.traces.table import Table
 from headway.traces.trace import Trace
-from headway.formats.slurm import Fate
 from headway.units import SECOND
 
 NAME = "slurm"
+_RECORDED = ("id", "submit", "arrival", "first_start", "end", "attempts")
 _RUNNING = FATES.index(Fate.RUNNING)
 
 
@@ -64,22 +65,15 @@ def recognises(head: Head) -> bool:
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a file."""
+    """The jobs of a file, and when they really started."""
     return _read(path, strict)[0]
 
 
 def history(path: str | Path, *, strict: bool = False) -> History:
     """The jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
     trace, rows = _read(Path(path), strict)
-    columns = ("submit", "arrival", "first_start", "end", "attempts")
-    known = {name: times for name, *times in rows.select("id", *columns).iter_rows()}
-    zero = known[trace.jobs[0].name][1]
-    return History(trace, tuple(_recorded(job.name, zero, *known[job.name]) for job in trace.jobs))
-
-
-def _recorded(name: str, zero: int, submit: int, arrival: int, start: int | None, end: int | None, tries: int) -> Recorded:
-    began, over = (None if time is None else time - zero for time in (start, end))
-    return Recorded(name, submit - zero, arrival - zero, began, over, tries)
+    known = {record.name: record for record in map(Recorded, *(rows[name].to_list() for name in _RECORDED))}
+    return History(trace, tuple(known[job.name] for job in trace.jobs))
 
 
 def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
@@ -95,9 +89,21 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     sheet = Sheet(table, ())
     for number, (broken, rule) in enumerate(cells.rules):
         sheet.drop(rows["broken"] == number, broken, rule)
-    trace = sheet.trace(NAME, _fields(rows), strict=strict, in_order=False)
+    trace = sheet.trace(NAME, _fields(rows), strict=strict, id_column=column, in_order=False)
+    kept = _since_first(rows, {job.name for job in trace.jobs})
+    starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
+    notes = [*trace.notes, *notes, *_remarks(kept)]
+    return replace(trace, rows=source.frame.height, notes=tuple(notes), starts=starts), kept
+
+
+def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:
+    """The rows that became jobs, their times counted from the first arrival, as the trace counts."""
     kept = rows.filter(pl.col("broken").is_null())
-    return replace(trace, rows=source.frame.height, notes=(*trace.notes, *notes, *_remarks(kept))), kept
+    if kept.height != len(names):  # some were dropped for what only their fields together make bad
+        kept = kept.filter(pl.col("id").is_in(names)).unique("id", keep="first", maintain_order=True)
+    return kept.with_columns(
+        pl.col(name) - kept["arrival"].min() for name in ("submit", "arrival", "first_start", "end")
+    )
 
 
 def _checked(source: Table) -> str:
@@ -127,10 +133,14 @@ def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
         .otherwise(pl.coalesce("held_nodes", "asked_nodes", 0))
     )
     cpu_only = pl.col("gpus") == 0
-    rows = rows.with_columns(pl.when(cpu_only).then(pl.coalesce("held_nodes", "asked_nodes", 1)).otherwise(wanted).alias("nodes"))
+    rows = rows.with_columns(
+        pl.when(cpu_only).then(pl.coalesce("held_nodes", "asked_nodes", 1)).otherwise(wanted).alias("nodes")
+    )
     uneven = ~cpu_only & (pl.col("nodes") > 0) & (pl.col("gpus") % pl.max_horizontal("nodes", 1) != 0)
     if count := rows.filter(uneven & pl.col("broken").is_null()).height:
-        notes.append(f"{count:,} job{'s' if count > 1 else ''} divided unevenly over nodes: how is left to the placement")
+        notes.append(
+            f"{count:,} job{'s' if count > 1 else ''} divided unevenly over nodes: how is left to the placement"
+        )
     rows = rows.with_columns(pl.when(uneven).then(0).otherwise(pl.col("nodes")).alias("nodes"))
     share = pl.when(cpu_only).then(pl.max_horizontal("nodes", 1)).otherwise(1)
     return rows.with_columns(
@@ -150,15 +160,22 @@ def _remarks(rows: pl.DataFrame) -> list[str]:
     """What a reader of results should know about the jobs that were kept."""
     short = ~pl.col("ghost") & (pl.col("elapsed") < SECOND)
     said = (
-        (pl.col("fate") == _RUNNING, "still ran when the file was written: taken to end then"),
-        (pl.col("ghost"), "cancelled before the start: waits as long as it did, then leaves"),
-        (short, "ran for less than a second: taken as 1 s"),
-        (pl.col("arrival") > pl.col("submit"), "became eligible after the submission: arrives then"),
-        (pl.col("partitions").str.contains(",", literal=True), "names several partitions: the first counts"),
-        (pl.col("gpus") == 0, "asks for no GPU: kept with its CPUs and memory"),
-        (pl.col("parts") & (pl.col("gpus") == 0), "asks for shards or MPS of a GPU, which are not modelled"),
+        (pl.col("fate") == _RUNNING, "still running when the file was written: taken to end then"),
+        (pl.col("ghost"), "cancelled before the start: kept, with as much patience as it took"),
+        (short, "shorter than a second: taken as 1 s"),
+        (
+            pl.col("arrival") > pl.col("submit"),
+            "eligible later than submitted (held, or waiting for another): arriving then",
+        ),
+        (pl.col("partitions").str.contains(",", literal=True), "with several partitions: the first counts"),
+        (pl.col("gpus") == 0, "without a GPU: kept with CPUs and memory"),
+        (pl.col("parts") & (pl.col("gpus") == 0), "with shards or MPS of a GPU, which are not modelled"),
     )
     if not rows["gpus"].sum():
         return ["no job of the file has a GPU: Slurm records them where AccountingStorageTRES lists gres/gpu"]
     counts = rows.select(mask.sum().alias(str(place)) for place, (mask, _) in enumerate(said)).row(0)
-    return [f"{count:,} job{'s' if count > 1 else ''}: {text}" for count, (_, text) in zip(counts, said, strict=True) if count]
+    return [
+        f"{count:,} job{'s' if count > 1 else ''} {text}"
+        for count, (_, text) in zip(counts, said, strict=True)
+        if count
+    ]

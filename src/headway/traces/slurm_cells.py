@@ -15,8 +15,11 @@ from headway.units import SECOND
 FATES = tuple(Fate)
 _YEARS = (1971, 2261)
 _OFFSET = r"(?:Z|[+-]\d\d:?\d\d)$"
-_NOTHING = sorted({*slurm.NOTHING, "0"})
-_RESOURCES = {
+_NOTHING = sorted({spelt for word in slurm.NOTHING for spelt in (word, word.capitalize(), word.upper())})
+_EPOCH = r"^\d{9,11}(?:\.\d+)?$"
+_LOCAL_LENGTH = len("2026-03-01T12:00:00")
+_NO_TEXT = pl.Series([None], dtype=pl.String)
+_SCHEMA = {
     "gpus": pl.Int64,
     "types": pl.String,
     "cpus": pl.Int64,
@@ -24,8 +27,11 @@ _RESOURCES = {
     "nodes": pl.Int64,
     "parts": pl.Boolean,
 }
-_LARGEST = 10**12
-"""No number of devices, nodes or bytes times a million comes near; beyond it sums could overflow."""
+_SPAN_RULE = "is not a time like 1-00:00:00"
+_RESOURCES = "is not a list of resources like cpu=8,gres/gpu=4,mem=64G"
+_LARGEST = 10**9
+"""No number of devices, CPUs or nodes comes near; beyond it products could overflow."""
+_MOST_BYTES = 2**55
 
 
 class Cells:
@@ -36,6 +42,7 @@ class Cells:
         self.rules: list[tuple[str, str]] = []
         """Column and rule; ``broken`` counts in this list."""
         self.broken = pl.Series("broken", [None] * frame.height, dtype=pl.Int32)
+        self._texts: dict[str, pl.Series] = {}
 
     def refuse(self, bad: pl.Series, column: str, rule: str) -> None:
         """Note the rows where ``bad`` is true, unless an earlier rule was broken."""
@@ -52,44 +59,72 @@ class Cells:
         """Text without blanks around it; null where it says that there is nothing."""
         if column not in self.frame.columns:
             return pl.Series(column, [None] * self.frame.height, dtype=pl.String)
-        name = pl.col(column).str.strip_chars()
-        told = ~name.str.to_lowercase().is_in(list(slurm.NOTHING))
-        return self.frame.select(pl.when(told).then(name).alias(column)).to_series()
+        if column not in self._texts:
+            name = pl.col(column).str.strip_chars()
+            told = ~name.is_in(_NOTHING)
+            self._texts[column] = self.frame.select(pl.when(told).then(name).alias(column)).to_series()
+        return self._texts[column]
 
-    def looked_up(
-        self, column: str, parse: Callable[[str], Any], kind: Any, rule: str, *, then: str = "read"
-    ) -> pl.Series:
+    def looked_up(self, column: str, parse: Callable[[str], Any], kind: Any, rule: str) -> pl.Series:
         """Each different text parsed once; one that gives None breaks the rule."""
-        return self._frame(column, lambda text: (parse(text),), {then: kind}, rule)[then]
+        return self._frame(column, self.text(column), lambda text: (parse(text),), {"read": kind}, rule)["read"]
 
-    def number(self, column: str) -> pl.Series:
+    def number(self, column: str, most: int = _LARGEST) -> pl.Series:
         """Whole numbers, of which Slurm writes a range ``2-4`` where it may choose: the first counts."""
-        rule = "is not a whole number"
-        return self.looked_up(column, _whole, pl.Int64, rule)
+
+        def whole(text: str) -> int | None:
+            first = text.partition("-")[0]
+            return int(first) if first.isdecimal() and len(first) < 20 and int(first) <= most else None
+
+        return self.looked_up(column, whole, pl.Int64, "is not a whole number")
+
+    def limit(self, column: str) -> pl.Series:
+        """Time limits in nanoseconds, which many jobs share; none at all is 0."""
+        return self.looked_up(column, _span, pl.Int64, _SPAN_RULE)
 
     def span(self, column: str) -> pl.Series:
-        """Spans of time in nanoseconds; no limit is 0."""
-        return self.looked_up(column, _within(slurm.span, 2**62), pl.Int64, "is not a time like 1-00:00:00")
+        """Spans of time in nanoseconds, nearly all of them different."""
+        text = self.text(column)
+        groups = text.str.extract_groups(r"^(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)$").struct
+        days, hours, minutes, rest = (groups.field(str(place)).cast(pl.Int64) for place in range(1, 5))
+        usual = (((days.fill_null(0) * 24 + hours) * 60 + minutes) * 60 + rest) * SECOND
+        others = text.zip_with(usual.is_null(), _NO_TEXT)
+        found = self._frame(column, others, lambda text: (_span(text),), {"read": pl.Int64}, _SPAN_RULE)["read"]
+        return usual.zip_with(usual.is_not_null(), found)
 
-    def resources(self, column: str, parse: Callable[[str], Resources | None]) -> pl.DataFrame:
-        """What TRES or GRES texts ask for, a column each."""
+    def tres(self, column: str) -> pl.DataFrame:
+        """What TRES texts ask for, a column each. Memory differs from job to job: it is read apart from the rest."""
+        text = self.text(column)
+        rest = text.str.replace_all(r"(?:^|,)(?:billing|energy|mem)=[^,]*", "")
+        memory = text.str.extract(r"(?:^|,)mem=([^,]*)")
+        sizes = self._frame(column, memory, lambda text: (_bounded(slurm.size(text)),), {"read": pl.Int64}, _RESOURCES)
+        return self._resources(column, rest, slurm.tres).with_columns(sizes["read"].alias("memory"))
 
+    def gres(self, column: str) -> pl.DataFrame:
+        """What GRES texts ask for, in the same columns."""
+        return self._resources(column, self.text(column), slurm.gres)
+
+    def _resources(self, column: str, texts: pl.Series, parse: Callable[[str], Resources | None]) -> pl.DataFrame:
         def cells(text: str) -> tuple[Any, ...] | None:
             found = parse(text)
             if found is None or max(found.gpus or 0, found.cpus or 0, found.nodes or 0) > _LARGEST:
                 return None
-            if (found.memory_bytes or 0) > _LARGEST * 2**20:
-                return None
-            types = ";".join(found.gpu_types)
-            return found.gpus, types, found.cpus, found.memory_bytes, found.nodes, found.parts
+            return found.gpus, ";".join(found.gpu_types), found.cpus, None, found.nodes, found.parts
 
-        return self._frame(column, cells, _RESOURCES, "is not a list of resources like cpu=8,gres/gpu=4,mem=64G")
+        return self._frame(column, texts, cells, _SCHEMA, _RESOURCES)
 
     def _frame(
-        self, column: str, parse: Callable[[str], Sequence[Any] | None], schema: dict[str, Any], rule: str
+        self,
+        column: str,
+        texts: pl.Series,
+        parse: Callable[[str], Sequence[Any] | None],
+        schema: dict[str, Any],
+        rule: str,
     ) -> pl.DataFrame:
-        keys = self.text(column).alias("key")
+        keys = texts.alias("key")
         different = keys.drop_nulls().unique().to_list()
+        if not different:
+            return pl.DataFrame({name: [None] * len(keys) for name in schema}, schema=schema)
         nothing = (None,) * len(schema)
         rows = [(text, *(parse(text) or nothing)) for text in different]
         known = pl.DataFrame(rows, schema={"key": pl.String, **schema}, orient="row")
@@ -100,17 +135,10 @@ class Cells:
 
     def instant(self, column: str) -> pl.Series:
         """Nanoseconds since 1970, in the zone of the file or in UTC; null where there is none, or it is unreadable."""
-        text = self.text(column).str.replace(" ", "T", literal=True).str.replace("Z$", "+0000")
-        text = text.to_frame().select(pl.when(~pl.first().is_in(_NOTHING)).then(pl.first())).to_series()
-        epoch = text.str.contains(r"^\d{9,11}(?:\.\d+)?$")
-        seconds = text.to_frame().select(pl.when(epoch).then(pl.first())).to_series()
-        of_epoch = seconds.cast(pl.Decimal(38, 6), strict=False).to_physical().cast(pl.Int64)
-        local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
-        found = local.to_physical().zip_with(local.is_not_null(), of_epoch)
-        if text.str.contains(_OFFSET).any():
-            zoned = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False, time_zone="UTC")
-            found = found.zip_with(found.is_not_null(), zoned.to_physical())
-        self.refuse(text.is_not_null() & found.is_null(), column, "is not a time like 2026-03-01T12:00:00")
+        text = self.text(column)
+        local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
+        found = local.to_physical().zip_with(local.is_not_null(), _unusual(text.zip_with(local.is_null(), _NO_TEXT)))
+        self.refuse(told(text) & found.is_null(), column, "is not a time like 2026-03-01T12:00:00")
         year = found.cast(pl.Datetime("us")).dt.year()
         self.refuse(~year.is_between(*_YEARS), column, f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
         within = year.is_between(*_YEARS).fill_null(False)
@@ -118,15 +146,15 @@ class Cells:
 
     def refuse_mixed_zones(self, columns: Sequence[str]) -> None:
         """Times with a zone (or counted since 1970) cannot be compared with local ones: the rarer kind is refused."""
-        present = [self.text(column) for column in columns if self.has(column)]
-        zoned = [text.str.contains(rf"^\d{{9,11}}(?:\.\d+)?$|{_OFFSET}") for text in present]
-        ours = zoned[0].drop_nulls()
+        texts = {column: self.text(column) for column in columns if self.has(column)}
+        if all((text.str.len_bytes() == _LOCAL_LENGTH).all() for text in texts.values()):
+            return
+        zoned = {column: text.str.contains(f"{_EPOCH}|{_OFFSET}") for column, text in texts.items()}
+        ours = next(iter(zoned.values())).drop_nulls()
         mostly = bool(ours.sum() * 2 >= ours.len())
         rule = f"has {'no ' if mostly else 'a '}time zone, other times of the file {'do' if mostly else 'do not'}"
-        for column, kind in zip((column for column in columns if self.has(column)), zoned, strict=True):
-            text = self.text(column)
-            told = ~text.is_in(_NOTHING) & text.is_not_null()
-            self.refuse(told & (kind != mostly), column, rule)
+        for column, text in texts.items():
+            self.refuse(told(text) & (zoned[column] != mostly), column, rule)
 
     def fate(self) -> pl.Series:
         """The place of each row's fate in ``FATES``; rows without a state have finished."""
@@ -137,22 +165,35 @@ class Cells:
             found = slurm.fate(text)
             return None if found is None else FATES.index(found)
 
-        found = self.looked_up("State", place, pl.Int64, "is not a state of a job", then="fate")
+        found = self.looked_up("State", place, pl.Int64, "is not a state of a job")
         self.refuse(self.text("State").is_null(), "State", "is empty")
-        return found
+        return found.alias("fate")
 
 
-def _whole(text: str) -> int | None:
-    first = text.partition("-")[0]
-    return int(first) if first.isdecimal() and len(first) < 16 else None
+def told(times: pl.Series) -> pl.Series:
+    """Whether a text is a time at all: JSON writes 0 where there is none."""
+    return times.is_not_null() & (times != "0")
 
 
-def _within(parse: Callable[[str], int | None], most: int) -> Callable[[str], int | None]:
-    def bounded(text: str) -> int | None:
-        found = parse(text)
-        return None if found is None or found > most else found
+def _unusual(text: pl.Series) -> pl.Series:
+    """Microseconds since 1970 of times that are counted in seconds, have a fraction, a blank for the T or a zone."""
+    if text.null_count() == len(text):
+        return pl.Series([None], dtype=pl.Int64)
+    epoch = text.str.contains(_EPOCH).fill_null(False)
+    counted = text.zip_with(epoch, _NO_TEXT).cast(pl.Decimal(38, 6), strict=False).to_physical().cast(pl.Int64)
+    text = text.str.replace(" ", "T", literal=True).str.replace("Z$", "+0000")
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False).to_physical()
+    zoned = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False, time_zone="UTC").to_physical()
+    return pl.DataFrame({"a": counted, "b": local, "c": zoned}).select(pl.coalesce("a", "b", "c")).to_series()
 
-    return bounded
+
+def _bounded(size_bytes: int | None) -> int | None:
+    return None if size_bytes is None or size_bytes > _MOST_BYTES else size_bytes
+
+
+def _span(text: str) -> int | None:
+    found = slurm.span(text)
+    return None if found is None or found >= 2**62 else found
 
 
 def seconds(values: pl.Series) -> pl.Series:

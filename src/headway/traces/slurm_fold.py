@@ -40,7 +40,8 @@ def _tasks(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     if not several.height:
         return rows
     each = several.with_columns(pl.Series("id", [list(tasks(text)) for text in several["id"]])).explode("id")
-    notes.append(f"{each.height:,} array tasks that were cancelled while they waited stand in {several.height:,} rows")
+    lines = f"{several.height:,} row{'s' if several.height > 1 else ''}"
+    notes.append(f"{each.height:,} array tasks that were cancelled while they waited stand in {lines}")
     return pl.concat([rows.filter(~listed), each]).sort("position", maintain_order=True)
 
 
@@ -65,7 +66,9 @@ def _attempts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
         (pl.col("fate") == _OWN_FAILURE).slice(0, pl.len() - 1).sum().cast(pl.Int64).alias("failures"),
     )
     if requeued := int((gathered["attempts"] > 1).sum()):
-        notes.append(f"{requeued:,} requeued job{'s' if requeued > 1 else ''} taken as one each: the last attempt counts")
+        notes.append(
+            f"{requeued:,} requeued job{'s' if requeued > 1 else ''} taken as one each: the last attempt counts"
+        )
     alone = rows.filter(pl.len().over("id") == 1)
     return _restarted(pl.concat([alone, gathered.select(alone.columns)]), notes)
 
@@ -73,7 +76,9 @@ def _attempts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 def _restarted(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     """Without --duplicates only a count tells of earlier attempts."""
     if unseen := rows.filter(pl.col("restarts") >= pl.col("attempts")).height:
-        notes.append(f"{unseen:,} job{'s were' if unseen > 1 else ' was'} requeued before the attempt that is in the file")
+        notes.append(
+            f"{unseen:,} job{'s were' if unseen > 1 else ' was'} requeued before the attempt that is in the file"
+        )
     return rows.with_columns(pl.max_horizontal("attempts", pl.col("restarts") + 1))
 
 
@@ -86,13 +91,17 @@ def _parts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     types = pl.col("types").filter(pl.col("types") != "")
     nodes = pl.coalesce("held_nodes", "asked_nodes")
     alike = (pl.col("gpus") * nodes.first() == pl.col("gpus").first() * nodes).all()
-    merged = parts.sort("position").group_by("id", maintain_order=True).agg(
-        pl.all().exclude("gpus", "cpus", "memory", "types", "end", "elapsed", "held_nodes", "asked_nodes").first(),
-        pl.col("gpus", "cpus", "memory").sum(),
-        pl.col("end", "elapsed").max(),
-        types.unique(maintain_order=True).str.join(";").alias("types"),
-        pl.when(alike).then(nodes.sum()).otherwise(pl.lit(None)).first().alias("held_nodes"),
-        pl.when(alike).then(nodes.sum()).otherwise(pl.lit(None)).first().alias("asked_nodes"),
+    merged = (
+        parts.sort("position")
+        .group_by("id", maintain_order=True)
+        .agg(
+            pl.all().exclude("gpus", "cpus", "memory", "types", "end", "elapsed", "held_nodes", "asked_nodes").first(),
+            pl.col("gpus", "cpus", "memory").sum(),
+            pl.col("end", "elapsed").max(),
+            types.unique(maintain_order=True).str.join(";").alias("types"),
+            pl.when(alike).then(nodes.sum()).otherwise(pl.lit(None)).first().alias("held_nodes"),
+            pl.when(alike).then(nodes.sum()).otherwise(pl.lit(None)).first().alias("asked_nodes"),
+        )
     )
     notes.append(
         f"{merged.height:,} heterogeneous job{'s' if merged.height > 1 else ''} of {parts.height:,} components "

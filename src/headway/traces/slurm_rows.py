@@ -6,6 +6,7 @@ A row is one attempt of a job. The rules it must keep are applied here; what bel
 
 import polars as pl
 
+from headway.errors import InputError
 from headway.formats import slurm, slurm_lists
 from headway.formats.slurm import Fate
 from headway.traces.slurm_cells import FATES, Cells, seconds
@@ -17,9 +18,22 @@ HOLDINGS = (
     *("ReqTRES", "AllocTRES", "ReqGRES", "AllocGRES", "JobGRES", "TaskGRES"),
     *("AllocCPUS", "NCPUS", "ReqCPUS"),
 )
+_GRES = {"n": "ReqGRES", "g": "AllocGRES", "j": "JobGRES", "t": "TaskGRES"}
+"""For each node, twice, for the job and for each task."""
 _ID = r"^\d+(?:_(?:\d+|\[.*\]))?(?:\+\d+)?$"
-_FINISHED, _FAILED, _BROKEN, _CANCELLED, _EVICTED, _RUNNING, _WAITING, _ELSEWHERE = range(len(FATES))
-assert FATES[_EVICTED] is Fate.EVICTED and FATES[_ELSEWHERE] is Fate.ELSEWHERE
+_FAILED, _BROKEN, _CANCELLED, _EVICTED, _RUNNING, _WAITING, _ELSEWHERE = (
+    FATES.index(fate)
+    for fate in (
+        Fate.FAILED,
+        Fate.BROKEN,
+        Fate.CANCELLED,
+        Fate.EVICTED,
+        Fate.RUNNING,
+        Fate.WAITING,
+        Fate.ELSEWHERE,
+    )
+)
+_ENDED_BADLY = [_FAILED, _BROKEN, _CANCELLED, _EVICTED]
 
 
 def typed(cells: Cells) -> pl.DataFrame:
@@ -27,8 +41,7 @@ def typed(cells: Cells) -> pl.DataFrame:
     if cells.has(SURPLUS):
         cells.refuse(cells.frame[SURPLUS].is_not_null(), SURPLUS, "is a field too many")
     rows = pl.DataFrame({"id": _ids(cells), "fate": cells.fate()})
-    never = rows.select(pl.col("fate").is_in([_WAITING])).to_series()
-    cells.refuse(never, "State", "has not started: how long it would run is not known")
+    cells.refuse(rows["fate"] == _WAITING, "State", "has not started: how long it would run is not known")
     cells.refuse(rows["fate"] == _ELSEWHERE, "State", "ran on another cluster of the federation")
     rows = rows.with_columns(_times(cells, rows["fate"]))
     rows = rows.with_columns(_holdings(cells, rows["ghost"]))
@@ -49,19 +62,12 @@ def _ids(cells: Cells) -> pl.Series:
 
 
 def _elapsed(cells: Cells) -> pl.Series:
-    raw = cells.number("ElapsedRaw") if cells.has("ElapsedRaw") else pl.Series([None], dtype=pl.Int64)
-    told = cells.span("Elapsed") if cells.has("Elapsed") else pl.Series([None], dtype=pl.Int64)
-    height = cells.frame.height
-    both = pl.DataFrame({"raw": seconds(_as_long_as(raw, height)), "told": _as_long_as(told, height)})
-    return both.select(pl.coalesce("raw", "told").alias("elapsed")).to_series()
-
-
-def _as_long_as(values: pl.Series, height: int) -> pl.Series:
-    return values if len(values) == height else pl.Series(values.name, [None] * height, dtype=values.dtype)
+    raw = seconds(cells.number("ElapsedRaw", 2**62))
+    return raw.zip_with(raw.is_not_null(), cells.span("Elapsed")).alias("elapsed")
 
 
 def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
-    """submit, arrival, start, end, elapsed, estimate in nanoseconds, and ``ghost``: whether it ended without a start."""
+    """submit, arrival, start, end, elapsed and estimate, and ``ghost``: whether it ended without a start."""
     cells.refuse_mixed_zones([column for column in TIMES if cells.has(column)])
     submit, eligible, start, end = (cells.instant(column).alias(column.lower()) for column in TIMES)
     cells.refuse(submit.is_null(), "Submit", "is empty")
@@ -72,7 +78,7 @@ def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
     # Before 20.11 the start of a job that was cancelled while it waited is its end.
     at_once = (pl.col("fate") == _CANCELLED) & idle & ~pl.col("allocated") & (pl.col("start") == pl.col("end"))
     unstarted = (pl.col("start").is_null() & idle) | at_once
-    frame = frame.with_columns((pl.col("fate").is_between(_FAILED, _EVICTED) & unstarted).alias("ghost"))
+    frame = frame.with_columns((pl.col("fate").is_in(_ENDED_BADLY) & unstarted).alias("ghost"))
     frame = frame.with_columns(pl.when(~pl.col("ghost")).then(pl.col("start")))
     length = pl.coalesce("elapsed", pl.col("end") - pl.col("start"))
     frame = frame.with_columns(pl.when(~pl.col("ghost")).then(length).alias("elapsed"))
@@ -108,17 +114,7 @@ def _allocated(cells: Cells) -> pl.Series:
 
 
 def _estimate(cells: Cells) -> pl.Series:
-    if cells.has("Timelimit"):
-        return cells.span("Timelimit").fill_null(0).alias("estimate")
-    if not cells.has("TimelimitRaw"):
-        return pl.Series("estimate", [0] * cells.frame.height, dtype=pl.Int64)
-
-    def minutes(text: str) -> int | None:
-        found = slurm.span(text)
-        return found if found is None or found < 2**62 else None
-
-    rule = "is not a number of minutes"
-    return cells.looked_up("TimelimitRaw", minutes, pl.Int64, rule).fill_null(0).alias("estimate")
+    return cells.limit("Timelimit" if cells.has("Timelimit") else "TimelimitRaw").fill_null(0).alias("estimate")
 
 
 def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
@@ -127,12 +123,10 @@ def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
     Held counts before asked for: with --exclusive a job gets more than it asked for, and nobody else could have it.
     A GPU type is what it insisted on, not what it happened to be given.
     """
-    requested, allocated = (cells.resources(column, slurm.tres) for column in ("ReqTRES", "AllocTRES"))
-    each, given, whole, task = (
-        cells.resources(column, slurm.gres) for column in ("ReqGRES", "AllocGRES", "JobGRES", "TaskGRES")
-    )
-    parts = (("r_", requested), ("a_", allocated), ("n_", each), ("g_", given), ("j_", whole), ("t_", task))
-    frame = pl.concat([part.rename(lambda name, p=prefix: p + name) for prefix, part in parts], how="horizontal")  # type: ignore[misc]
+    tres = {"r": cells.tres("ReqTRES"), "a": cells.tres("AllocTRES")}
+    gres = {prefix: cells.gres(column) for prefix, column in _GRES.items()}
+    told = [series.alias(f"{prefix}_{series.name}") for prefix, part in {**tres, **gres}.items() for series in part]
+    frame = pl.DataFrame(told)
     counts = ("AllocNodes", "NNodes", "ReqNodes", "NTasks", "AllocCPUS", "NCPUS", "ReqCPUS")
     frame = frame.with_columns([ghost, *(_positive(cells.number(column)).alias(column) for column in counts)])
     held_nodes = pl.when(~pl.col("ghost")).then(pl.coalesce("AllocNodes", "a_nodes", "NNodes"))
@@ -143,8 +137,9 @@ def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
     asked = (pl.col("r_gpus"), pl.col("j_gpus"), pl.col("n_gpus") * nodes, pl.col("t_gpus") * pl.col("NTasks"))
     held = (pl.col("a_gpus"), pl.col("g_gpus") * nodes)
     gpus = pl.coalesce(*(pl.when(count > 0).then(count) for count in (*held, *asked)), 0)
-    types = pl.coalesce(*(pl.when(count > 0).then(name) for count, name in zip(asked, _asked_types(), strict=True)))
-    silent = pl.all_horizontal(pl.col(f"{prefix}_types").is_null() for prefix in "rjnt")
+    kinds = [pl.col(f"{prefix}_types") for prefix in "rjnt"]
+    types = pl.coalesce(*(pl.when(count > 0).then(kind) for count, kind in zip(asked, kinds, strict=True)))
+    silent = pl.all_horizontal(kind.is_null() for kind in kinds)
     given_types = pl.when(silent).then(pl.coalesce("a_types", "g_types"))
     frame = frame.with_columns(
         gpus.alias("gpus"),
@@ -154,10 +149,6 @@ def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
     )
     frame = frame.with_columns(_memory(cells, frame))
     return [frame[name] for name in ("gpus", "types", "cpus", "memory", "held_nodes", "asked_nodes", "parts")]
-
-
-def _asked_types() -> tuple[pl.Expr, ...]:
-    return tuple(pl.col(f"{prefix}_types") for prefix in "rjnt")
 
 
 def _positive(values: pl.Series) -> pl.Series:
@@ -170,12 +161,13 @@ def _memory(cells: Cells, frame: pl.DataFrame) -> pl.Series:
         return known.fill_null(0)
     cpus = frame.select(pl.coalesce("ReqCPUS", "r_cpus", "cpus", 1)).to_series().cast(pl.String)
     nodes = frame.select(pl.coalesce("asked_nodes", "held_nodes", 1)).to_series().cast(pl.String)
-    keyed = Cells(pl.DataFrame({"ReqMem": cells.text("ReqMem") + " " + cpus + " " + nodes}))
+    unknown = cells.text("ReqMem").zip_with(known.is_null(), pl.Series([None], dtype=pl.String))
+    keyed = Cells(pl.DataFrame({"ReqMem": unknown + " " + cpus + " " + nodes}))
 
     def total(key: str) -> int | None:
         text, own_cpus, own_nodes = key.rsplit(" ", 2)
         found = slurm.requested_memory(text, int(own_cpus), int(own_nodes))
-        return found if found is not None and found < 2**60 else None
+        return found if found is not None and found <= 2**55 else None
 
     asked = keyed.looked_up("ReqMem", total, pl.Int64, "")
     cells.refuse(keyed.broken.is_not_null(), "ReqMem", "is not a size like 64G, 4Gc or 64Gn")
@@ -187,11 +179,14 @@ def _owners(cells: Cells) -> list[pl.Series]:
     account = cells.text("Account")
     named = account.zip_with(account.is_not_null(), user).fill_null("")
     return [
-        named.to_frame("tenant").select(pl.when(pl.first() == "").then(pl.lit("default")).otherwise("tenant")).to_series().alias("tenant"),
+        named.to_frame("tenant")
+        .select(pl.when(pl.first() == "").then(pl.lit("default")).otherwise("tenant"))
+        .to_series()
+        .alias("tenant"),
         user.alias("user"),
         cells.text("Partition").fill_null("").alias("partitions"),
         cells.text("QOS").fill_null("").alias("qos"),
-        cells.number("Priority").fill_null(0).alias("priority"),
+        cells.number("Priority", 2**62).fill_null(0).alias("priority"),
         cells.number("Restarts").fill_null(0).alias("restarts"),
     ]
 
@@ -207,7 +202,9 @@ def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
     def countable(text: str) -> bool | None:
         return True if tasks(text) else None
 
-    shown = Cells(pl.DataFrame({"id": rows["id"].zip_with(listed.fill_null(False), pl.Series([None], dtype=pl.String))}))
+    shown = Cells(
+        pl.DataFrame({"id": rows["id"].zip_with(listed.fill_null(False), pl.Series([None], dtype=pl.String))})
+    )
     shown.looked_up("id", countable, pl.Boolean, "")
     cells.refuse(shown.broken.is_not_null(), column, "is not a list of tasks like 123_[1-5,9]")
 
@@ -217,7 +214,7 @@ def tasks(text: str) -> tuple[str, ...]:
     array, _, inside = text.partition("_[")
     try:
         return tuple(f"{array}_{task}" for task in slurm_lists.tasks(inside.removesuffix("]")))
-    except slurm_lists.InputError:
+    except InputError:
         return ()
 
 

@@ -82,7 +82,10 @@ def _from_sacct(path: Path) -> Table:
     names = {name: known.get(name.lower(), name) for name in read.frame.columns if name != SURPLUS}
     if len(set(names.values())) < len(names):
         raise TraceError(f"trace {path}: a column occurs twice in the header, in different spelling")
-    return Table(path, read.frame.rename(names), read.lines, read.place, read.notes)
+    frame = read.frame.rename(names)
+    if SURPLUS in frame.columns:  # with --parsable each line ends in a separator, and so in an empty field
+        frame = frame.with_columns(pl.col(SURPLUS).str.strip_chars().replace("", None))
+    return Table(path, frame, read.lines, read.place, read.notes)
 
 
 def _from_json(path: Path) -> Table:

@@ -108,5 +108,5 @@ def read(path: Path, strict: bool) -> Trace:
     sheet.drop(sheet.text("think_time", default="") == "", "job", f"has fewer than {len(FIELDS)} fields on its line")
     size = dict(_SIZE.findall(content))
     if procs := size.get("MaxProcs") or size.get("MaxNodes"):
-        sheet.notes.append(f"the machine had {int(procs):,} processors; jobs ask for CPUs, none for GPUs")
+        sheet.notes.append(f"the machine had {int(procs):,} processors: one node with as many CPUs is like it")
     return sheet.trace(NAME, _fields(sheet), strict=strict, id_column="job", in_order=False)

@@ -1,7 +1,7 @@
 """What a reader hands over: jobs, and an honest account of what was not taken from the file."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.training.job import Job
@@ -34,6 +34,8 @@ class Trace:
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader of results should know about the file, e.g. that it was not sorted."""
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """When jobs really started, by name, in nanoseconds since the run began; empty where the file does not say."""
 
 
 def dropped_note(dropped: Sequence[Dropped], rows: int, path: str | Path) -> str:

@@ -45,10 +45,10 @@ def cluster(text: str, where: str) -> Described:
     found: dict[str, Item] = {}
     kinds: set[str] = set()
     for position, item in enumerate(objects(text.encode(), where, ExperimentError), start=1):
-        if isinstance(item, ObjectError):
+        if isinstance(item, ObjectError) and item.kind in ("Node", ""):
             raise ExperimentError(f"{where}: item {position}: {item}")
         kinds.add(item.kind)
-        if item.kind == "Node":
+        if isinstance(item, Item) and item.kind == "Node":
             if not item.metadata.name:
                 raise ExperimentError(f"{where}: item {position}: metadata.name is missing: a node needs a name")
             found[item.metadata.name] = item

@@ -6,7 +6,7 @@ one, so that a large file needs little room and one bad object costs one object 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -136,34 +136,45 @@ def objects(data: bytes, where: str, error: type[InputError]) -> Iterator[Item |
     Raises ``error``, with ``where`` before the reason, if the file as a whole cannot be.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
+    _check_text(data, where, error)
     try:
-        whole = msgspec.json.decode(data, type=_List)
-    except msgspec.MsgspecError:
-        for document in _documents(data, where, error):
-            for each, kind in _flat(document, "", where, error):
-                yield _item(each, kind)
-        return
-    kind = whole.kind.removesuffix("List")
-    for raw in whole.items:
         try:
-            item = _decode(raw)
+            whole = msgspec.json.decode(data, type=_List)
         except msgspec.MsgspecError:
-            yield _item(msgspec.json.decode(raw), kind)
-            continue
-        item.kind = item.kind or kind
-        yield item
+            for document in _documents(data, where, error):
+                for each, kind in _flat(document, "", where, error):
+                    yield _item(each, kind)
+            return
+        kind = whole.kind.removesuffix("List")
+        for raw in whole.items:
+            yield _decoded(raw, kind)
+    except RecursionError:
+        raise error(f"{where}: is not a Kubernetes object: it is nested too deeply") from None
 
 
-def _documents(data: bytes, where: str, error: type[InputError]) -> list[Any]:
-    """What a file holds, one JSON text after the other."""
+def _check_text(data: bytes, where: str, error: type[InputError]) -> None:
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            raise error(f"{where}: is not UTF-8 text") from None
+
+
+def _decoded(raw: msgspec.Raw, kind: str) -> Item | ObjectError:
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise error(f"{where}: is not UTF-8 text") from None
+        item = _decode(raw)
+    except msgspec.MsgspecError:
+        return _item(msgspec.json.decode(raw), kind)
+    item.kind = item.kind or kind
+    return item
+
+
+def _documents(data: bytes, where: str, error: type[InputError]) -> Iterable[Any]:
+    """What a file holds, one JSON text after the other."""
     try:
         return [msgspec.json.decode(data)]
     except msgspec.DecodeError:
-        return list(_one_by_one(text, where, error))
+        return _one_by_one(data.decode(), where, error)
 
 
 def _one_by_one(text: str, where: str, error: type[InputError]) -> Iterator[Any]:
@@ -175,8 +186,6 @@ def _one_by_one(text: str, where: str, error: type[InputError]) -> Iterator[Any]
             if problem.pos >= end or problem.msg.startswith("Unterminated"):
                 raise error(f"{where}: the JSON is truncated: it ends in the middle of an object") from None
             raise error(f"{where}: line {problem.lineno} is not JSON ({problem.msg})") from None
-        except RecursionError:
-            raise error(f"{where}: is not a Kubernetes object: it is nested too deeply") from None
         yield document
         while at < end and text[at] in " \t\r\n,":
             at += 1
@@ -208,7 +217,8 @@ def _item(document: Any, kind: str) -> Item | ObjectError:
         rule, _, place = str(problem).partition(" - at `$")
         place = place.strip("`.")
         rule = re.sub(r"`([\w| ]+)`", r"\1", rule[:1].lower() + rule[1:])
-        return ObjectError(place or "object", _at(document, place), f"is not understood: {rule}")
+        own = str(document.get("kind") or kind) if isinstance(document, dict) else ""
+        return ObjectError(place or "object", _at(document, place), f"is not understood: {rule}", own)
     item.kind = item.kind or kind
     return item
 

@@ -66,9 +66,10 @@ _ANNOTATIONS = frozenset((*_MILLI_EACH, *_FRACTION_EACH, *_MEMORY[3:], *_DEVICES
 class ObjectError(InputError):
     """A value that cannot be used: what it is, the value, and the rule. The caller drops the object or refuses it."""
 
-    def __init__(self, field: str, value: object, rule: str) -> None:
+    def __init__(self, field: str, value: object, rule: str, kind: str = "") -> None:
         super().__init__(f"{field} {str(value)!r} {rule}")
         self.field, self.value, self.rule = field, str(value), rule
+        self.kind = kind
 
 
 class Resources(Struct, gc=False):

@@ -117,7 +117,7 @@ class Costed(Migration):
                 if pool.capacity[node] < js.gpus:
                     continue
                 movable = [mover for mover in self._movable(now, state, node) if mover.gpus <= widest_gap]
-                for movers in _covers(movable, js.gpus - free):
+                for movers in covers(movable, js.gpus - free):
                     loss = sum(state.costs.of_migration(moved.job) for moved in movers)
                     found.append((loss, sum(moved.gpus for moved in movers), node, movers))
         found.sort(key=lambda item: item[:3])
@@ -160,7 +160,7 @@ def _heads(
         taken |= state.eligible(js.job.partition, ())
 
 
-def _covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:
+def covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:
     """Who could leave so that this many GPUs become free: as few jobs as possible, or as narrow ones as possible."""
     movable.sort(key=lambda js: (js.gpus, js.id))
     sizes = tuple([js.gpus for js in movable])

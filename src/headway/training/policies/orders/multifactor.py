@@ -5,9 +5,11 @@ Age grows to 1 over ``max_age``. Fair-share is 2^(-usage/share): a tenant's part
 round). QOS and partition are their priorities against the largest one. Everything is computed anew every ``period``,
 as Slurm does; what jobs will use is never looked at, only what they have held.
 
-Departures: the classic fair-share formula over one level of tenants (Slurm's default is the Fair Tree over accounts
-and users); usage counts GPU time only; weights default to those of the example in Slurm's manual, because Slurm's own
-default of 0 for all is fifo.
+With ``fair_tree`` the fair-share factor is that of Slurm's Fair Tree over tenants and their users (its default), else
+the classic formula over tenants alone.
+
+Departures: the size factor counts GPUs, where Slurm's counts nodes and CPUs; usage counts GPU time only; weights
+default to those of the example in Slurm's manual, because Slurm's own default of 0 for all is fifo.
 """
 
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState, Status
+from headway.training.policies.orders.fair_tree import Who, fair_tree
 from headway.training.policies.orders.rounds import RoundOrder
 from headway.training.queue import Key
 from headway.training.state import TrainingState
@@ -45,6 +48,7 @@ class Multifactor(RoundOrder):
         period: Duration = CALC_PERIOD,
         favor_small: bool = False,
         qos: tuple[str, ...] = (),
+        fair_tree: bool = False,
     ) -> None:
         super().__init__()
         if min(max_age, half_life, period) <= 0:
@@ -59,17 +63,18 @@ class Multifactor(RoundOrder):
         self.period = period
         self.favor_small = favor_small
         self.qos = qos
+        self.fair_tree = fair_tree
         self.refresh = period
         self._qos = _parts_of_largest(_parsed(qos))
         self._partitions: dict[str, float] = {}
         self._state: TrainingState | None = None
         self._total = 1
         self._calculated = -1
-        self._ended: dict[str, int] = {}
-        self._counted: dict[str, int] = {}
-        self._usage: dict[str, float] = {}
-        self._factors: dict[str, float] = {}
-        self._fair: dict[str, float] = {}
+        self._ended: dict[Who, int] = {}
+        self._counted: dict[Who, int] = {}
+        self._usage: dict[Who, float] = {}
+        self._factors: dict[Who, float] = {}
+        self._fair: dict[Who, float] = {}
         self._fair_most = SCALE * fairshare_weight
         self._fixed: dict[tuple[int, str, str], float] = {}
 
@@ -93,7 +98,7 @@ class Multifactor(RoundOrder):
             fixed = self._fixed[kind] = self._fixed_part(*kind)
         age = now - job.submit
         grown = SCALE * self.age_weight * age / self.max_age if age < self.max_age else SCALE * self.age_weight
-        return -int(grown + self._fair.get(job.tenant, self._fair_most) + fixed)
+        return -int(grown + self._fair.get(self._who(js), self._fair_most) + fixed)
 
     def _fixed_part(self, width: int, qos: str, partition: str) -> float:
         """What size, QOS and partition add, whenever it is asked."""
@@ -106,31 +111,46 @@ class Multifactor(RoundOrder):
 
     def ended(self, now: int, js: JobState) -> None:
         """What it has held counts from the next period on."""
-        self._ended[js.account.name] = self._ended.get(js.account.name, 0) + js.attained
+        who = self._who(js)
+        self._ended[who] = self._ended.get(who, 0) + js.attained
 
-    def factor(self, tenant: str) -> float:
-        """The fair-share factor of a tenant in this period: 1 for one that used nothing, 0.5 at exactly its share."""
-        return self._factors.get(tenant, 1.0)
+    def _who(self, js: JobState) -> Who:
+        """Whose usage a job adds to: its tenant's, with the Fair Tree its user's."""
+        return js.job.tenant, js.job.user if self.fair_tree else ""
+
+    def factor(self, tenant: str, user: str = "") -> float:
+        """The fair-share factor in this period: 1 for who used nothing; classically 0.5 at its share."""
+        return self._factors.get((tenant, user), 1.0)
 
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
         held = dict(self._ended)
         for js in state.jobs.values():
             if js.attained or js.status is Status.RUNNING:
-                held[js.account.name] = held.get(js.account.name, 0) + js.attained_at(now)
+                who = self._who(js)
+                held[who] = held.get(who, 0) + js.attained_at(now)
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
-        for tenant, attained in held.items():
-            fresh = attained - self._counted.get(tenant, 0)
-            self._usage[tenant] = self._usage.get(tenant, 0.0) * decay + fresh
+        for who, attained in held.items():
+            fresh = attained - self._counted.get(who, 0)
+            self._usage[who] = self._usage.get(who, 0.0) * decay + fresh
         self._counted = held
         self._calculated = now
+        self._factors = self._tree(state) if self.fair_tree else self._classic(state)
+        self._fair = {who: factor * self._fair_most for who, factor in self._factors.items()}
+
+    def _classic(self, state: TrainingState) -> dict[Who, float]:
+        """2 to the minus usage over share, for each tenant."""
         whole = sum(self._usage.values())
         weights = sum(account.weight for account in state.accounts.values())
-        self._factors = {
-            tenant: 2.0 ** -(usage / whole * weights / state.accounts[tenant].weight) if whole else 1.0
-            for tenant, usage in self._usage.items()
+        return {
+            who: 2.0 ** -(usage / whole * weights / state.accounts[who[0]].weight) if whole else 1.0
+            for who, usage in self._usage.items()
         }
-        self._fair = {tenant: factor * self._fair_most for tenant, factor in self._factors.items()}
+
+    def _tree(self, state: TrainingState) -> dict[Who, float]:
+        """The rank of each user that has submitted something."""
+        usage = {self._who(js): 0.0 for js in state.jobs.values()} | self._usage
+        return fair_tree(usage, {name: account.weight for name, account in state.accounts.items()})
 
 
 def _parsed(levels: tuple[str, ...]) -> dict[str, int]:

@@ -1,0 +1,317 @@
+"""A grid of runs: every combination of some keys' values, each for every seed. Finished cells are never run again.
+
+A cell is one run. It goes by a digest of all that its result depends on: its settings, the contents of the files that
+they name, and the version of headway. Its result is a file ``cells/<digest>.json`` of the sweep's folder that is there
+as a whole or not at all, so whatever is killed loses the cell it was at. Change the grid or a trace, and what is the
+same as before is still done; what is not is a new cell.
+"""
+
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway import __version__, experiment
+from headway.errors import ExperimentError, TapeError, TraceError
+from headway.experiment.arrivals import stamp
+from headway.experiment.measured import draws, seeded
+from headway.formats import toml
+from headway.formats.plugins import anchored
+from headway.formats.settings import Experiment
+from headway.metrics.compare import change, changed_over_seeds, over_seeds, paired_batches
+
+Axes = dict[str, list[Any]]
+Record = dict[str, Any]
+TABLE = "sweep"
+POLICY = "policy.name"
+GRID_NAME = "grid.toml"
+CELLS_NAME = "cells"
+RUNS_NAME = "runs"
+MOST_CELLS = 100_000
+_NOT_VARIED = {"run.out": "-o", "run.seed": "--seed and --seeds", "measure.seeds": "--seeds"}
+_PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of a grid: the values of the keys that vary, its seed, and all the rest."""
+
+    values: tuple[tuple[str, Any], ...]
+    seed: int
+    experiment: Experiment
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """What it is called in a progress bar or a message."""
+        said = [f"{key.rpartition('.')[2]}={value}" if key != POLICY else str(value) for key, value in self.values]
+        return ", ".join([*said, f"seed {self.seed}"])
+
+
+# --- the grid -------------------------------------------------------------------------------------------------
+
+
+def axes_of(document: toml.Document) -> Axes:
+    """Take the table ``[sweep]`` out of a document: each of its keys is a key of the experiment, with its values."""
+    table = document.pop(TABLE, {})
+    if not isinstance(table, Mapping):
+        raise ExperimentError(f"[{TABLE}] must be a table of keys with lists of values")
+    axes: Axes = {}
+    for key, values in toml.leaves(table):
+        if not isinstance(values, list):
+            raise ExperimentError(f"[{TABLE}] {key} is {values!r}: it must be a list of values")
+        axes[key] = values
+    return axes
+
+
+def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
+    """Every combination of the values, the last key's changing fastest, for every seed."""
+    _check(axes)
+    cells = []
+    for values in itertools.product(*axes.values()):
+        changed: toml.Document = json.loads(json.dumps(document))
+        for key, value in zip(axes, values, strict=True):
+            toml.put(changed, key, value)
+        chosen = tuple(zip(axes, values, strict=True))
+        said = ", ".join(f"{key}={value}" for key, value in chosen)
+        each = _anchored(toml.typed(changed, Experiment, f"{where}, {said}" if said else where))
+        if each.variants:
+            raise ExperimentError(f"{where}: a sweep has no variants; give [{TABLE}] keys with lists of values instead")
+        experiment.policy_of(each)
+        cells += [Cell(chosen, run.run.seed, run, digest(run)) for run in seeded(each)]
+    return cells
+
+
+def _check(axes: Axes) -> None:
+    for key, values in axes.items():
+        if key in _NOT_VARIED:
+            raise ExperimentError(f"[{TABLE}] {key} cannot vary: use {_NOT_VARIED[key]}")
+        if not values:
+            raise ExperimentError(f"[{TABLE}] {key} has no values")
+        written = [json.dumps(value, sort_keys=True) for value in values]
+        if twice := next((value for index, value in enumerate(written) if value in written[:index]), ""):
+            raise ExperimentError(f"[{TABLE}] {key} has the value {twice} twice")
+    total = 1
+    for values in axes.values():
+        total *= len(values)
+    if total > MOST_CELLS:
+        raise ExperimentError(f"the grid has {total:,} combinations; at most {MOST_CELLS:,} make a sweep")
+
+
+def _anchored(each: Experiment) -> Experiment:
+    """The same with absolute paths and no folder: a cell may run in any process on any machine."""
+    trace = each.trace
+    if trace.path:
+        trace = msgspec.structs.replace(trace, path=str(Path(trace.path).expanduser().resolve()))
+    files = [each.cluster.file] if isinstance(each.cluster.file, str) else each.cluster.file
+    cluster = msgspec.structs.replace(each.cluster, file=[str(Path(file).resolve()) for file in files if file])
+    names = {key: anchored(getattr(each.policy, key)) for key in ("name", "backfill", "placement")}
+    policy = msgspec.structs.replace(each.policy, **names)
+    run = msgspec.structs.replace(each.run, out="")
+    return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, run=run)
+
+
+def digest(each: Experiment) -> str:
+    """What a cell's result depends on, as 24 characters."""
+    tables = msgspec.to_builtins(each)
+    tables["trace"]["path"] = _contents(each.trace.path)
+    tables["cluster"]["file"] = [_contents(file) for file in each.cluster.file]
+    for key in ("seeds", "baseline"):
+        del tables["measure"][key]
+    if not draws(each):
+        del tables["run"]["seed"]
+    for key in ("name", "backfill", "placement"):
+        for file in _PLUGIN.findall(tables["policy"][key]):
+            tables["policy"][key] = tables["policy"][key].replace(file, _contents(file))
+    text = json.dumps([__version__, tables], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _contents(path: str) -> str:
+    return _hashed(path, stamp(path)) if path else ""
+
+
+@lru_cache(maxsize=256)
+def _hashed(path: str, _stamp: tuple[int, ...]) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as problem:
+        raise TraceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
+
+
+# --- the folder -----------------------------------------------------------------------------------------------
+
+
+class Store:
+    """The folder of a sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cells = folder / CELLS_NAME
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise TapeError(f"sweep folder {folder}: is a file, not a folder")
+            if folder.is_dir() and any(folder.iterdir()) and not self.cells.is_dir():
+                raise TapeError(f"sweep folder {folder} holds files that are no sweep: choose another folder")
+            self.cells.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise TapeError(f"sweep folder {folder}: cannot be used ({problem.strerror or problem})") from None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one sweep at a time; the lock goes with the process that holds it, however that ends."""
+        with open(self.cells / ".lock", "w", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise TapeError(f"sweep folder {self.folder}: another sweep is at work in it") from None
+            yield
+
+    def read(self, cell: Cell) -> Record | None:
+        """What is known of a cell; None when it has not been run to an end."""
+        try:
+            record = json.loads((self.cells / f"{cell.digest}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return record if isinstance(record, dict) and "row" in record and "error" in record else None
+
+    def write(self, cell: Cell, record: Record) -> None:
+        """Put down what became of a cell, as a whole or not at all."""
+        whole = {"values": dict(cell.values), "seed": cell.seed, **record}
+        self.put(self.cells / f"{cell.digest}.json", json.dumps(whole, indent=1, allow_nan=False) + "\n")
+
+    def put(self, path: Path, text: str) -> None:
+        """A file that is there as a whole or not at all."""
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(unfinished, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except OSError as problem:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise TapeError(f"{path}: cannot be written ({problem.strerror or problem})") from None
+
+    def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
+        """The grid as a file from which the sweep can be taken up again."""
+        path = self.folder / GRID_NAME
+        kept = {**json.loads(json.dumps(document)), TABLE: {}}
+        if given := kept.get("trace", {}).get("path"):
+            kept["trace"]["path"] = str(Path(given).expanduser().resolve())
+        for key, values in axes.items():
+            toml.put(kept[TABLE], key, values)
+        self.put(path, toml.write(kept))
+        return path
+
+
+def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False) -> list[Cell]:
+    """The cells that have no result yet, each once; with ``retry`` also those that failed."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        record = store.read(cell)
+        if record is None or (retry and record["error"]):
+            found.setdefault(cell.digest, cell)
+    return list(found.values())
+
+
+# --- results --------------------------------------------------------------------------------------------------
+
+
+def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) -> list[dict[str, Any]]:
+    """A row for each combination of values: means over its seeds, and the change against the baseline."""
+    groups: dict[tuple[tuple[str, str], ...], list[tuple[Cell, Record]]] = {}
+    for cell in cells:
+        record = store.read(cell)
+        if record is not None and record["row"] is not None:
+            groups.setdefault(_key(cell.values), []).append((cell, record))
+    rows = {key: _row(group, level) for key, group in groups.items()}
+    compared = compared_key(cells)
+    reference = _reference(cells, compared, baseline)
+    for key, row in rows.items():
+        other = tuple((name, reference if name == compared else value) for name, value in key)
+        if compared:
+            row |= _changed(row, rows.get(other), groups[key], groups.get(other, []), level)
+            row["baseline"] = json.loads(reference)
+    return list(rows.values())
+
+
+def compared_key(cells: Sequence[Cell]) -> str:
+    """The key whose values are compared with each other: the policy if it varies, else the first that does."""
+    keys = list(dict(cells[0].values)) if cells else []
+    several = [key for key in keys if len({json.dumps(dict(cell.values)[key]) for cell in cells}) > 1]
+    return POLICY if POLICY in several else several[0] if several else ""
+
+
+def _key(values: Sequence[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, json.dumps(value)) for key, value in values)
+
+
+def _reference(cells: Sequence[Cell], compared: str, baseline: str) -> str:
+    """The value that the others are compared with, written as JSON."""
+    if not compared:
+        return ""
+    values = list(dict.fromkeys(json.dumps(dict(cell.values)[compared]) for cell in cells))
+    if not baseline:
+        return values[0]
+    for value in values:
+        if baseline in (value, str(json.loads(value))):
+            return value
+    given = ", ".join(str(json.loads(value)) for value in values)
+    raise ExperimentError(f"unknown baseline {baseline!r}: {compared} has the values {given}")
+
+
+def check_baseline(cells: Sequence[Cell], baseline: str) -> None:
+    """Refuse a baseline that is no value of what is compared, before anything runs."""
+    if baseline and not compared_key(cells):
+        raise ExperimentError(f"baseline {baseline!r}: nothing varies in this sweep")
+    _reference(cells, compared_key(cells), baseline)
+
+
+def _row(group: Sequence[tuple[Cell, Record]], level: float) -> dict[str, Any]:
+    rows = [record["row"] for _, record in group]
+    row = over_seeds(rows, level) if len(rows) > 1 else dict(rows[0])
+    values = dict(group[0][0].values)
+    others = [f"{key.rpartition('.')[2]}={value}" for key, value in values.items() if key != POLICY]
+    return {**row, "values": values, **({"variant": ", ".join(others)} if others else {})}
+
+
+def _changed(
+    row: Mapping[str, Any],
+    other: Mapping[str, Any] | None,
+    mine: Sequence[tuple[Cell, Record]],
+    theirs: Sequence[tuple[Cell, Record]],
+    level: float,
+) -> dict[str, Any]:
+    found, interval = None, None
+    if other is not None and other is not row:
+        found = change(row["jct_mean_s"], other["jct_mean_s"])
+        if level and (len(mine) > 1 or len(theirs) > 1):
+            interval = changed_over_seeds(row, other, level)
+        elif level and row["measured_jobs"] == other["measured_jobs"]:
+            interval = paired_batches(mine[0][1]["batches"], theirs[0][1]["batches"], level)
+    low, high = interval or (None, None)
+    return {"jct_change": found, "jct_change_low": low, "jct_change_high": high}
+
+
+def flat(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
+    """A flat row a cell, for tables that other programs read: the values, the seed, the error, then every number."""
+    rows = []
+    for cell in cells:
+        record = store.read(cell) or {"row": None, "error": "not run yet"}
+        values = {key: value if isinstance(value, int | float | str) else str(value) for key, value in cell.values}
+        numbers = {key: value for key, value in (record["row"] or {}).items() if not isinstance(value, list | dict)}
+        rows.append({**values, **numbers, "seed": cell.seed, "cell": cell.digest, "error": record["error"]})
+    return rows

@@ -1,0 +1,111 @@
+"""Nodes and partitions from Slurm's JSON: ``sinfo --json``, ``scontrol show nodes --json``, ``show partitions --json``.
+
+Up to 22.05 ``sinfo --json`` lists ``nodes``, as ``scontrol`` does since; newer ones list groups of nodes that are
+alike, under ``sinfo``, once for each partition.
+"""
+
+from typing import Any
+
+import msgspec
+
+from headway.errors import ExperimentError
+from headway.formats import slurm
+from headway.formats.cluster_records import Described, NodeRecord, PartitionRecord
+from headway.formats.slurm_jobs import number, within, words
+from headway.formats.slurm_scontrol import away_note, devices, gone, names
+
+_MEBIBYTE = 2**20
+
+
+class _File(msgspec.Struct):
+    nodes: list[Any] | None = None
+    sinfo: list[Any] | None = None
+    partitions: list[Any] | None = None
+    apiVersion: Any = None  # noqa: N815  # Kubernetes' spelling, which tells its files apart
+
+
+def describes(text: str) -> bool:
+    """Whether it is JSON with one of these lists."""
+    return text.lstrip()[:1] == "{" and _parsed(text) is not None
+
+
+def _parsed(text: str) -> _File | None:
+    try:
+        file = msgspec.json.decode(text, type=_File)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return file if file.apiVersion is None and (file.nodes or file.sinfo or file.partitions) else None
+
+
+def cluster(text: str, where: str) -> Described:
+    """The nodes and partitions of a file."""
+    file = _parsed(text)
+    assert file is not None
+    notes: list[str] = []
+    nodes: dict[str, NodeRecord] = {}
+    away: dict[str, None] = {}
+    partitions: dict[str, PartitionRecord] = {}
+    for place, each in _numbered(file.nodes, "node", where):
+        state = "+".join([*words(each.get("state")), *words(each.get("state_flags"))])
+        record = _node(each, place, notes)
+        nodes[record.name] = record
+        away.update({record.name: None} if gone(state) else {})
+    for place, each in _numbered(file.sinfo, "group", where):
+        hosts = _hosts(each, place)
+        away.update(dict.fromkeys(hosts if gone("+".join(words(within(each, "node", "state")))) else ()))
+        for record in _alike(each, hosts, place, notes):
+            nodes.setdefault(record.name, record)
+        known = _partition(within(each, "partition"), place, hosts)
+        before = partitions.get(known.name)
+        members = (*(before.nodes or () if before else ()), *(known.nodes or ()))
+        partitions[known.name] = PartitionRecord(known.name, tuple(dict.fromkeys(members)), known.priority)
+    for place, each in _numbered(file.partitions, "partition", where):
+        listed = names(str(within(each, "nodes", "configured") or ""), place)
+        partitions[str(each.get("name"))] = _partition(each, place, listed)
+    named = tuple(record for record in partitions.values() if not slurm.absent(record.name))
+    return Described(tuple(nodes.values()), named, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
+
+
+def _numbered(listed: list[Any] | None, what: str, where: str) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for position, each in enumerate(listed or [], start=1):
+        if not isinstance(each, dict):
+            raise ExperimentError(f"{where}: {what} {position} is no object")
+        found.append((f"{where}: {what} {position}", each))
+    return found
+
+
+def _node(each: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
+    name = each.get("name")
+    if not isinstance(name, str) or not name:
+        raise ExperimentError(f"{place}: has no name")
+    gpus, kind = devices(str(each.get("gres") or ""), name, place, notes)
+    belongs = tuple(words(each.get("partitions")))
+    return NodeRecord(name, gpus, kind, _count(each.get("cpus")), _bytes(each.get("real_memory")), belongs)
+
+
+def _hosts(each: dict[str, Any], place: str) -> tuple[str, ...]:
+    listed = words(within(each, "nodes", "nodes")) or words(within(each, "nodes", "hostnames"))
+    return tuple(name for text in listed for name in names(text, place))
+
+
+def _alike(each: dict[str, Any], hosts: tuple[str, ...], place: str, notes: list[str]) -> list[NodeRecord]:
+    gres = str(within(each, "gres", "total") or "")
+    cpus, memory = _count(within(each, "cpus", "minimum")), _bytes(within(each, "memory", "minimum"))
+    return [NodeRecord(host, *devices(gres, host, place, notes), cpus, memory) for host in hosts]
+
+
+def _partition(each: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord:
+    name = within(each, "name")
+    if not isinstance(name, str):
+        raise ExperimentError(f"{place}: its partition has no name")
+    return PartitionRecord(name, hosts, number(within(each, "priority", "tier")) or 0)
+
+
+def _count(value: Any) -> int | None:
+    return number(value) or None
+
+
+def _bytes(value: Any) -> int | None:
+    found = number(value)
+    return found * _MEBIBYTE if found else None

@@ -1,0 +1,214 @@
+"""When a waiting job will start, as an operator could have told at that time: an interval from many continuations.
+
+The run is continued again and again under its own policy until the job starts, each time with other run times: jobs
+last as long as jobs of their size that had ended by then, given how long they have run already; where users announced
+run times, as much of their announcement. Later arrivals are stretches of earlier ones, as they came in the week before.
+No further node fails. What the trace says about the future is not looked at.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import ceil
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.errors import StalledRunError
+from headway.metrics.training.ledger import Ledger
+from headway.report.causes import size_of
+from headway.sim.copies import Copies
+from headway.sim.resume import Moment
+from headway.streams import small_stream
+from headway.traces.build import no_collection
+from headway.training.events import NodeFailed
+from headway.training.job import Job, Outcome
+from headway.training.jobstate import JobState
+from headway.training.rows import Kind
+from headway.training.state import TrainingState
+from headway.units import DAY, to_seconds
+
+DRAWS = 40
+FEW_DRAWS = 30
+MANY_JOBS = 3_000
+"""With more live jobs than this fewer continuations are drawn."""
+LEAST_HISTORY = 20
+"""Jobs that have to have ended for their run times to be drawn from."""
+WEEK = 7 * DAY
+MOST_ARRIVALS = 5_000
+BLOCK_JOBS = 50
+"""Arrivals are repeated in stretches of so many, which keeps bursts together."""
+AT_A_TIME = 100
+MOST_STEPS = 100_000
+_LONGEST_TAIL = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """When a job starts next, in nanoseconds since the run began; None for later than what was looked at, or never."""
+
+    p10: int | None
+    p50: int | None
+    p90: int | None
+    draws: int
+    started: int
+    """In how many of the continuations it did."""
+    history: int
+    """Jobs that had ended, whose run times were drawn from; with too few of them what is announced is taken as true."""
+    arrivals: int
+    """Earlier arrivals that later ones were drawn from."""
+
+    def record(self) -> dict[str, Any]:
+        """For machines."""
+        times = {"p10_s": self.p10, "p50_s": self.p50, "p90_s": self.p90}
+        return {
+            **{name: None if time is None else to_seconds(time) for name, time in times.items()},
+            "draws": self.draws,
+            "started": self.started,
+            "history_jobs": self.history,
+            "arrivals_jobs": self.arrivals,
+        }
+
+
+def expected_start(
+    moment: Moment,
+    job: int,
+    ledger: Ledger,
+    *,
+    draws: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Expected:
+    """When a job that waits at a moment starts. ``ledger`` is of the tape up to there; the moment is left as it is."""
+    count = draws or (DRAWS if len(moment.state.jobs) <= MANY_JOBS else FEW_DRAWS)
+    lasting = Lasting(ledger)
+    arriving = _Arriving(moment, ledger, lasting)
+    copies = Copies(moment)
+    starts: list[int] = []
+    with no_collection():
+        for draw in range(count):
+            random = small_stream(seed, f"expected/{job}/{draw}")
+            if (start := _start(copies.make(), job, lasting, arriving, random)) is not None:
+                starts.append(start)
+            if progress is not None:
+                progress(draw + 1, count)
+    starts.sort()
+    p10, p50, p90 = (_quantile(starts, count, part) for part in (0.1, 0.5, 0.9))
+    return Expected(p10, p50, p90, count, len(starts), lasting.history, len(arriving.past))
+
+
+def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
+    """The value that so large a part of all draws does not exceed; those that did not start come last."""
+    rank = max(1, ceil(part * count))
+    return ordered[rank - 1] if rank <= len(ordered) else None
+
+
+def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", random: Random) -> int | None:
+    """When the job starts in one continuation."""
+    executor, state = moment.executor, moment.state
+    executor.befall(None, (), unless=lambda event: isinstance(event, NodeFailed))
+    for js in list(state.jobs.values()):
+        if js.id != job:
+            executor.alter(moment.time, lasting.redrawn(moment.time, js, random))
+    coming = arriving.draw(random)
+    executor.expect(list(islice(coming, AT_A_TIME)))
+    steps = 0
+
+    def enough(now: TrainingState) -> bool:
+        nonlocal steps
+        steps += 1
+        if now.to_come == 1:  # most continuations end before many have come
+            executor.expect([*executor.to_come, *islice(coming, AT_A_TIME)])
+        return job in now.running or job not in now.jobs or steps > MOST_STEPS
+
+    try:
+        tape = moment.go_on(until=enough)
+    except StalledRunError:
+        return None
+    return _first_start(tape, job)
+
+
+def _first_start(tape: Tape, job: int) -> int | None:
+    mine = np.flatnonzero((tape.column("kind") == Kind.START) & (tape.column("subject") == job))
+    return int(tape.column("time")[mine[0]]) if len(mine) else None
+
+
+# --- how long jobs last ---------------------------------------------------------------------------------------
+
+
+class Lasting:
+    """Work of the jobs that ended in a stretch of tape, by size: what others may turn out to be."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        ended = np.flatnonzero(ledger.completed & (ledger.ideal > 0)).tolist()
+        self.history = len(ended)
+        self._work: dict[str, list[float]] = {}
+        self._parts: dict[str, list[float]] = {}
+        """Of what was announced."""
+        for job in ended:
+            work, estimate = int(ledger.ideal[job]), ledger.jobs[job].estimate
+            for size in ("", size_of(ledger.jobs[job].width_milli)):
+                self._work.setdefault(size, []).append(work)
+                if estimate:
+                    self._parts.setdefault(size, []).append(work / estimate)
+        for pools in (self._work, self._parts):
+            for pool in pools.values():
+                pool.sort()
+
+    def redrawn(self, now: int, js: JobState, random: Random) -> Job:
+        """A live job as it may turn out: it runs on for as long as some that had run as long as it has."""
+        work = self.drawn(js.job, js.done_at(now), random)
+        return replace(js.job, work=work, outcome=Outcome.FINISHES, outcome_after=0, retries=0)
+
+    def drawn(self, job: Job, done: int, random: Random) -> int:
+        """Work in all of a job of which so much is done."""
+        pools, unit = (self._parts, job.estimate) if job.estimate else (self._work, 1)
+        pool = pools.get(size_of(job.width_milli), [])
+        if len(pool) < LEAST_HISTORY:
+            pool = pools.get("", [])
+        if len(pool) < LEAST_HISTORY:
+            return max(done + 1, job.estimate or job.work)
+        first = bisect_right(pool, done / unit)
+        if first < len(pool):
+            return max(done + 1, round(pool[random.randrange(first, len(pool))] * unit))
+        # none ever ran as long: as likely as not it will have run twice as long in the end
+        return max(done + 1, round(done * min(_LONGEST_TAIL, 1 / (1 - random.random()))))
+
+
+# --- who arrives ----------------------------------------------------------------------------------------------
+
+
+class _Arriving:
+    """Arrivals of the week before a moment, to draw later ones from."""
+
+    def __init__(self, moment: Moment, ledger: Ledger, lasting: Lasting) -> None:
+        self._now = moment.time
+        self._first = len(ledger.jobs)
+        """Numbers from here on are nobody's."""
+        self._lasting = lasting
+        here = [job for job in ledger.jobs if job.submit <= moment.time]
+        recent = [job for job in here if job.submit > moment.time - WEEK]
+        self.past = recent if len(recent) >= LEAST_HISTORY else here[-LEAST_HISTORY:]
+
+    def draw(self, random: Random) -> Iterator[Job]:
+        """In stretches as they came, from now on."""
+        past, wanted = self.past, MOST_ARRIVALS
+        if len(past) < 2:
+            return
+        time, made = self._now, 0
+        while made < wanted:
+            first = random.randrange(1, len(past))
+            for position in range(first, min(first + BLOCK_JOBS, len(past))):
+                job = past[position]
+                time += max(1, job.submit - past[position - 1].submit)
+                yield self._like(job, self._first + made, time, random)
+                made += 1
+
+    def _like(self, job: Job, number: int, submit: int, random: Random) -> Job:
+        work = self._lasting.drawn(job, 0, random)
+        return replace(
+            job, id=number, submit=submit, name="", work=work, outcome=Outcome.FINISHES, outcome_after=0, retries=0
+        )

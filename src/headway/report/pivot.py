@@ -1,0 +1,75 @@
+"""The results of a sweep: a table with what is compared from left to right, and files that other programs read."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from headway.report.scale import time_unit
+from headway.report.tables import width_of
+
+Row = Mapping[str, Any]
+MOST_ACROSS = 8
+"""Of what is compared; more of it is easier read as a list."""
+__all__ = ["pivot", "store", "width_of"]
+
+
+def pivot(rows: Sequence[Row], across: str) -> Table | None:
+    """Mean JCT, its interval and change, a line for each combination of the other keys; None where that is no help."""
+    columns = list(dict.fromkeys(str(row["values"].get(across, "")) for row in rows))
+    others = [key for key in rows[0]["values"] if key != across]
+    if not across or not others or not 2 <= len(columns) <= MOST_ACROSS:
+        return None
+    level = next((row["confidence"] for row in rows if row.get("confidence")), None)
+    sure = f" [{100 * level:.4g} % interval]" if level else ""
+    baseline = rows[0].get("baseline")
+    title = f"mean JCT{sure} (change against {baseline})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for key in others:
+        table.add_column(key.rpartition(".")[2], no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    unit, size = time_unit(max((row["jct_mean_s"] or 0 for row in rows), default=0))
+    lines: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in rows:
+        lines.setdefault(tuple(str(row["values"][key]) for key in others), {})[str(row["values"][across])] = row
+    for values, line in lines.items():
+        best = min((row["jct_mean_s"] for row in line.values() if row["jct_mean_s"] is not None), default=None)
+        table.add_row(*values, *(_cell(line.get(name), best, unit, size) for name in columns))
+    return table
+
+
+def _cell(row: Row | None, best: float | None, unit: str, size: int) -> Text:
+    if row is None or row["jct_mean_s"] is None:
+        return Text("–")
+    text = f"{row['jct_mean_s'] / size:,.2f} {unit}"
+    low, high = row.get("jct_mean_low_s"), row.get("jct_mean_high_s")
+    if low is not None and high is not None:
+        text += f" [{low / size:,.2f}, {high / size:,.2f}]"
+    if row.get("jct_change") is not None:
+        text += f" ({100 * row['jct_change']:+.1f} %)"
+    return Text(text, style="bold green" if row["jct_mean_s"] == best else "")
+
+
+def store(rows: Sequence[Row], folder: Path) -> None:
+    """``results.parquet`` and ``results.csv``: a row a cell."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    frame = pl.DataFrame([_column(key, [row.get(key) for row in rows]) for key in keys])
+    for name in ("results.parquet", "results.csv"):
+        unfinished = folder / f".{name}"
+        frame.write_parquet(unfinished) if name.endswith("parquet") else frame.write_csv(unfinished)
+        os.replace(unfinished, folder / name)
+
+
+def _column(key: str, values: list[Any]) -> pl.Series:
+    """A column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} and kinds != {int}:
+        return pl.Series(key, values, dtype=pl.Float64, strict=False)
+    if len(kinds) == 1:
+        return pl.Series(key, values)
+    return pl.Series(key, [None if value is None else str(value) for value in values], dtype=pl.String)

@@ -1,0 +1,54 @@
+"""Many copies of one moment of a run, quickly: for continuations that each go their own way.
+
+A moment is packed once and unpacked for each copy, which takes a tenth of the time of ``Moment.fork``. Jobs and the
+cluster, which never change, are shared. A policy with parts that cannot be packed is copied by ``fork``.
+"""
+
+import io
+import pickle
+from typing import Any
+
+from headway.sim.resume import Moment
+
+
+class Copies:
+    """Copies of a moment, which must not go on itself meanwhile."""
+
+    def __init__(self, moment: Moment) -> None:
+        state = moment.state
+        self._moment = moment
+        self._shared = [state.cluster, state.speed, moment.executor.jobs, *(js.job for js in state.jobs.values())]
+        self._packed = self._pack()
+
+    def make(self) -> Moment:
+        """One more."""
+        if self._packed is None:
+            return self._moment.fork()
+        copy: Moment = _Unpacker(self._packed, self._shared).load()
+        return copy
+
+    def _pack(self) -> bytes | None:
+        stream = io.BytesIO()
+        try:
+            _Packer(stream, self._shared).dump(self._moment)
+        except (pickle.PicklingError, TypeError, AttributeError):
+            return None
+        return stream.getvalue()
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, stream: io.BytesIO, shared: list[Any]) -> None:
+        super().__init__(stream, pickle.HIGHEST_PROTOCOL)
+        self._numbers = {id(each): number for number, each in enumerate(shared)}
+
+    def persistent_id(self, thing: Any) -> int | None:
+        return self._numbers.get(id(thing))
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, packed: bytes, shared: list[Any]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._shared = shared
+
+    def persistent_load(self, number: Any) -> Any:
+        return self._shared[number]

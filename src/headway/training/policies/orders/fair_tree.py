@@ -1,0 +1,44 @@
+"""Slurm's Fair Tree: who has used least for their share comes first, account by account, then user by user.
+
+(SchedMD, "Fair Tree Fairshare Algorithm".) Siblings are put in order of share over usage. The users below the first
+account rank before all those below the second; a user's factor is its rank over the number of users. Accounts that tie
+are looked at as one, with the users of all of them together.
+
+Departures: two levels, accounts and their users, where Slurm's tree may be deeper; users have equal shares; only
+accounts and users that have submitted something are in the tree.
+"""
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TypeVar
+
+Who = tuple[str, str]
+"""An account and one of its users."""
+Key = TypeVar("Key", str, tuple[str, str])
+
+
+def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Who, float]:
+    """The factor of each user of each account: 1 for the first, down to 1 over their number."""
+    accounts: dict[str, float] = {}
+    for (account, _), used in usage.items():
+        accounts[account] = accounts.get(account, 0.0) + used
+    order = {name: _level(weights.get(name, 1), used) for name, used in accounts.items()}
+    left = len(usage)
+    factors: dict[Who, float] = {}
+    for tied in _groups(order):
+        users = {who: _level(1, used) for who, used in usage.items() if who[0] in tied}
+        for same in _groups(users):
+            factors |= dict.fromkeys(same, left / len(usage))
+            left -= len(same)
+    return factors
+
+
+def _level(share: int, used: float) -> float:
+    """How much is used for each share: the inverse of Slurm's LevelFS, so that nothing used is 0 and not infinite."""
+    return used / share
+
+
+def _groups(levels: Mapping[Key, float]) -> list[list[Key]]:
+    """Keys in order of their level, those of equal level together."""
+    ordered = sorted(levels, key=lambda key: (levels[key], key))
+    return [list(same) for _, same in groupby(ordered, key=levels.__getitem__)]

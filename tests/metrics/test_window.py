@@ -1,0 +1,108 @@
+"""What a window measures, by hand: its jobs, its time, and whether the queue grew in it."""
+
+import numpy as np
+import pytest
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.errors import InputError
+from headway.metrics.training import Ledger
+from headway.metrics.training.summary import of_ledger
+from headway.metrics.window import Window, span_of, still_growing, window_of
+from headway.sim.training import SimulatedCluster
+from headway.training.cluster import Cluster, uniform
+from headway.training.job import Job, workload
+from headway.training.policies.registry import build
+from headway.training.state import TrainingState
+from headway.units import HOUR
+
+
+def played(jobs: tuple[Job, ...], cluster: Cluster) -> Ledger:
+    policy = build("fifo")
+    state = TrainingState(cluster, to_come=len(jobs), arrangement=policy)
+    policy.bind(state)
+    writer = TapeWriter()
+    Scheduler(state, policy, SimulatedCluster(jobs, state, None), writer).run()
+    return Ledger(writer.close(), jobs, cluster)
+
+
+LINE = workload(Job(0, hour * HOUR, 2 * HOUR, gpus=1, tenant="ab"[hour % 2]) for hour in range(10))
+"""Ten jobs of two hours, one an hour, on one GPU: job k waits k hours and ends at 2k + 2."""
+
+
+def test_jobs_are_numbered_from_0_in_submission_order() -> None:
+    assert window_of(LINE, "", "") is None
+    assert window_of(LINE, "4:6", "") == Window(4, 6)
+    assert window_of(LINE, "4:", "") == Window(4, 10)
+    assert window_of(LINE, ":3", "") == Window(0, 3)
+    assert window_of(LINE, "", "25%") == Window(3, 10)
+    assert window_of(LINE, "", "4h") == Window(4, 10)
+    assert window_of(LINE, "", 3600) == Window(1, 10)
+    assert window_of(LINE, "", "0%") == Window(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "warmup", "line"),
+    [
+        ("4000:5000", "", "the workload has 10 jobs"),
+        ("6:4", "", "no job from 6"),
+        ("4-6", "", "not understood"),
+        (":", "", "not understood"),
+        ("", "100%", "leaves none of the 10 jobs"),
+        ("", "2d", "leaves none of the 10 jobs"),
+        ("", "-2d", "must not be negative"),
+        ("", "soon", "not understood"),
+        ("2:3", "10%", "both given"),
+    ],
+)
+def test_a_window_that_is_none_is_one_line(jobs: str, warmup: str, line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        window_of(LINE, jobs, warmup)
+
+
+def test_a_window_measures_its_jobs_and_the_time_from_its_first_submission_to_its_last_end() -> None:
+    ledger = played(LINE, uniform(2, 1))  # on two GPUs nobody waits
+    whole, part = of_ledger(ledger), of_ledger(ledger, Window(4, 6))
+    assert (whole.jobs, whole.measured_jobs, part.jobs, part.measured_jobs, part.completed) == (10, 10, 10, 2, 2)
+    assert span_of(ledger, Window(4, 6)) == (4 * HOUR, 7 * HOUR)
+    assert part.makespan_s == 3 * 3600
+    assert part.gpu_utilisation == pytest.approx(1.0)  # both are busy all through, with jobs of the window or not
+    assert whole.gpu_utilisation == pytest.approx(20 / 22)
+    assert part.gpu_hours == 4
+    assert part.jain_tenants == 1.0
+    busy = played(LINE, uniform(1, 1))
+    assert of_ledger(busy, Window(4, 6)).wait_s.mean == pytest.approx(4.5 * 3600)
+    assert of_ledger(busy, Window(4, 6)).jct_s.max == pytest.approx(7 * 3600)
+    assert span_of(busy, Window(4, 6)) == (4 * HOUR, 12 * HOUR)
+
+
+def test_a_window_of_all_jobs_gives_the_numbers_of_no_window() -> None:
+    ledger = played(LINE, uniform(1, 1))
+    whole, same = of_ledger(ledger), of_ledger(ledger, Window(0, 10))
+    assert all(
+        getattr(whole, name) == getattr(same, name) for name in whole.__slots__ if name not in ("growing", "overload")
+    )
+
+
+def test_a_queue_that_grows_all_through_a_window_is_said() -> None:
+    many = workload(Job(0, minute * HOUR // 60, HOUR // 30, gpus=1) for minute in range(400))
+    growing = played(many, uniform(1, 1))
+    told = still_growing(growing, Window(100, 400))
+    assert told is not None
+    assert told.startswith("no steady state: while measured jobs arrived the queue grew from ")
+    assert still_growing(growing, None) is None
+    assert still_growing(played(many, uniform(2, 1)), Window(100, 400)) is None
+
+
+def test_measured_jobs_that_have_not_ended_are_measured_to_the_last_row() -> None:
+    ledger = played(LINE, uniform(1, 1))
+    cut = Ledger(_until(ledger, 9 * HOUR), LINE, ledger.cluster)
+    assert span_of(cut, Window(4, 6)) == (4 * HOUR, cut.horizon)
+    assert of_ledger(cut, Window(4, 6)).jct_s.mean is None
+    assert span_of(cut, Window(9, 10)) == (9 * HOUR, cut.horizon)
+
+
+def _until(ledger: Ledger, time: int) -> Tape:
+    columns = (ledger.time, ledger.kind, ledger.subject, ledger.lease, ledger.place, ledger.detail, ledger.value)
+    rows = np.column_stack(columns)
+    return Tape(rows[rows[:, 0] <= time])

@@ -1,0 +1,49 @@
+"""The Fair Tree: accounts before users, ties together, ranks as factors."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.training.job import Job, workload
+from headway.training.policies.orders.fair_tree import fair_tree
+from headway.units import HOUR
+from tests.training.policies.orders.test_fairness import play
+
+
+def test_users_of_the_account_that_used_least_come_first_whatever_they_used_themselves() -> None:
+    usage = {("a", "x"): 9.0, ("a", "y"): 0.0, ("b", "z"): 8.0}
+    assert fair_tree(usage, {}) == {("b", "z"): 1.0, ("a", "y"): 2 / 3, ("a", "x"): 1 / 3}
+
+
+def test_an_account_with_a_larger_share_may_use_more() -> None:
+    usage = {("a", "x"): 30.0, ("b", "y"): 20.0}
+    assert fair_tree(usage, {"a": 1, "b": 1})[("b", "y")] == 1.0
+    assert fair_tree(usage, {"a": 2, "b": 1})[("a", "x")] == 1.0
+
+
+def test_who_ties_has_the_same_factor_and_accounts_that_tie_are_one() -> None:
+    usage = {("a", "x"): 1.0, ("a", "y"): 3.0, ("b", "x"): 2.0, ("b", "z"): 2.0, ("c", "w"): 0.0}
+    assert fair_tree(usage, {}) == {
+        ("c", "w"): 1.0,
+        ("a", "x"): 0.8,
+        ("b", "x"): 0.6,
+        ("b", "z"): 0.6,
+        ("a", "y"): 0.2,
+    }
+
+
+@given(st.dictionaries(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(0, 5).map(float)))
+def test_factors_are_ranks(usage: dict[tuple[str, str], float]) -> None:
+    factors = fair_tree(usage, {"a": 2})
+    assert set(factors) == set(usage)
+    for who, factor in factors.items():
+        behind = sum(other <= factor for other in factors.values())
+        assert factor == behind / len(usage), who
+
+
+def test_the_order_serves_the_user_who_used_less_within_an_account() -> None:
+    first = Job(0, submit=0, work=HOUR, user="x", tenant="a")
+    again = Job(1, submit=1, work=HOUR, user="x", tenant="a")
+    other = Job(2, submit=2, work=HOUR, user="y", tenant="a")
+    jobs = workload([first, again, other])
+    assert play(jobs, "multifactor(fair_tree=true)").first_starts == [0, 2, 1]
+    assert play(jobs, "multifactor").first_starts == [0, 1, 2]
