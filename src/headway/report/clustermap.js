@@ -249,6 +249,8 @@ const ClusterMap = (() => {
       this.cells.addEventListener("pointerleave", () => this.over(null));
       for (const button of root.querySelectorAll("[data-colour]")) button.addEventListener("click", () => this.paint(button.dataset.colour));
       this.playing.addEventListener("click", () => this.play());
+      this.whole = find("[data-do=whole]");
+      this.whole.addEventListener("click", () => this.extend(this.whole.getAttribute("aria-pressed") !== "true"));
       find("[data-do=back]").addEventListener("click", () => this.jump(-1));
       find("[data-do=forth]").addEventListener("click", () => this.jump(1));
       new ResizeObserver(() => this.resize()).observe(this.cells.parentElement);
@@ -268,16 +270,26 @@ const ClusterMap = (() => {
       const seconds = this.run ? this.time * this.run.head.tick_s : null;
       this.run = this.loaded.get(index);
       this.only = null;
-      const ticks = this.run.head.ticks;
-      this.slider.max = Math.max(1, ticks);
-      this.slider.step = 1;
-      this.stride = Math.max(1, Math.round(ticks / 500));
+      const { ticks, shown } = this.run.head;
+      this.whole.hidden = shown >= ticks;
+      this.extend(shown >= ticks);
       this.resize();
       this.keys();
       this.go(seconds === null ? Math.round(busiest(this.run)) : Math.min(ticks, Math.round(seconds / this.run.head.tick_s)));
     }
 
+    // The line goes to where nearly all is over, or to the very end.
+    extend(whole) {
+      const { ticks, shown } = this.run.head;
+      this.whole.setAttribute("aria-pressed", String(whole));
+      this.most = Math.max(1, whole ? ticks : shown);
+      this.slider.max = this.most;
+      this.stride = Math.max(1, Math.round(this.most / 500));
+      if (this.state) this.go(this.time);
+    }
+
     go(time) {
+      if (time > this.most && this.most < this.run.head.ticks) { this.time = time; this.extend(true); return; }
       this.time = Math.max(0, Math.min(this.run.head.ticks, time));
       this.slider.value = this.time;
       this.state = stateAt(this.run, this.time);
@@ -305,14 +317,14 @@ const ClusterMap = (() => {
       this.playing.textContent = going ? "❚❚" : "▶";
       this.playing.setAttribute("aria-label", going ? "Pause" : "Play");
       if (!going) return;
-      if (this.time >= this.run.head.ticks) this.time = 0;
+      if (this.time >= this.most) this.time = 0;
       let exact = this.time;
       const step = stamp => {
         if (!this.since) return;
-        exact += (stamp - this.since) / 1000 / PLAY_S * this.run.head.ticks;
+        exact = Math.min(this.most, exact + (stamp - this.since) / 1000 / PLAY_S * this.most);
         this.since = stamp;
         this.go(Math.round(exact));
-        if (exact >= this.run.head.ticks) this.play(); else requestAnimationFrame(step);
+        if (exact >= this.most) this.play(); else requestAnimationFrame(step);
       };
       requestAnimationFrame(stamp => { this.since = stamp; step(stamp); });
     }
@@ -517,7 +529,7 @@ const ClusterMap = (() => {
         .filter(([, found]) => found.length);
       const floor = high - lanes.length * LANE - 2;
       pen.clearRect(0, 0, this.line.width, this.line.height);
-      const x = i => (i + 0.5) / head.busy.length * wide;
+      const x = i => middle(head, i) / this.most * wide;
       const draw = (values, most) => values.forEach((value, i) => pen.lineTo(x(i), floor - value / most * (floor - 12)));
       pen.fillStyle = look("free");
       pen.fillRect(0, 0, wide, floor);
@@ -526,7 +538,7 @@ const ClusterMap = (() => {
       pen.beginPath();
       pen.moveTo(0, floor);
       draw(head.busy, Math.max(1, run.cluster.gpus));
-      pen.lineTo(wide, floor);
+      pen.lineTo(x(head.busy.length - 1), floor);
       pen.fill();
       pen.globalAlpha = 1;
       const queue = Math.max(...head.waiting);
@@ -545,9 +557,10 @@ const ClusterMap = (() => {
     }
 
     lane(pen, name, found, colour, y, wide, look) {
-      const most = Math.max(1, this.run.head.ticks), columns = new Map();
+      const columns = new Map();
       for (const each of found) {
-        const at = Math.round((each.since ?? each) / most * (wide - 2));
+        const at = Math.round((each.since ?? each) / this.most * (wide - 2));
+        if (at > wide) continue;
         columns.set(at, (columns.get(at) || 0) + 1);
       }
       const top = Math.max(...columns.values());
@@ -572,7 +585,7 @@ const ClusterMap = (() => {
 
     tell() {
       const { run, state } = this, { head } = run;
-      const bucket = Math.min(head.waiting.length - 1, Math.floor(this.time / Math.max(1, head.ticks) * head.waiting.length));
+      const bucket = stretch(head, this.time);
       const failed = state.down.filter(each => each.how === 1).length, drained = state.down.length - failed;
       const say = value => value.toLocaleString("en");
       const parts = [`${say(state.busy)} of ${say(run.cluster.gpus)} GPUs in use`, `${say(state.jobs)} ${state.jobs === 1 ? "job" : "jobs"}`, `about ${say(Math.round(head.waiting[bucket]))} waiting`];
@@ -641,11 +654,20 @@ const ClusterMap = (() => {
     }
   }
 
+  // The middle of a stretch of time that something was averaged over; and the stretch that a time lies in.
+  function middle({ split, shown, ticks, busy }, i) {
+    return i < split ? (i + 0.5) / split * shown : shown + (i - split + 0.5) / (busy.length - split) * (ticks - shown);
+  }
+
+  function stretch({ split, shown, ticks, busy }, time) {
+    if (time < shown || busy.length === split) return Math.min(split - 1, Math.floor(time / Math.max(1, shown) * split));
+    return Math.min(busy.length - 1, split + Math.floor((time - shown) / Math.max(1, ticks - shown) * (busy.length - split)));
+  }
+
   // A run opens where most is going on, not at its empty beginning.
   function busiest(run) {
-    const { busy, ticks } = run.head;
-    const weigh = busy.map((value, i) => value + (run.head.waiting[i] > 0 ? 0.001 : 0));
-    return (weigh.indexOf(Math.max(...weigh)) + 0.5) / busy.length * ticks;
+    const weigh = run.head.busy.map((value, i) => value + (run.head.waiting[i] > 0 ? 0.001 : 0));
+    return middle(run.head, weigh.indexOf(Math.max(...weigh)));
   }
 
   function clipped(pen, text, room) {

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.metrics.series import IntArray
+from headway.metrics.series import IntArray, Series
 from headway.metrics.training.ledger import Ledger, gpu_bits
 from headway.metrics.training.timeline import Timeline
 from headway.report.packing import blob, deflated, differences, folded, varints
-from headway.report.thin import bucketed
+from headway.report.thin import BUCKETS, TAIL_BUCKETS, bucketed
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
@@ -59,11 +59,14 @@ def tick_of(horizon: int) -> int:
     return tick
 
 
-def pack(ledger: Ledger, lines: Timeline, most_bytes: int) -> Map | None:
-    """A run in at most so many bytes of text; None if even the longest ticks do not make it fit."""
+def pack(ledger: Ledger, lines: Timeline, shown: int, most_bytes: int) -> Map | None:
+    """A run in at most so many bytes of text; None if even the longest ticks do not make it fit.
+
+    ``shown`` is how far its line goes at first.
+    """
     finest = tick = tick_of(ledger.horizon)
     while True:
-        text = deflated(_packed(ledger, lines, tick))
+        text = deflated(_packed(ledger, lines, shown, tick))
         if len(text) <= most_bytes:
             return Map(text, tick, finest)
         if ledger.horizon // tick <= COARSEST_TICKS:
@@ -71,7 +74,7 @@ def pack(ledger: Ledger, lines: Timeline, most_bytes: int) -> Map | None:
         tick *= 10
 
 
-def _packed(ledger: Ledger, lines: Timeline, tick: int) -> bytes:
+def _packed(ledger: Ledger, lines: Timeline, shown: int, tick: int) -> bytes:
     start, end = ledger.hold_start // tick, ledger.hold_end // tick
     kept = np.flatnonzero((end > start) | ~ledger.hold_closed)
     kept = kept[np.argsort(start[kept], kind="stable")]
@@ -90,16 +93,25 @@ def _packed(ledger: Ledger, lines: Timeline, tick: int) -> bytes:
         "lengths": varints(lengths),
         "down": varints(down.ravel()),
     }
-    ticks = ledger.horizon // tick
-    busy, waiting = bucketed(lines.allocated, 0, ledger.horizon), bucketed(lines.waiting, 0, ledger.horizon)
+    busy, waiting = (_means(series, shown, ledger.horizon) for series in (lines.allocated, lines.waiting))
     head = {
         "tick_s": tick / SECOND,
-        "ticks": int(ticks),
+        "ticks": ledger.horizon // tick,
+        "shown": min(shown, ledger.horizon) // tick,
+        "split": BUCKETS,
         "holds": len(kept),
-        "busy": [round(value, 1) for value in busy.mean.tolist()],
-        "waiting": [round(value, 1) for value in waiting.mean.tolist()],
+        "busy": busy,
+        "waiting": waiting,
     }
     return blob(head, columns)
+
+
+def _means(series: Series, shown: int, horizon: int) -> list[float]:
+    """Means over stretches up to where the line is shown, and, where there is more, over some beyond."""
+    found = bucketed(series, 0, min(shown, horizon))
+    if horizon > shown:
+        found = found.then(bucketed(series, shown, horizon, TAIL_BUCKETS))
+    return [round(value, 1) for value in found.mean.tolist()]
 
 
 def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:

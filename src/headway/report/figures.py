@@ -15,7 +15,7 @@ import polars as pl
 from headway.metrics.series import FloatArray, Series
 from headway.report.causes import WaitCauses
 from headway.report.measured import FAILED, Comparison, Measured
-from headway.report.thin import BUCKETS, bucketed, cdf, rounded
+from headway.report.thin import TAIL_BUCKETS, bucketed, cdf, rounded, without_tail
 from headway.report.words import axis_of, clipped, size_label, size_labels
 from headway.training.explain import CauseKind
 from headway.units import SECOND
@@ -163,20 +163,8 @@ def over_time(both: Comparison) -> Figure:
 
 
 def shown_until(both: Comparison) -> int:
-    """Where the axis of time ends at first: a few jobs that run on and on would leave the rest a sliver.
-
-    The last arrival, or when 99 % of the jobs have ended; the whole run if that is not much longer.
-    """
-    ends = []
-    for run in both.runs:
-        ledger = run.ledger
-        if not ledger.arrived.any():
-            continue
-        most = int(np.quantile(ledger.left[ledger.arrived], 0.99))
-        ends.append(max(most, int(ledger.submit.max())))
-    whole = max(run.ledger.horizon for run in both.runs)
-    cut = max(ends, default=whole)
-    return cut + cut // 20 if cut < 0.7 * whole else whole
+    """Where the axis of time ends at first."""
+    return without_tail(max(run.bulk for run in both.runs), max(run.ledger.horizon for run in both.runs))
 
 
 def _heading(text: str, y: float) -> dict[str, Any]:
@@ -202,7 +190,7 @@ def _stretch(
     shown, axis = where
     found = bucketed(series, 0, min(shown, run.ledger.horizon))
     if run.ledger.horizon > shown:
-        found = found.then(bucketed(series, shown, run.ledger.horizon, BUCKETS // 3))
+        found = found.then(bucketed(series, shown, run.ledger.horizon, TAIL_BUCKETS))
     x = rounded(found.middles / SECOND / size, 5)
     style = line_of(both, index)
     line = {

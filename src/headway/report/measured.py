@@ -118,6 +118,14 @@ class Measured:
         return span_of(self.ledger, self.window)
 
     @cached_property
+    def bulk(self) -> int:
+        """When nearly all is over: the last arrival, or when 99 % of the jobs have ended."""
+        ledger = self.ledger
+        if not ledger.arrived.any():
+            return ledger.horizon
+        return max(int(np.quantile(ledger.left[ledger.arrived], 0.99)), int(ledger.submit.max()))
+
+    @cached_property
     def lines(self) -> Timeline:
         """Step functions."""
         return timeline(self.ledger)

@@ -22,6 +22,7 @@ from headway.report.causes import WaitCauses, why_waited
 from headway.report.headline import answer
 from headway.report.measured import Comparison, Measured
 from headway.report.packing import deflated
+from headway.report.thin import without_tail
 from headway.report.words import duration, listed, percent, plain
 from headway.units import SECOND
 
@@ -163,7 +164,7 @@ def _maps(both: Comparison, parts: Parts) -> None:
             workload = _shared(clustermap.pack_workload(run.stored.scene.jobs), shared, parts)
             left -= len(parts.payloads[workload]) if workload == len(parts.payloads) - 1 else 0
             room = left if len(ranked) == 1 else left // 2 if done == 0 and len(ranked) > 1 else left
-            packed = clustermap.pack(run.ledger, run.lines, room)
+            packed = clustermap.pack(run.ledger, run.lines, without_tail(run.bulk, run.ledger.horizon), room)
         if packed is None:
             without.append(run)
             continue

@@ -10,7 +10,18 @@ from headway.report import headline
 from headway.report.causes import WaitCauses
 from headway.report.figures import MOST_BARS, Figure, parts_of
 from headway.report.measured import FAILED, Comparison, Measured
-from headway.report.words import NOTHING, change, count, duration, durations, hours, percent, plain, size_labels, unit_of
+from headway.report.words import (
+    NOTHING,
+    change,
+    count,
+    duration,
+    durations,
+    hours,
+    percent,
+    plain,
+    size_labels,
+    unit_of,
+)
 from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50

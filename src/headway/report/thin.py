@@ -9,6 +9,8 @@ from headway.metrics.series import FloatArray, IntArray, Series
 MOST_CDF_POINTS = 500
 BUCKETS = 300
 """Stretches of time that a step function is averaged over; with its extremes two points each."""
+TAIL_BUCKETS = 100
+"""The same for the long end of a run, where only a few jobs are left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +93,14 @@ def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets:
         low[some] = np.minimum(low[some], np.minimum.reduceat(padded, bounds)[::2])
         high[some] = np.maximum(high[some], np.maximum.reduceat(padded, bounds)[::2])
     return low[:buckets], high[:buckets]
+
+
+def without_tail(bulk: int, whole: int) -> int:
+    """How much of a run is shown at first: a few jobs that run on and on would leave all others a sliver.
+
+    ``bulk`` is when nearly all is over; the whole run if that is not much longer.
+    """
+    return bulk + bulk // 20 if bulk < 0.7 * whole else whole
 
 
 def rounded(values: FloatArray, digits: int = 4) -> list[float]:

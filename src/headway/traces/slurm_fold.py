@@ -14,7 +14,7 @@ _PART = r"^(.*)\+\d+$"
 def without_steps(frame: pl.DataFrame, column: str) -> tuple[pl.DataFrame, pl.Series, list[str]]:
     """The rows of jobs, which rows they are, and what to say about the steps."""
     ids = frame[column].str.strip_chars()
-    step = ids.str.contains(r"^\d[^.]*\.").fill_null(False)
+    step = ids.str.contains(r"^\d+(?:_\d+)?(?:\+\d+)?\.").fill_null(False)
     count = int(step.sum())
     if not count:
         return frame, ~step, []
