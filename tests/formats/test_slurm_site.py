@@ -48,10 +48,10 @@ def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo"),
-        ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo"),
-        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s)"),
-        ("SchedulerParameters=bf_interval=-1", "fifo"),
+        ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo+first-fit"),
+        ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo+first-fit"),
+        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s)+first-fit"),
+        ("SchedulerParameters=bf_interval=-1", "fifo+first-fit"),
     ],
 )
 def test_sites_without_weights_or_backfill(text: str, name: str) -> None:

@@ -126,12 +126,12 @@ def test_the_moment_to_ask_is_the_middle_of_the_first_wait() -> None:
 
 def test_the_interval_holds_what_happened_most_of_the_time() -> None:
     """Of jobs that wait at several times of a run, most start within the 80 % interval."""
-    world = World(uniform(4, 4), philly_like(600, gpus=16, load=1.2, seed=1))
-    tape = drive("fifo+fit", world, bounded=False).tape
+    world = World(uniform(4, 4), philly_like(300, gpus=16, load=1.2, seed=1))
+    tape = drive("fifo", world, bounded=False).tape
     hits, asked = 0, 0
-    for part in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+    for part in (0.3, 0.5, 0.6, 0.7, 0.8):
         time = int(tape.column("time")[int(part * len(tape))])
-        moment = moment_of(world, "fifo+fit", tape, time)
+        moment = moment_of(world, "fifo", tape, time)
         before = Ledger(tape.until(time), world.jobs, world.cluster)
         waiting = [job for _, job in moment.state.queue.in_order()]
         for job in waiting[:: max(1, len(waiting) // 3)][:3]:
@@ -141,7 +141,7 @@ def test_the_interval_holds_what_happened_most_of_the_time() -> None:
             asked += 1
             hits += (found.p10 or 0) <= actual and (found.p90 is None or actual <= found.p90)
     assert asked >= 12
-    assert hits / asked >= 0.5
+    assert hits / asked >= 0.6
 
 
 def test_the_same_seed_gives_the_same_interval_and_leaves_the_moment_as_it_was() -> None:
@@ -179,14 +179,14 @@ def test_the_future_of_the_trace_is_not_looked_at() -> None:
 def test_jobs_last_at_least_as_long_as_they_have_and_like_others_of_their_size() -> None:
     world = World(uniform(1, 8), seconds_of(*((i * 20, 1 + i % 10, 1 + i % 2 * 7) for i in range(100))))
     ledger = Ledger(drive("fifo", world).tape, world.jobs, world.cluster)
-    lasting = Lasting(ledger)
+    lasting = Lasting.until(ledger, (), 0)
     random = small_stream(0, "test")
     narrow = Job(0, 0, 999 * SECOND, 1)
     drawn = {lasting.drawn(narrow, 0, random) for _ in range(200)}
     assert drawn == {job.work for job in world.jobs if job.gpus == 1}
     assert all(lasting.drawn(narrow, 6 * SECOND, random) > 6 * SECOND for _ in range(50))
     assert all(lasting.drawn(narrow, HOUR, random) > HOUR for _ in range(50))
-    few = Lasting(Ledger(drive("fifo", world).tape.until(5 * SECOND), world.jobs, world.cluster))
+    few = Lasting.until(Ledger(drive("fifo", world).tape.until(5 * SECOND), world.jobs, world.cluster), (), 0)
     assert few.history < LEAST_HISTORY
     assert few.drawn(Job(0, 0, 5, estimate=7 * SECOND), 0, random) == 7 * SECOND
 

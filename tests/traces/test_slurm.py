@@ -79,7 +79,7 @@ def test_the_sample_gives_every_kind_of_job() -> None:
     assert jobs["4103_2"].outcome is Outcome.FAILS
     assert jobs["4103_2"].submit == 50 * MINUTE + 10 * SECOND  # when it became eligible, behind 4103_1
     assert (jobs["4106"].gpus, jobs["4106"].cpu_milli, jobs["4106"].nodes) == (5, 24_000, 0)
-    assert (jobs["4109"].gpus, jobs["4109"].nodes, jobs["4109"].cpu_milli) == (0, 2, 32_000)
+    assert (jobs["4109"].gpus, jobs["4109"].nodes, jobs["4109"].cpu_milli) == (0, 1, 64_000)
     assert (jobs["4110"].outcome, jobs["4110"].outcome_after, jobs["4110"].estimate) == (
         Outcome.CANCELLED,
         12 * MINUTE,
@@ -268,8 +268,16 @@ def test_what_has_no_outcome_is_left_out_and_explained(tmp_path: Path, state: st
     trace = _load(tmp_path, _row(), _row(JobID="2", State=state, Start="Unknown", End="Unknown", Elapsed="00:00:00"))
     assert [job.name for job in trace.jobs] == ["1"]
     assert [(each.line, each.value) for each in trace.dropped] == [(3, "Unknown" if state == "REQUEUED" else state)]
-    with pytest.raises(TraceError, match="line 3"):
-        _load(tmp_path, _row(), _row(JobID="2", State=state, Start="Unknown", End="Unknown"), strict=True)
+
+
+def test_jobs_that_have_not_started_are_no_reason_to_refuse_a_file(tmp_path: Path) -> None:
+    trace = load(SAMPLES / "sacct.txt", strict=True)
+    assert [(each.line, each.column, each.value) for each in trace.dropped] == [(24, "State", "PENDING")]
+    assert trace == load(SAMPLES / "sacct.txt")
+    with pytest.raises(
+        TraceError, match=r"none of its 1 jobs can be played; the first: line 2: State 'PENDING' has not"
+    ):
+        _load(tmp_path, _row(State="PENDING", Start="Unknown", End="Unknown"))
 
 
 def test_held_gpus_count_before_requested_ones_and_types_only_where_they_were_asked_for(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def _partition(each: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord
     name = within(each, "name")
     if not isinstance(name, str):
         raise ExperimentError(f"{place}: its partition has no name")
-    return PartitionRecord(name, hosts, number(within(each, "priority", "tier")) or 0)
+    return PartitionRecord(name, hosts, number(within(each, "priority", "job_factor")) or 0)
 
 
 def _count(value: Any) -> int | None:

@@ -149,7 +149,9 @@ def away_note(away: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def _partition(record: dict[str, str], place: str) -> PartitionRecord:
-    tier = record.get("PriorityTier") or record.get("Priority") or "0"
+    factor = record.get("PriorityJobFactor") or record.get("Priority") or "0"
     listed = record.get("Nodes", "")
     nodes = None if listed.upper() == "ALL" else names(listed, place)
-    return PartitionRecord(record["PartitionName"], nodes, int(tier) if tier.isdecimal() and len(tier) < 15 else 0)
+    return PartitionRecord(
+        record["PartitionName"], nodes, int(factor) if factor.isdecimal() and len(factor) < 15 else 0
+    )

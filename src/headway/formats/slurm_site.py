@@ -2,7 +2,8 @@
 
 The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
 sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is
-conservative backfilling; sched/builtin overtakes nobody. What has no counterpart here is returned as a note.
+conservative backfilling; sched/builtin overtakes nobody. Nodes are filled in their order, as select/cons_tres does
+where they have equal weights. What has no counterpart here is returned as a note.
 """
 
 import re
@@ -69,7 +70,7 @@ def site(settings: Mapping[str, str]) -> Site:
         notes.append(f"PreemptType={preempts} is not followed: nothing is preempted")
     if settings.get("priorityweighttres"):
         notes.append(f"PriorityWeightTRES={settings['priorityweighttres']} is not followed")
-    return Site(f"{policy}+no-preempt", tuple(notes))
+    return Site(f"{policy}+first-fit+no-preempt", tuple(notes))
 
 
 def _order(settings: Mapping[str, str], notes: list[str]) -> str:

@@ -1,13 +1,14 @@
 """When a waiting job will start, as an operator could have told at that time: an interval from many continuations.
 
 The run is continued again and again under its own policy until the job starts, each time with other run times: jobs
-last as long as jobs of their size that had ended by then, given how long they have run already; where users announced
-run times, as much of their announcement. Later arrivals are stretches of earlier ones, as they came in the week before.
-No further node fails. What the trace says about the future is not looked at.
+last as long as jobs of their size did until then, given how long they have run already; where users announced run
+times, as much of their announcement. Each continuation draws from another sample of these jobs, because how long jobs
+last is not known well from some hundreds of them. Later arrivals are stretches of earlier ones, as they came in the
+week before. No further node fails. What the trace says about the future is not looked at.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil
@@ -35,6 +36,8 @@ DRAWS = 40
 FEW_DRAWS = 30
 MANY_JOBS = 3_000
 """With more live jobs than this fewer continuations are drawn."""
+MOST_HISTORY = 5_000
+"""The last jobs that ended are looked at."""
 LEAST_HISTORY = 20
 """Jobs that have to have ended for their run times to be drawn from."""
 WEEK = 7 * DAY
@@ -42,8 +45,9 @@ MOST_ARRIVALS = 5_000
 BLOCK_JOBS = 50
 """Arrivals are repeated in stretches of so many, which keeps bursts together."""
 AT_A_TIME = 100
-MOST_STEPS = 100_000
+MOST_STEPS = 30_000
 _LONGEST_TAIL = 20
+_FINISHES: dict[str, Any] = {"outcome": Outcome.FINISHES, "outcome_after": 0, "retries": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,14 @@ def expected_start(
 ) -> Expected:
     """When a job that waits at a moment starts. ``ledger`` is of the tape up to there; the moment is left as it is."""
     count = draws or (DRAWS if len(moment.state.jobs) <= MANY_JOBS else FEW_DRAWS)
-    lasting = Lasting(ledger)
-    arriving = _Arriving(moment, ledger, lasting)
+    lasting = Lasting.until(ledger, moment.state.jobs.values(), moment.time)
+    arriving = _Arriving(moment, ledger)
     copies = Copies(moment)
     starts: list[int] = []
     with no_collection():
         for draw in range(count):
             random = small_stream(seed, f"expected/{job}/{draw}")
-            if (start := _start(copies.make(), job, lasting, arriving, random)) is not None:
+            if (start := _start(copies.make(), job, lasting.again(random), arriving, random)) is not None:
                 starts.append(start)
             if progress is not None:
                 progress(draw + 1, count)
@@ -113,7 +117,7 @@ def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", 
     for js in list(state.jobs.values()):
         if js.id != job:
             executor.alter(moment.time, lasting.redrawn(moment.time, js, random))
-    coming = arriving.draw(random)
+    coming = arriving.draw(lasting, random)
     executor.expect(list(islice(coming, AT_A_TIME)))
     steps = 0
 
@@ -140,42 +144,84 @@ def _first_start(tape: Tape, job: int) -> int | None:
 
 
 class Lasting:
-    """Work of the jobs that ended in a stretch of tape, by size: what others may turn out to be."""
+    """How much work jobs turn out to be, by size, from those that ended in a stretch of tape and those that run."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        ended = np.flatnonzero(ledger.completed & (ledger.ideal > 0)).tolist()
-        self.history = len(ended)
-        self._work: dict[str, list[float]] = {}
-        self._parts: dict[str, list[float]] = {}
+    def __init__(self, seen: Sequence[tuple[Job, int, bool]]) -> None:
+        """``seen`` are jobs, how much of each was done, and whether it was over then; those that were not say that
+        such jobs last longer than that."""
+        self._seen = seen
+        self.history = sum(over for _, _, over in seen)
+        work: dict[str, list[tuple[float, bool]]] = {}
+        parts: dict[str, list[tuple[float, bool]]] = {}
+        for job, done, over in seen:
+            for size in ("", size_of(job.width_milli)):
+                work.setdefault(size, []).append((done, over))
+                if job.estimate:
+                    parts.setdefault(size, []).append((done / job.estimate, over))
+        self._work = {size: _Survival(found) for size, found in work.items()}
+        self._parts = {size: _Survival(found) for size, found in parts.items()}
         """Of what was announced."""
-        for job in ended:
-            work, estimate = int(ledger.ideal[job]), ledger.jobs[job].estimate
-            for size in ("", size_of(ledger.jobs[job].width_milli)):
-                self._work.setdefault(size, []).append(work)
-                if estimate:
-                    self._parts.setdefault(size, []).append(work / estimate)
-        for pools in (self._work, self._parts):
-            for pool in pools.values():
-                pool.sort()
+
+    @classmethod
+    def until(cls, ledger: Ledger, live: Iterable[JobState], now: int) -> "Lasting":
+        """From the last jobs that ended up to a time, and from those that live then."""
+        ended = np.flatnonzero(ledger.completed & (ledger.ideal > 0))
+        ended = ended[np.argsort(ledger.end[ended], kind="stable")][-MOST_HISTORY:]
+        over = [(ledger.jobs[job], int(ledger.ideal[job]), True) for job in ended.tolist()]
+        running = [(js.job, done, False) for js in live if (done := js.done_at(now)) > 0]
+        return cls([*over, *running])
+
+    def again(self, random: Random) -> "Lasting":
+        """From as many jobs drawn from the same: how much else the history might have said."""
+        return Lasting(random.choices(self._seen, k=len(self._seen))) if self._seen else self
 
     def redrawn(self, now: int, js: JobState, random: Random) -> Job:
         """A live job as it may turn out: it runs on for as long as some that had run as long as it has."""
         work = self.drawn(js.job, js.done_at(now), random)
-        return replace(js.job, work=work, outcome=Outcome.FINISHES, outcome_after=0, retries=0)
+        return replace(js.job, work=work, **_FINISHES)
 
     def drawn(self, job: Job, done: int, random: Random) -> int:
         """Work in all of a job of which so much is done."""
         pools, unit = (self._parts, job.estimate) if job.estimate else (self._work, 1)
-        pool = pools.get(size_of(job.width_milli), [])
-        if len(pool) < LEAST_HISTORY:
-            pool = pools.get("", [])
-        if len(pool) < LEAST_HISTORY:
+        pool = pools.get(size_of(job.width_milli))
+        if pool is None or pool.ended < LEAST_HISTORY:
+            pool = pools.get("")
+        if pool is None or pool.ended < LEAST_HISTORY:
             return max(done + 1, job.estimate or job.work)
-        first = bisect_right(pool, done / unit)
-        if first < len(pool):
-            return max(done + 1, round(pool[random.randrange(first, len(pool))] * unit))
-        # none ever ran as long: as likely as not it will have run twice as long in the end
-        return max(done + 1, round(done * min(_LONGEST_TAIL, 1 / (1 - random.random()))))
+        return max(done + 1, round(pool.draw(done / unit, random) * unit))
+
+
+class _Survival:
+    """The distribution of a length some of whose observations go on: Kaplan and Meier's estimate.
+
+    Those that ended alone would say too little of the long ones, which are still under way.
+    """
+
+    def __init__(self, seen: list[tuple[float, bool]]) -> None:
+        seen.sort(key=lambda each: (each[0], not each[1]))
+        self.ended = 0
+        self._values: list[float] = []
+        self._up_to: list[float] = []
+        """The share of lengths up to each value."""
+        left = 1.0
+        for position, (value, over) in enumerate(seen):
+            if over:
+                self.ended += 1
+                left -= left / (len(seen) - position)
+                self._values.append(value)
+                self._up_to.append(1.0 - left)
+        self._largest = seen[-1][0]
+
+    def draw(self, beyond: float, random: Random) -> float:
+        """A length above this one."""
+        before = bisect_right(self._values, beyond)
+        share = self._up_to[before - 1] if before else 0.0
+        at = share + (1.0 - share) * random.random()
+        index = bisect_right(self._up_to, at, lo=before)
+        if index < len(self._values):
+            return self._values[index]
+        # none is known to have lasted longer: as likely as not it will have lasted twice as long in the end
+        return max(beyond, self._largest) * min(_LONGEST_TAIL, 1 / (1 - random.random()))
 
 
 # --- who arrives ----------------------------------------------------------------------------------------------
@@ -184,16 +230,15 @@ class Lasting:
 class _Arriving:
     """Arrivals of the week before a moment, to draw later ones from."""
 
-    def __init__(self, moment: Moment, ledger: Ledger, lasting: Lasting) -> None:
+    def __init__(self, moment: Moment, ledger: Ledger) -> None:
         self._now = moment.time
         self._first = len(ledger.jobs)
         """Numbers from here on are nobody's."""
-        self._lasting = lasting
         here = [job for job in ledger.jobs if job.submit <= moment.time]
         recent = [job for job in here if job.submit > moment.time - WEEK]
         self.past = recent if len(recent) >= LEAST_HISTORY else here[-LEAST_HISTORY:]
 
-    def draw(self, random: Random) -> Iterator[Job]:
+    def draw(self, lasting: Lasting, random: Random) -> Iterator[Job]:
         """In stretches as they came, from now on."""
         past, wanted = self.past, MOST_ARRIVALS
         if len(past) < 2:
@@ -204,11 +249,6 @@ class _Arriving:
             for position in range(first, min(first + BLOCK_JOBS, len(past))):
                 job = past[position]
                 time += max(1, job.submit - past[position - 1].submit)
-                yield self._like(job, self._first + made, time, random)
+                work = lasting.drawn(job, 0, random)
+                yield replace(job, id=self._first + made, submit=time, name="", work=work, **_FINISHES)
                 made += 1
-
-    def _like(self, job: Job, number: int, submit: int, random: Random) -> Job:
-        work = self._lasting.drawn(job, 0, random)
-        return replace(
-            job, id=number, submit=submit, name="", work=work, outcome=Outcome.FINISHES, outcome_after=0, retries=0
-        )

@@ -7,6 +7,7 @@ heterogeneous job.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import polars as pl
@@ -20,7 +21,7 @@ from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_fold import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
 from headway.traces.table import Table
-from headway.traces.trace import Trace
+from headway.traces.trace import Dropped, Trace
 from headway.units import SECOND
 
 NAME = "slurm"
@@ -84,16 +85,31 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
         raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
     cells = Cells(frame)
     rows = typed(cells).with_columns(source.lines.filter(own).alias("line")).with_row_index("position")
-    rows = ended(_placed(folded(rows, notes), notes))
-    table = Table(path, frame[rows["position"].to_list()], rows["line"], source.place, source.notes)
-    sheet = Sheet(table, ())
-    for number, (broken, rule) in enumerate(cells.rules):
-        sheet.drop(rows["broken"] == number, broken, rule)
+    rows, aside = _apart(folded(rows, notes), cells, path)
+    rows = ended(_placed(rows, notes))
+    sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
+    for number, rule in enumerate(cells.rules):
+        sheet.drop(rows["broken"] == number, rule.column, rule.text)
     trace = sheet.trace(NAME, _fields(rows), strict=strict, id_column=column, in_order=False)
     kept = _since_first(rows, {job.name for job in trace.jobs})
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
+    dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept)]
-    return replace(trace, rows=source.frame.height, notes=tuple(notes), starts=starts), kept
+    return replace(trace, rows=source.frame.height, dropped=dropped, notes=tuple(notes), starts=starts), kept
+
+
+def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
+    """Jobs that cannot be played though nothing is wrong with their rows: left out, even where ``strict`` reads."""
+    innocent = [number for number, rule in enumerate(cells.rules) if not rule.fault]
+    aside = rows.filter(pl.col("broken").is_in(innocent))
+    dropped = []
+    for line, position, number in aside.select("line", "position", "broken").iter_rows():
+        rule = cells.rules[number]
+        value = cells.frame[rule.column][position] if cells.has(rule.column) else None
+        dropped.append(Dropped(line, rule.column, (value or "").strip(), rule.text))
+    if len(dropped) == rows.height:
+        raise TraceError(f"trace {path}: none of its {rows.height:,} jobs can be played; the first: {dropped[0]}")
+    return rows.filter(~pl.col("broken").is_in(innocent).fill_null(False)), dropped
 
 
 def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:

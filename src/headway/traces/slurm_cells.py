@@ -4,7 +4,7 @@ A cell is read once for each different text that a column holds: a hundred thous
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -34,22 +34,30 @@ _LARGEST = 10**9
 _MOST_BYTES = 2**55
 
 
+class Rule(NamedTuple):
+    """A rule that rows broke. It is a fault of the file, or only a job that cannot be played."""
+
+    column: str
+    text: str
+    fault: bool
+
+
 class Cells:
     """Rows of text on their way to columns of numbers."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self.frame = frame
-        self.rules: list[tuple[str, str]] = []
-        """Column and rule; ``broken`` counts in this list."""
-        self.broken = pl.Series("broken", [None] * frame.height, dtype=pl.Int32)
+        self.rules: list[Rule] = []
+        """``broken`` counts in this list."""
+        self.broken = pl.Series("broken", [], dtype=pl.Int32).clear(frame.height)
         self._texts: dict[str, pl.Series] = {}
 
-    def refuse(self, bad: pl.Series, column: str, rule: str) -> None:
+    def refuse(self, bad: pl.Series, column: str, rule: str, *, fault: bool = True) -> None:
         """Note the rows where ``bad`` is true, unless an earlier rule was broken."""
         fresh = bad.fill_null(False) & self.broken.is_null()
         if fresh.any():
             self.broken = self.broken.set(fresh, len(self.rules))
-            self.rules.append((column, rule))
+            self.rules.append(Rule(column, rule, fault))
 
     def has(self, *columns: str) -> bool:
         """Whether one of these columns is in the file."""
@@ -58,7 +66,7 @@ class Cells:
     def text(self, column: str) -> pl.Series:
         """Text without blanks around it; null where it says that there is nothing."""
         if column not in self.frame.columns:
-            return pl.Series(column, [None] * self.frame.height, dtype=pl.String)
+            return pl.Series(column, [], dtype=pl.String).clear(self.frame.height)
         if column not in self._texts:
             name = pl.col(column).str.strip_chars()
             told = ~name.is_in(_NOTHING)
@@ -124,7 +132,7 @@ class Cells:
         keys = texts.alias("key")
         different = keys.drop_nulls().unique().to_list()
         if not different:
-            return pl.DataFrame({name: [None] * len(keys) for name in schema}, schema=schema)
+            return pl.DataFrame(schema=schema).clear(len(keys))
         nothing = (None,) * len(schema)
         rows = [(text, *(parse(text) or nothing)) for text in different]
         known = pl.DataFrame(rows, schema={"key": pl.String, **schema}, orient="row")

@@ -41,8 +41,8 @@ def typed(cells: Cells) -> pl.DataFrame:
     if cells.has(SURPLUS):
         cells.refuse(cells.frame[SURPLUS].is_not_null(), SURPLUS, "is a field too many")
     rows = pl.DataFrame({"id": _ids(cells), "fate": cells.fate()})
-    cells.refuse(rows["fate"] == _WAITING, "State", "has not started: how long it would run is not known")
-    cells.refuse(rows["fate"] == _ELSEWHERE, "State", "ran on another cluster of the federation")
+    cells.refuse(rows["fate"] == _WAITING, "State", "has not started: how long it would run is not known", fault=False)
+    cells.refuse(rows["fate"] == _ELSEWHERE, "State", "ran on another cluster of the federation", fault=False)
     rows = rows.with_columns(_times(cells, rows["fate"]))
     rows = rows.with_columns(_holdings(cells, rows["ghost"]))
     rows = rows.with_columns(_owners(cells))
@@ -54,7 +54,7 @@ def _ids(cells: Cells) -> pl.Series:
     column = "JobID" if cells.has("JobID") else "JobIDRaw"
     ids = cells.text(column).alias("id")
     cells.refuse(ids.is_null(), column, "is empty")
-    cells.refuse(ids.str.to_lowercase() == column.lower(), column, "is the header again")
+    cells.refuse(ids.str.to_lowercase() == column.lower(), column, "is the header again", fault=False)
     cells.refuse(~ids.str.contains(_ID), column, "is not the number of a job like 123, 123_4 or 123+0")
     if not cells.has("Cluster") or (clusters := cells.text("Cluster")).drop_nulls().n_unique() < 2:
         return ids
@@ -89,8 +89,8 @@ def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
 
 
 def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
-    def refuse(bad: pl.Expr, column: str, rule: str) -> None:
-        cells.refuse(frame.select(bad).to_series(), column, rule)
+    def refuse(bad: pl.Expr, column: str, rule: str, *, fault: bool = True) -> None:
+        cells.refuse(frame.select(bad).to_series(), column, rule, fault=fault)
 
     ran, ghost = ~pl.col("ghost"), pl.col("ghost")
     if cells.has("Start"):
@@ -98,13 +98,15 @@ def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
     refuse(ran & (pl.col("start") < pl.col("submit")), "Start", "is before Submit: the clock went back")
     refuse(ran & (pl.col("end") < pl.col("start")), "End", "is before Start: the clock went back")
     told = pl.col("elapsed").is_not_null()
-    refuse((pl.col("fate") == _RUNNING) & ~told, "State", "still runs, and nothing tells for how long so far")
+    refuse(
+        (pl.col("fate") == _RUNNING) & ~told, "State", "still runs, and nothing tells for how long so far", fault=False
+    )
     refuse(ran & ~told, "Elapsed", "is empty, and Start and End do not tell it")
     refuse(ghost & pl.col("end").is_null(), "End", "is empty: when it was cancelled is not known")
     refuse(ghost & (pl.col("end") < pl.col("submit")), "End", "is before Submit: the clock went back")
     if cells.has("Eligible"):
         held = pl.col("eligible").is_null() | (pl.col("eligible") > pl.col("end"))
-        refuse(ghost & held, "Eligible", "is not before its end: it was cancelled while it was held")
+        refuse(ghost & held, "Eligible", "is not before its end: it was cancelled while it was held", fault=False)
 
 
 def _allocated(cells: Cells) -> pl.Series:

@@ -44,6 +44,8 @@ def overload(ledger: Ledger) -> str | None:
     if load <= 1:
         return None
     queue = waiting(ledger, members.astype(np.int64)).at(int(ledger.submit[members].max()))
+    if not queue:  # long jobs brought more than there is, and nobody waited for it
+        return None
     return f"arrivals ask for {load:.2f} of {where}'s GPU time; the queue grew to {queue:.0f} jobs by the last arrival"
 
 

@@ -1,0 +1,95 @@
+"""``headway backtest``, from hand-made dumps and from a real Slurm."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bench import backtest as lab
+from bench.slurm_lab import missing
+from headway.cli import main
+
+HEADER = "JobID|Account|Partition|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES"
+NODES = "NodeName=n1 CPUTot=8 RealMemory=64000 Gres=gpu:a100:2 State=IDLE Partitions=batch\n"
+CONF = "SchedulerType=sched/backfill\nPriorityType=priority/basic\n"
+
+
+def row(job: int, submit: int, start: int, gpus: int, seconds: int = 60) -> str:
+    def clock(second: int) -> str:
+        return f"2026-03-01T12:{second // 60:02d}:{second % 60:02d}"
+
+    tres = f"cpu=1,gres/gpu={gpus},mem=1G,node=1"
+    span = f"00:{seconds // 60:02d}:{seconds % 60:02d}"
+    times = f"{clock(submit)}|{clock(start)}|{clock(start + seconds)}|{span}|00:02:00"
+    return f"{job}|a|batch|COMPLETED|{times}|{tres}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three jobs on two GPUs: the second waits for the first, and the record has it start 5 s late."""
+    rows = [HEADER, row(1, 0, 0, 2), row(2, 1, 65, 1), row(3, 2, 65, 1)]
+    (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "nodes.txt").write_text(NODES)
+    (tmp_path / "slurm.conf").write_text(CONF)
+    return tmp_path
+
+
+def run(folder: Path, *more: str, cluster: str = "nodes.txt") -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["backtest", "--trace", str(folder / "sacct.txt"), "--cluster", str(folder / cluster), *more])
+    return int(ended.value.code or 0)
+
+
+def test_the_errors_of_a_small_history(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "--config", str(folder / "slurm.conf"), "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["policy"].startswith("fifo+conservative(depth=500, interval=30s)+first-fit")
+    assert (found["jobs"], found["compared"]) == (3, 3)
+    assert found["error_p50_s"] == 5
+    assert found["bias_s"] == pytest.approx(-10 / 3)
+    assert {group["group"]: group["error_p90_s"] for group in found["by_size"]} == {"1 GPU": 5, "2 GPUs": 0}
+
+
+def test_policies_side_by_side_and_what_is_said_about_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "--policies", "site,fifo,srtf") == 0
+    told = capsys.readouterr()
+    assert "half of the 3 jobs start within 5.0 s" in told.out
+    assert "by size" in told.out
+    assert "without --config" in told.err
+
+
+def test_a_trace_without_recorded_starts_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "sacct.txt").write_text("submit_s,work_s,gpus\n0,60,1\n")
+    assert run(folder) == 2
+    assert "there is nothing to compare with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--config", "nowhere.conf"], "there is no such file"),
+        (["--policies", "site,,fifo"], "is not understood"),
+        (["--policies", "fifoo"], "fifo"),
+    ],
+)
+def test_bad_flags_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+    assert run(folder, *flags) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(bool(missing()) or os.geteuid() != 0, reason="needs Slurm with its accounting, and root")
+def test_a_workload_that_a_real_slurm_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.record(tmp_path, jobs=40, nodes=4, mean_s=4.0, seed=1)
+    with pytest.raises(SystemExit) as ended:
+        main([*lab.arguments(tmp_path), "--policies", "site,fifo", "--json"])
+    assert ended.value.code == 0
+    site, fifo = json.loads(capsys.readouterr().out)
+    assert (site["jobs"], site["compared"], site["only_recorded"]) == (40, 40, 0)
+    assert site["policy"].startswith("multifactor(")
+    assert "fair_tree=true" in site["policy"]
+    assert {group["group"] for group in site["by_partition"]} == {"batch", "urgent"}
+    assert sum(group["jobs"] for group in site["by_size"]) == 40
+    assert site["wait_recorded_mean_s"] == fifo["wait_recorded_mean_s"] >= 0
