@@ -154,7 +154,9 @@ def test_json_of_nodes_and_of_partitions_is_read() -> None:
     assert first == second
     assert (first.nodes[0].gpus, first.nodes[0].memory_bytes) == (2, 1000 * 2**20)
     assert "(g1): kept" in first.notes[0]
-    listed = {"partitions": [{"name": "gpu", "nodes": {"configured": "g[1-2]"}, "priority": {"job_factor": 3, "tier": 1}}]}
+    listed = {
+        "partitions": [{"name": "gpu", "nodes": {"configured": "g[1-2]"}, "priority": {"job_factor": 3, "tier": 1}}]
+    }
     (partition,) = slurm_cluster_json.cluster(json.dumps(listed), "x").partitions
     assert (partition.name, partition.nodes, partition.priority) == ("gpu", ("g1", "g2"), 3)
 

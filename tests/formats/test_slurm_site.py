@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ExperimentError
+from headway.formats.plugins import anchored, resolve
 from headway.formats.slurm_site import parse, read, site, slurm_span
 from headway.training.policies.registry import build
 from headway.units import DAY, HOUR, MINUTE, SECOND
@@ -99,3 +100,12 @@ def test_what_is_wrong_with_the_file_is_one_line(tmp_path: Path, content: bytes 
         (tmp_path / "slurm.conf").write_bytes(content)
     with pytest.raises(ExperimentError, match=message):
         read(tmp_path / "slurm.conf")
+
+
+def test_a_site_is_a_policy_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF)
+    assert anchored(f"slurm:{path}") == resolve(f"slurm:{path}") == site(parse(CONF)).policy
+    more = build(resolve(f"slurm:{path}+migrate+preempt"))
+    assert more.migration is not None
+    assert more.preempts

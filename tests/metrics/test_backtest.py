@@ -46,7 +46,7 @@ def test_errors_are_simulated_less_recorded_by_size_and_partition(ledger: Ledger
     ]
     assert [(group.group, group.jobs) for group in found.by_partition] == [("a", 3), ("b", 2)]
     assert "half of the 5 jobs start within 5.0 s" in verdict(found)
-    assert len(list(tables([found]))) == 3
+    assert len(list(tables([found], ["fifo"]))) == 3
     assert found.record()["by_size"][1]["bias_s"] == -7
 
 

@@ -256,6 +256,25 @@ def test_a_run_that_was_cut_short_says_so(folders: dict[str, Path], tmp_path: Pa
     assert read.facts()["maps"]["0"]
 
 
+def test_a_run_whose_policy_is_gone_has_a_page_without_causes(folders: dict[str, Path], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    shutil.copytree(folders["fifo"], gone)
+    settings = (gone / "experiment.toml").read_text()
+    (gone / "experiment.toml").write_text(settings.replace('name = "fifo"', 'name = "./gone.py:Mine"'))
+    text = Page(page.build(opened(gone))).text
+    assert "Why jobs waited cannot be told" in text
+    assert "./gone.py:Mine" in text
+
+
+def test_only_measured_jobs_are_counted(tmp_path: Path) -> None:
+    whole, part = leave(tmp_path / "whole", BUSY), leave(tmp_path / "part", {**BUSY, "measure": {"jobs": "50:120"}})
+    both = opened(part)
+    assert np.isfinite(both.runs[0].jct).sum() == both.runs[0].summary.completed <= 70
+    reference = opened(whole).runs[0].jct
+    assert np.array_equal(both.runs[0].jct[50:120], reference[50:120], equal_nan=True)
+    assert "70 of 150 jobs measured" in Page(page.build(both)).text
+
+
 def test_runs_over_different_jobs_are_not_compared_job_by_job(folders: dict[str, Path], tmp_path: Path) -> None:
     other = {**BUSY, "trace": {"synthetic": {"jobs": 40, "load": 1.0}}}
     both = opened(folders["fifo"], leave(tmp_path / "other", other))

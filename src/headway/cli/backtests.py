@@ -79,21 +79,23 @@ def backtest(
     if as_json:
         console.print_json([each.record() for each in found])
     elif found:
-        _show(found)
+        _show(found, split_policies(policies))
     for note in notes:
         console.note(f"note: {note}")
     if result.stopped:
         sys.exit(STOPPED)
 
 
-def _show(found: list[Backtest]) -> None:
-    for position, table in enumerate(tables(found)):
+def _show(found: list[Backtest], names: list[str]) -> None:
+    for position, table in enumerate(tables(found, names[: len(found)])):
         console.out().print(*([""] if position else []), table)
     first = found[0]
     missed = [
         *([f"{first.only_recorded:,} started only in the record"] if first.only_recorded else []),
         *([f"{first.only_simulated:,} only in the simulation"] if first.only_simulated else []),
     ]
-    console.out().print(f"\n{first.policy}: {verdict(first)}", highlight=False, soft_wrap=True, markup=False)
+    console.out().print(f"\n{verdict(first)}", highlight=False, soft_wrap=True, markup=False)
     if missed:
         console.out().print(f"({' and '.join(missed)}; {first.jobs:,} jobs in all)", highlight=False, soft_wrap=True)
+    if names[0] == SITE:
+        console.out().print(f"site: {first.policy}", highlight=False, soft_wrap=True, markup=False)

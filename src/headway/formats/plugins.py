@@ -1,7 +1,8 @@
 """Parts of policies from outside the package: a class in the user's own file, or an installed entry point.
 
 ``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
-Installed packages offer classes under the entry point group ``headway.policies``.
+Installed packages offer classes under the entry point group ``headway.policies``. ``slurm:slurm.conf`` is the policy
+that the settings of a Slurm site come to.
 """
 
 import importlib.util
@@ -12,16 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError, unknown_name
+from headway.formats import slurm_site
 from headway.training.policies import registry
 from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
 
 GROUP = "headway.policies"
+SITE = "slurm:"
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
 def resolve(spec: str) -> str:
     """The same policy with every class from a file registered and replaced by its name."""
     _installed()
+    if spec.startswith(SITE):
+        path, plus, more = spec.removeprefix(SITE).partition("+")
+        return f"{slurm_site.read(path).policy}{plus}{more}"
     if ".py:" not in spec:
         return spec
     return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
@@ -29,6 +35,8 @@ def resolve(spec: str) -> str:
 
 def anchored(spec: str) -> str:
     """The same policy with the paths of its files made absolute, so that it can be found again from anywhere."""
+    if spec.startswith(SITE):
+        return resolve(spec)
     if ".py:" not in spec:
         return spec
     return "+".join(_anchored(term) for term in re.split(r"\+(?![^()]*\))", spec))

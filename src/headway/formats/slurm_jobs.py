@@ -20,46 +20,103 @@ COLUMNS = (
 """The cells of a job; those in ``*GRES`` are for each node, for the job and for each task."""
 
 
-class _Job(msgspec.Struct):
-    """What is used of a job; every key may be missing, and may hold anything."""
+class _Set(msgspec.Struct, gc=False):
+    set: bool = True
+    infinite: bool = False
+    number: int | float | None = None
 
-    job_id: Any = None
-    cluster: Any = None
-    partition: Any = None
-    qos: Any = None
-    priority: Any = None
-    account: Any = None
-    association: Any = None
-    user: Any = None
-    user_name: Any = None
-    array: Any = None
-    array_job_id: Any = None
-    array_task_id: Any = None
-    array_task_string: Any = None
-    het: Any = None
-    het_job_id: Any = None
-    het_job_offset: Any = None
-    time: Any = None
-    submit_time: Any = None
-    eligible_time: Any = None
-    start_time: Any = None
-    end_time: Any = None
-    time_limit: Any = None
-    state: Any = None
-    job_state: Any = None
-    tres: Any = None
-    tres_req_str: Any = None
-    tres_alloc_str: Any = None
-    tres_per_node: Any = None
-    tres_per_job: Any = None
-    tres_per_task: Any = None
-    tasks: Any = None
-    required: Any = None
-    cpus: Any = None
-    allocation_nodes: Any = None
-    node_count: Any = None
+
+_Number = int | float | str | _Set | None
+
+
+class _Resource(msgspec.Struct, gc=False):
+    type: str | None = None
+    name: str | None = None
+    count: _Number = None
+
+
+class _Resources(msgspec.Struct):
+    allocated: list[_Resource] | None = None
+    requested: list[_Resource] | None = None
+
+
+class _Time(msgspec.Struct):
+    elapsed: _Number = None
+    eligible: _Number = None
+    end: _Number = None
+    limit: _Number = None
+    start: _Number = None
+    submission: _Number = None
+
+
+class _Array(msgspec.Struct):
+    job_id: _Number = None
+    task: str | None = None
+    task_id: _Number = None
+
+
+class _Het(msgspec.Struct):
+    job_id: _Number = None
+    job_offset: _Number = None
+
+
+class _Owner(msgspec.Struct):
+    account: str | None = None
+    user: str | None = None
+
+
+class _State(msgspec.Struct):
+    current: str | list[str] | None = None
+
+
+class _Required(msgspec.Struct):
+    cpus: _Number = msgspec.field(default=None, name="CPUs")
+
+
+class _Job(msgspec.Struct):
+    """What is used of a job, as either command has it; every key may be missing."""
+
+    job_id: _Number = None
+    cluster: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    priority: _Number = None
+    account: str | None = None
+    association: _Owner | None = None
+    user: str | None = None
+    user_name: str | None = None
+    array: _Array | None = None
+    array_job_id: _Number = None
+    array_task_id: _Number = None
+    array_task_string: str | None = None
+    het: _Het | None = None
+    het_job_id: _Number = None
+    het_job_offset: _Number = None
+    time: _Time | None = None
+    submit_time: _Number = None
+    eligible_time: _Number = None
+    start_time: _Number = None
+    end_time: _Number = None
+    time_limit: _Number = None
+    state: _State | None = None
+    job_state: str | list[str] | None = None
+    tres: _Resources | None = None
+    tres_req_str: str | None = None
+    tres_alloc_str: str | None = None
+    tres_per_node: str | None = None
+    tres_per_job: str | None = None
+    tres_per_task: str | None = None
+    tasks: _Number = None
+    required: _Required | None = None
+    cpus: _Number = None
+    allocation_nodes: _Number = None
+    node_count: _Number = None
     nodes: Any = None
-    restart_cnt: Any = None
+    restart_cnt: _Number = None
+
+
+_NO_TIME, _NO_ARRAY, _NO_HET, _NO_OWNER, _NO_STATE = _Time(), _Array(), _Het(), _Owner(), _State()
+_NO_RESOURCES, _NO_REQUIRED = _Resources(), _Required()
 
 
 class _File(msgspec.Struct):
@@ -78,7 +135,11 @@ def read(data: bytes) -> Iterator[tuple[str | None, ...]]:
 
 def number(value: Any) -> int | None:
     """A number, plain or as an object that says whether it is set; None for neither, and for an infinite one."""
-    if isinstance(value, dict):
+    if type(value) is int and -(2**63) < value < 2**63:
+        return value
+    if isinstance(value, _Set):
+        value = value.number if value.set and not value.infinite else None
+    elif isinstance(value, dict):
         value = value.get("number") if value.get("set", True) and not value.get("infinite", False) else None
     if isinstance(value, str):
         value = int(value) if value.isdecimal() and len(value) < 20 else None
@@ -101,62 +162,61 @@ def within(value: Any, *keys: str) -> Any:
 
 
 def _cells(job: _Job) -> tuple[str | None, ...]:
-    time = job.time if isinstance(job.time, dict) else {}
-    limit = within(time, "limit") if "limit" in time else job.time_limit
-    states = words(within(job.state, "current")) or words(job.job_state)
+    time, owner, tres = job.time or _NO_TIME, job.association or _NO_OWNER, job.tres or _NO_RESOURCES
+    states = words((job.state or _NO_STATE).current) or words(job.job_state)
     cells = (
         _id(job),
         job.cluster,
-        _first(time.get("submission"), job.submit_time),
-        _first(time.get("eligible"), job.eligible_time),
-        _first(time.get("start"), job.start_time),
-        _first(time.get("end"), job.end_time),
-        number(time.get("elapsed")),
-        number(limit),
+        _first(time.submission, job.submit_time),
+        _first(time.eligible, job.eligible_time),
+        _first(time.start, job.start_time),
+        _first(time.end, job.end_time),
+        number(time.elapsed),
+        _first(time.limit, job.time_limit),
         states[0] if states else None,
         job.partition,
         job.qos,
-        within(job.association, "account") or job.account,
-        within(job.association, "user") or job.user or job.user_name,
+        owner.account or job.account,
+        owner.user or job.user or job.user_name,
         number(job.priority),
-        _tres(within(job.tres, "requested")) or job.tres_req_str,
-        _tres(within(job.tres, "allocated")) or job.tres_alloc_str,
+        _tres(tres.requested) or job.tres_req_str,
+        _tres(tres.allocated) or job.tres_alloc_str,
         job.tres_per_node,
         job.tres_per_job,
         job.tres_per_task,
         number(job.tasks),
-        _first(within(job.required, "CPUs"), job.cpus),
+        _first((job.required or _NO_REQUIRED).cpus, job.cpus),
         None,
         _first(job.allocation_nodes, job.node_count),
         job.nodes if isinstance(job.nodes, str) else within(job.nodes, "list"),
         number(job.restart_cnt),
     )
-    return tuple(str(cell) if isinstance(cell, int | str) else None for cell in cells)
+    return tuple([None if cell is None else str(cell) for cell in cells])
 
 
-def _first(*values: Any) -> int | None:
-    return next((found for found in map(number, values) if found is not None), None)
+def _first(value: _Number, other: _Number) -> int | None:
+    found = number(value)
+    return number(other) if found is None else found
 
 
 def _id(job: _Job) -> str | None:
-    own = number(job.job_id)
-    array = _first(within(job.array, "job_id"), job.array_job_id)
-    if array:
-        task = _first(within(job.array, "task_id"), job.array_task_id)
-        waiting = within(job.array, "task") or job.array_task_string
-        if task is not None and not waiting:
-            return f"{array}_{task}"
-        return f"{array}_[{waiting}]" if waiting else str(own)
-    het = _first(within(job.het, "job_id"), job.het_job_id)
-    offset = _first(within(job.het, "job_offset"), job.het_job_offset)
-    return f"{het}+{offset}" if het and offset is not None else None if own is None else str(own)
+    own, parts, het = number(job.job_id), job.array or _NO_ARRAY, job.het or _NO_HET
+    if array := _first(parts.job_id, job.array_job_id):
+        waiting = parts.task or job.array_task_string
+        task = _first(parts.task_id, job.array_task_id)
+        if waiting or task is None:
+            return f"{array}_[{waiting}]" if waiting else str(own)
+        return f"{array}_{task}"
+    if leader := _first(het.job_id, job.het_job_id):
+        return f"{leader}+{_first(het.job_offset, job.het_job_offset) or 0}"
+    return None if own is None else str(own)
 
 
-def _tres(listed: Any) -> str:
+def _tres(listed: list[_Resource] | None) -> str:
     """``[{"type": "gres", "name": "gpu", "count": 4}]`` as ``gres/gpu=4``; memory is counted in MiB."""
     parts = []
-    for each in listed if isinstance(listed, list) else []:
-        kind, name, count = within(each, "type"), within(each, "name"), number(within(each, "count"))
-        if isinstance(kind, str) and count is not None:
-            parts.append(f"{kind}/{name}={count}" if name else f"{kind}={count}")
+    for each in listed or ():
+        count = number(each.count)
+        if each.type and count is not None and count >= 0:
+            parts.append(f"{each.type}/{each.name}={count}" if each.name else f"{each.type}={count}")
     return ",".join(parts)

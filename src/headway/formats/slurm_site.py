@@ -70,7 +70,7 @@ def site(settings: Mapping[str, str]) -> Site:
         notes.append(f"PreemptType={preempts} is not followed: nothing is preempted")
     if settings.get("priorityweighttres"):
         notes.append(f"PriorityWeightTRES={settings['priorityweighttres']} is not followed")
-    return Site(f"{policy}+first-fit+no-preempt", tuple(notes))
+    return Site(f"{policy}+first-fit", tuple(notes))
 
 
 def _order(settings: Mapping[str, str], notes: list[str]) -> str:

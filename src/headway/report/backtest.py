@@ -37,9 +37,9 @@ def signed(time_s: float) -> str:
     return text if text == "0.0 s" else f"{'+' if time_s > 0 else '-'}{text}"
 
 
-def tables(found: Sequence[Backtest]) -> Iterator[Table]:
-    """All tables: policies side by side, then those of the first by size and partition."""
-    whole = [_named(each.policy, each.whole) for each in found]
+def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
+    """All tables: policies side by side under these names, then those of the first by size and partition."""
+    whole = [_named(name, each.whole) for name, each in zip(names, found, strict=True)]
     yield errors_table("", whole, "policy")
     best = found[0]
     yield errors_table("by size", best.by_size, "size")

@@ -272,6 +272,7 @@ const ClusterMap = (() => {
       this.only = null;
       const { ticks, shown } = this.run.head;
       this.whole.hidden = shown >= ticks;
+      for (const way of ["back", "forth"]) this.root.querySelector(`[data-do=${way}]`).disabled = !this.run.marks.length;
       this.extend(shown >= ticks);
       this.resize();
       this.keys();

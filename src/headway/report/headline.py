@@ -145,7 +145,7 @@ def _against(best: Measured, base: Measured) -> Iterator[str]:
         ]
         yield (
             f"It takes {listed(done)}; {hours(new.lost_gpu_hours)} GPU-hours are lost, "
-            f"{hours(old.lost_gpu_hours)} under {name(base)}."
+            f"{hours(old.lost_gpu_hours) if old.lost_gpu_hours >= 0.05 else 'none'} under {name(base)}."
         )
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from headway.core.tape import Tape
+from headway.errors import InputError
 from headway.formats.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
 from headway.metrics.compare import Sample, change, known, paired
@@ -177,8 +178,11 @@ class Measured:
 
     @cached_property
     def policy(self) -> str:
-        """The policy in full."""
-        return self.stored.scene.policy().name
+        """The policy in full; as it was asked for, where a part of it is gone."""
+        try:
+            return self.stored.scene.policy().name
+        except InputError:
+            return self.stored.scene.experiment.policy.name
 
     @cached_property
     def lost(self) -> dict[str, float]:

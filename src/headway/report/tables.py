@@ -10,6 +10,7 @@ from rich.text import Text
 
 from headway.errors import ExperimentError, unknown_name
 from headway.metrics.compare import changes
+from headway.report.names import shortened
 from headway.report.scale import time_unit
 from headway.training.policies import registry
 from headway.units import format_duration, seconds
@@ -73,7 +74,8 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
     several = any(row.get("seeds", 1) > 1 for row in rows)
     return {
         "variant": [str(row.get("variant", "")) for row in rows] if any(row.get("variant") for row in rows) else [],
-        **{name: plain[name] for name in _COLUMNS[:2]},
+        "policy": shortened([str(row["policy"]) for row in rows]),
+        "jobs": plain["jobs"],
         "seeds": [str(row.get("seeds", 1)) for row in rows] if several else [],
         "JCT mean": plain["JCT mean"],
         f"JCT {level}": [_range(row, "jct_mean", rows) for row in rows] if sure else [],
@@ -195,8 +197,8 @@ def grouped(rows: Sequence[Row], group: str) -> Table:
     table.add_column(group, no_wrap=True)
     if group != "level":
         table.add_column("jobs", justify="right")
-    for row in rows:
-        table.add_column(str(row.get("variant") or row["policy"]), justify="right")
+    for name in shortened([str(row.get("variant") or row["policy"]) for row in rows]):
+        table.add_column(name, justify="right")
     for name, jobs, values in _levels(rows) if group == "level" else _members(rows, group):
         texts = [_share(value) if group == "level" else _hours(value, values[0]) for value in values]
         table.add_row(name, *([] if jobs is None else [f"{jobs:,}"]), *texts)

@@ -10,6 +10,7 @@ import polars as pl
 
 from headway.errors import InputError, TraceError
 from headway.formats import slurm_jobs
+from headway.traces.build import no_collection
 from headway.traces.head import Head, head_of
 from headway.traces.table import SURPLUS, Table, contents, csv_table, text
 
@@ -90,13 +91,14 @@ def _from_sacct(path: Path) -> Table:
 
 def _from_json(path: Path) -> Table:
     try:
-        rows = list(slurm_jobs.read(contents(path).removeprefix(b"\xef\xbb\xbf")))
+        with no_collection():
+            rows = list(slurm_jobs.read(contents(path).removeprefix(b"\xef\xbb\xbf")))
     except InputError as problem:
         raise TraceError(f"trace {path}: {problem}") from None
     if not rows:
         raise TraceError(f"trace {path}: holds no job")
-    schema = dict.fromkeys(slurm_jobs.COLUMNS, pl.String)
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    columns = zip(slurm_jobs.COLUMNS, zip(*rows, strict=True), strict=True)
+    frame = pl.DataFrame([pl.Series(name, cells, dtype=pl.String) for name, cells in columns])
     return Table(path, frame, pl.Series("line", range(1, len(rows) + 1), dtype=pl.Int64), place="job")
 
 
