@@ -6,9 +6,9 @@ import pytest
 
 from headway.errors import ExperimentError
 from headway.formats.plugins import anchored, resolve
-from headway.formats.slurm_site import parse, read, site, slurm_span
+from headway.formats.slurm_site import parse, read, site
 from headway.training.policies.registry import build
-from headway.units import DAY, HOUR, MINUTE, SECOND
+from headway.units import DAY, MINUTE
 
 CONF = """\
 # a site
@@ -66,32 +66,13 @@ def test_what_has_no_counterpart_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "span"),
-    [
-        ("5", 5 * MINUTE),
-        ("90:30", 90 * MINUTE + 30 * SECOND),
-        ("01:00:00", HOUR),
-        ("7-0", 7 * DAY),
-        ("1-12:30", DAY + 12 * HOUR + 30 * MINUTE),
-    ],
-)
-def test_spans_as_slurm_writes_them(text: str, span: int) -> None:
-    assert slurm_span(text, "x") == span
-
-
-@pytest.mark.parametrize("text", ["", "soon", "1:2:3:4", "-5", "1-x"])
-def test_a_span_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ExperimentError, match="PriorityMaxAge"):
-        slurm_span(text, "PriorityMaxAge")
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "no such file"),
         (b"\xff\xfe", "cannot be read"),
         (b"hello = world\n", "neither a slurm.conf"),
         (b"PriorityType=priority/multifactor\nPriorityWeightAge=lots\n", "not a whole number"),
+        (b"PriorityType=priority/multifactor\nPriorityWeightAge=1\nPriorityMaxAge=soon\n", "prioritymaxage 'soon'"),
         (b"SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=often\n", "bf_interval"),
     ],
 )

@@ -120,10 +120,11 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
         else:
             told.append(f"policy {name} instead of {before}")
     if changes.failures is not None:
-        given = {"mtbf": "", **changes.failures}
-        now = msgspec.structs.replace(now, failures=msgspec.structs.replace(now.failures, **given))
+        failures = msgspec.structs.replace(now.failures, **{"mtbf": "", **changes.failures})
         said = ", ".join(f"{key} {value}" for key, value in changes.failures.items())
-        told.append(f"nodes fail with {said}" if said else "nodes fail no more")
+        if failures != now.failures:
+            now = msgspec.structs.replace(now, failures=failures)
+            told.append(f"nodes fail with {said}" if said else "nodes fail no more")
     if not changes.overrides:
         return now
     document: toml.Document = msgspec.convert(msgspec.to_builtins(now), dict[str, Any])
@@ -204,6 +205,8 @@ def _upgraded(
     for old, new in upgrade.items():
         if old not in types:
             raise ExperimentError(f"--upgrade {old}={new}: {_unknown('GPU type', old, types)}")
+        if old == new:  # nobody touches a machine for that
+            continue
         found = [i for i, node in enumerate(cluster.nodes) if node.gpu_type == old and i not in set(removed)]
         for index in found:
             nodes[index] = replace(nodes[index], gpu_type=new)
@@ -292,7 +295,7 @@ def _with_speeds(
         known[name] = ppm
         if name in changes.gpu_speed:  # what was set in the table has been told
             told.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
-    for new in sorted({*changes.upgrade.values()} - set(known)):
+    for new in sorted({new for old, new in changes.upgrade.items() if new != old} - set(known)):
         notes.append(f"GPUs of type {new} run at reference speed; --gpu-speed {new}=2 says otherwise")
     return replace(cluster, gpu_speed_ppm=known)
 
@@ -310,8 +313,10 @@ def _with_tenants(scene: Scene, cluster: Cluster, changes: Changes, told: list[s
             if gpus is not None:
                 within(f"{flag} {name}", gpus, 0, MOST_NODES * MOST_GPUS_A_NODE)
             before = tenants.get(name, Tenant(name))
-            tenants[name] = replace(before, **{key: gpus})  # type: ignore[arg-type]
             was = getattr(before, key)
+            if gpus == was:
+                continue
+            tenants[name] = replace(before, **{key: gpus})  # type: ignore[arg-type]
             what = "quota" if key == "guaranteed_gpus" else "limit"
             told.append(f"{what} of {name}: {_gpus(gpus)} instead of {_gpus(was)}")
     promised = any(tenant.guaranteed_gpus is not None and not tenant.borrow for tenant in tenants.values())

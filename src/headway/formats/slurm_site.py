@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import ExperimentError
-from headway.units import DAY, HOUR, MINUTE, SECOND
+from headway.formats.slurm import span
+from headway.units import DAY, SECOND
 
 _WEIGHTS = {
     "priorityweightage": "age_weight",
@@ -83,10 +84,10 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     options = [f"{name}={weight}" for name, weight in weights.items()]
     for key, name in _SPANS.items():
         text = settings.get(key) or (_DEFAULT_HALF_LIFE if name != "period" else "5")
-        span = slurm_span(text, key)
-        if name == "half_life" and span == 0:
-            span = _FOR_EVER  # 0 means that usage is never forgotten
-        options.append(f"{name}={span // SECOND}s")
+        length = _span(text, key)
+        if name == "half_life" and length == 0:
+            length = _FOR_EVER  # 0 means that usage is never forgotten
+        options.append(f"{name}={max(1, length // SECOND)}s")
     if settings.get("priorityfavorsmall", "no").lower() == "yes":
         options.append("favor_small=true")
     if weights["fairshare_weight"]:
@@ -128,13 +129,8 @@ def _parameter(given: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def slurm_span(text: str, what: str) -> int:
-    """A span as Slurm writes it, minutes or [days-]hours:minutes:seconds, in nanoseconds."""
-    days, dash, rest = text.strip().partition("-")
-    parts = (rest if dash else days).split(":")
-    if not all(part.isdecimal() for part in (*parts, days if dash else "0")) or len(parts) > 3:
-        raise ExperimentError(f"config: {what} {text!r} is not a time like 5, 00:05:00 or 7-0")
-    numbers = [int(part) for part in parts]
-    units = (HOUR, MINUTE, SECOND) if dash or len(numbers) == 3 else (MINUTE, SECOND)
-    whole = sum(number * unit for number, unit in zip(numbers, units, strict=False))
-    return whole + (int(days) * DAY if dash else 0)
+def _span(text: str, key: str) -> int:
+    found = span(text)
+    if found is None:
+        raise ExperimentError(f"config: {key} {text!r} is not a time like 5, 00:05:00 or 7-0")
+    return found

@@ -32,7 +32,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.units import HOUR, WHOLE_GPU_MILLI, format_duration, to_seconds
+from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, format_duration, to_seconds
 
 PREEMPTION, MOVES = "preemption", "moves"
 _ENDS = {Kind.FINISHED: "finished", Kind.FAILED: "failed", Kind.CANCELLED: "cancelled"}
@@ -237,7 +237,7 @@ def _forecast(expected: Expected, at: int) -> list[str]:
 
     if not expected.started:
         return [f"in none of {expected.draws} continuations within what was looked at"]
-    clocked = "" if expected.p50 is None else f", at {clock(expected.p50)}"
+    clocked = "" if expected.p50 is None else f", at {clock(expected.p50 // SECOND * SECOND)}"
     rest = (
         f"run times as of {expected.history:,} jobs that had ended, arrivals as of {expected.arrivals:,} before"
         if expected.history

@@ -222,7 +222,7 @@ def _work(reading: _Reading) -> dict[str, pl.Series]:
     work = times["end"] - times["start"]
     reading.sheet.drop(work < 0, column, f"is before {reading.fields['start'].column}")
     reading.sheet.drop(work == 0, column, f"is {reading.fields['start'].column}: the work must be above 0")
-    return {"submit": times["submit"], "work": work}
+    return {"submit": times["submit"], "start": times["start"], "work": work}
 
 
 def read(path: Path, strict: bool, columns: str = "") -> Trace:

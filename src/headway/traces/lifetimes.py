@@ -27,7 +27,7 @@ NEVER_STARTED = "is empty: it never started, how long it would have run is not k
 
 
 def lifetimes(sheet: Sheet, states: Mapping[str, int] = STATES) -> dict[str, pl.Series]:
-    """Submission, work and outcome from the columns ``state``, ``submit_time``, ``start_time`` and ``end_time``."""
+    """Submission, start, work and outcome, from the columns ``state`` and ``TIMES``."""
     sheet.text("state")
     outcome = sheet.choice("state", states, int(Outcome.FINISHES))
     times = stamps(sheet, TIMES, optional=TIMES[1:])
@@ -41,7 +41,7 @@ def lifetimes(sheet: Sheet, states: Mapping[str, int] = STATES) -> dict[str, pl.
         other = (stated - (end - start)).abs() >= SECOND
         sheet.note(other, "with a duration that is not end_time - start_time: the times are taken")
     work = at_least_a_second(sheet, end - start)
-    return {"submit": submit, "work": work, **ending(outcome, work)}
+    return {"submit": submit, "start": start, "work": work, **ending(outcome, work)}
 
 
 def ending(outcome: pl.Series, work: pl.Series) -> dict[str, pl.Series]:

@@ -154,16 +154,23 @@ class Sheet:
     ) -> Trace:
         """The trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique.
 
+        A column ``start``, on the clock of ``submit``, is when each job really started; it is kept beside the jobs.
         With ``in_order`` a file of this format is expected to be sorted: ``strict`` then refuses one that is not.
         """
         if id_column:
             self._drop_repeated(fields["name"], id_column)
-        frame = pl.DataFrame({name: series.alias(name) for name, series in fields.items()})
+        frame = pl.DataFrame({name: series.alias(name) for name, series in fields.items() if name != "start"})
         jobs = self._jobs(frame, strict)
         if strict and in_order:
             self._refuse_unsorted(frame["submit"])
         self._note_apart(frame["submit"])
-        return Trace(workload(jobs), format, frame.height, self.dropped, tuple(self.notes))
+        starts = self._starts(frame, fields["start"]) if {"start", "name"} <= set(fields) else {}
+        return Trace(workload(jobs), format, frame.height, self.dropped, tuple(self.notes), starts)
+
+    def _starts(self, frame: pl.DataFrame, start: pl.Series) -> dict[str, int]:
+        kept = frame.select("name", "submit", start.alias("start")).filter(self._sound())
+        began = kept.with_columns(pl.col("start") - pl.col("submit").min()).drop_nulls("start")
+        return dict(began.select("name", "start").iter_rows())
 
     def kept(self, frame: pl.DataFrame, *, strict: bool) -> pl.DataFrame:
         """The sound rows of columns made from this sheet, for traces of other things than jobs."""
