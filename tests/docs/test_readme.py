@@ -3,6 +3,7 @@
 import inspect
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli import commands, main
-from tests.docs.pages import blocks, read, spans
+from tests.docs.pages import ROOT, blocks, read, spans
 
 README = read("README.md")
 PROGRAM = ".venv/bin/headway "
@@ -42,11 +43,17 @@ def _call(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
 
 
 def test_the_commands_of_the_readme_run_one_after_the_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [words[0] for words in COMMANDS] == ["compare", "simulate", "story", "audit", "replay", "policies"]
+    assert [words[0] for words in COMMANDS] == [
+        *("compare", "simulate", "story", "explain", "whatif", "report", "export", "audit", "replay", "policies"),
+    ]
     said = {words[0]: _call(capsys, words) for words in COMMANDS}
     assert [line.split()[0] for line in said["compare"].splitlines()[1:]] == ["fifo", "fifo+easy", "srtf", "las"]
     assert re.search(r"\bjob\b.*\b17\b", said["story"].splitlines()[0])
     assert "waited" in said["story"]
+    assert "in the run it" in said["explain"]
+    assert "2 nodes added" in said["whatif"]
+    assert (folder / "report.html").is_file()
+    assert (folder / "gpus.json").is_file()
     assert said["audit"].startswith("nothing found")
     assert said["replay"].startswith("identical")
     assert "conservative" in said["policies"]
@@ -87,6 +94,15 @@ def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
     assert all(f" {jobs:,} " in line for line in table.splitlines()[1:])
 
 
-def test_the_formats_that_the_readme_names_are_read() -> None:
-    sentence = README.partition("The public Philly")[2].partition("are read as they are")[0]
-    assert set(re.findall(r"`([\w-]+)`", sentence)) == {"philly-csv", "helios-csv", "synergy"}
+def test_the_commands_from_a_slurm_dump_run_on_the_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("sacct.txt", "nodes.txt", "slurm.conf"):
+        shutil.copy(ROOT / "examples" / "slurm" / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block.text for block in blocks(README) if "headway trace inspect" in block.text)
+    commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+    assert [words[0] for words in commands] == ["trace", "backtest", "compare", "report"]
+    for words in commands:
+        _call(capsys, words)
+    assert (tmp_path / "report.html").is_file()

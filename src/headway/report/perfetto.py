@@ -76,7 +76,8 @@ class _Threads:
         ):
             lanes[node, gpu] = max(lanes.get((node, gpu), 0), lane)
         bare = set(held.node[ledger.gpus[ledger.hold_job[held.hold]] == 0].tolist())
-        numbers = count(1)
+        # no thread has the number of a process: viewers take such a one for its main thread and put it first
+        numbers = count(FIRST_NODE_PID + len(ledger.cluster.nodes))
         self.first: dict[tuple[int, int], int] = {}
         """The thread of each (node, GPU); those of its other lanes come right after it."""
         self.named: list[tuple[int, int, str]] = []
@@ -198,9 +199,9 @@ def _counters(ledger: Ledger) -> Iterator[str]:
     shares = fragmentation(ledger)
     for name, what, series in (
         ("queue", "jobs", lines.waiting),
-        ("GPUs waited for", "GPUs", lines.waiting_gpus),
-        ("allocated GPUs", "GPUs", lines.allocated),
-        ("GPUs in service", "GPUs", lines.gpus_up),
+        ("queued for", "GPUs", lines.waiting_gpus),  # viewers put the two words together
+        ("allocated", "GPUs", lines.allocated),
+        ("in service", "GPUs", lines.gpus_up),
         ("fragmentation", "share", shares.levels["node"]),
     ):
         for time, value in thinned(series, MOST_POINTS):
