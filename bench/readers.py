@@ -124,7 +124,7 @@ def _pods() -> Callable[[int], Iterator[str]]:
             for kind in ("limits", "requests"):
                 each["resources"].setdefault(kind, {}).update(cpu="%(cpus)d000m", memory="%(memory)dMi")
         labels = pod["metadata"].get("labels", {})
-        pod["metadata"]["labels"] = {key: re.sub("^(resnet|render)$", "gang-%(gang)s", labels[key]) for key in labels}
+        pod["metadata"]["labels"] = {key: re.sub("^(resnet|render)$", r"\1-%(gang)s", labels[key]) for key in labels}
         shapes.append(_shape(pod, 4))
 
     def more(row: Row) -> Row:

@@ -51,6 +51,22 @@ def test_the_errors_of_a_small_history(folder: Path, capsys: pytest.CaptureFixtu
     assert {group["group"]: group["error_p90_s"] for group in found["by_size"]} == {"1 GPU": 5, "2 GPUs": 0}
 
 
+def test_jobs_that_are_left_out_do_not_shift_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "sacct.txt"
+    head = path.read_text().splitlines()[0]
+    early = row(9, 0, 5, 64)  # of more GPUs than there are
+    later = [row(1, 600, 600, 2), row(2, 601, 665, 1), row(3, 602, 665, 1)]
+    path.write_text("\n".join([head, early, *later]) + "\n")
+    assert run(folder, "--skip-infeasible", "--policies", "fifo", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["compared"], found["error_p90_s"]) == (3, 5)
+
+
+def test_a_history_is_replayed_as_it_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "--set", "trace.load=2") == 2
+    assert "as it was" in capsys.readouterr().err
+
+
 def test_policies_side_by_side_and_what_is_said_about_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folder, "--policies", "site,fifo,srtf") == 0
     told = capsys.readouterr()

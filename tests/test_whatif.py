@@ -253,6 +253,37 @@ def test_an_upgrade_replaces_the_machines_under_the_jobs() -> None:
     assert slow.plan.notes == ("GPUs of type h100 run at reference speed; --gpu-speed h100=2 says otherwise",)
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"upgrade": {"gpu": "gpu"}},
+        {"failures": {}},
+        {"quota": {"a": 3}, "limit": {"a": None}},
+        {"gpu_speed": {"gpu": 0.5}},
+        {"load": "1"},
+        {"policy": "fifo"},
+        {"overrides": ["costs.preemption=5s"]},
+    ],
+)
+def test_what_is_as_it_was_changes_nothing(wanted: dict[str, Any]) -> None:
+    tenants = (Tenant("a", guaranteed_gpus=3),)
+    cluster = replace(uniform(1, 4), tenants=tenants, gpu_speed_ppm={"gpu": 500_000})
+    jobs = workload([Job(0, 0, 100 * SECOND, 2, tenant="a")])
+    stored = recorded(scene_of(cluster, jobs, costs=CostsTable(preemption="5s")))
+    found = asked(stored, 0, **wanted)
+    assert found.plan.nothing
+    assert found.plan.notes == ()
+    assert found.after.tape.digest == stored.tape.digest, "no job is evicted for it, to wait for ever"
+
+
+def test_types_can_be_swapped() -> None:
+    cluster = replace(uniform(2, 4), nodes=(Node("n0", 4, "old"), Node("n1", 4, "new")))
+    jobs = workload([Job(0, 0, 100 * SECOND, 4, gpu_types=("old",))])
+    found = asked(recorded(scene_of(cluster, jobs)), 50 * SECOND, upgrade={"old": "new", "new": "old"})
+    assert starts(found) == {0: [1]}
+    assert ends(found) == pytest.approx({0: 100})
+
+
 def test_failures_can_begin_and_end() -> None:
     calm = busy()
     assert not [row for row in calm.tape if row.kind == Kind.NODE_FAILED]

@@ -190,3 +190,11 @@ def test_any_text_is_described_or_refused(text: str) -> None:
         if source.describes(text):
             with suppress(ExperimentError):
                 assert isinstance(source.cluster(text, "x"), Described)
+
+
+def test_nodes_come_in_the_order_of_their_weight_and_tiers_are_said_not_to_count() -> None:
+    text = "NodeName=a Weight=10 CPUTot=1\nNodeName=b Weight=1 CPUTot=1\nNodeName=c Weight=10 CPUTot=1\n"
+    parts = "PartitionName=x Nodes=a PriorityTier=1\nPartitionName=y Nodes=b PriorityTier=2\n"
+    found = slurm_scontrol.cluster(text + parts, "test")
+    assert [node.name for node in found.nodes] == ["b", "a", "c"]
+    assert any("PriorityTier" in note for note in found.notes)

@@ -63,6 +63,19 @@ def test_what_has_no_counterpart_is_said() -> None:
     notes = site(parse("PreemptType=preempt/partition_prio\nPriorityWeightTRES=gres/gpu=100")).notes
     assert any("preempt/partition_prio" in note for note in notes)
     assert any("gres/gpu=100" in note for note in notes)
+    shown = (
+        "PriorityFlags = SMALL_RELATIVE_TO_TIME,FAIR_TREE\nPriorityWeightAssoc = 5\nPriorityUsageResetPeriod = NONE\n"
+    )
+    left = site(parse(shown + "SchedulerParameters = bf_window=2880,bf_continue,bf_interval=60")).notes
+    assert [note.partition(" ")[0] for note in left] == [
+        *("priorityflags=SMALL_RELATIVE_TO_TIME", "priorityweightassoc=5", "bf_window=2880", "bf_continue=yes"),
+    ]
+
+
+def test_weights_without_a_type_are_those_of_multifactor() -> None:
+    found = site(parse("PriorityWeightAge=10"))
+    assert found.policy.startswith("multifactor(age_weight=10")
+    assert any("PriorityType is not given" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def ledger() -> Ledger:
 
 
 def test_a_run_against_its_own_starts_has_no_error(ledger: Ledger) -> None:
-    starts = {job.name: int(ledger.first_start[job.id]) for job in JOBS}
-    found = backtest(ledger, starts, "fifo")
+    waits = {job.name: int(ledger.first_start[job.id]) - job.submit for job in JOBS}
+    found = backtest(ledger, waits, "fifo")
     assert (found.jobs, found.compared, found.only_recorded, found.only_simulated) == (6, 6, 0, 0)
     assert (found.whole.error_p50_s, found.whole.error_p90_s, found.whole.bias_s) == (0, 0, 0)
     assert found.whole.wait_recorded_mean_s == found.whole.wait_simulated_mean_s
@@ -35,8 +35,11 @@ def test_a_run_against_its_own_starts_has_no_error(ledger: Ledger) -> None:
 
 def test_errors_are_simulated_less_recorded_by_size_and_partition(ledger: Ledger) -> None:
     shift = {"j0": 5, "j1": 1, "j2": 7, "j3": 3, "j4": 9}
-    starts = {name: int(ledger.first_start[int(name[1])]) + late * SECOND for name, late in shift.items()}
-    found = backtest(ledger, starts | {"never": 3}, "fifo")
+    waits = {
+        name: int(ledger.first_start[int(name[1])] - ledger.submit[int(name[1])]) + late * SECOND
+        for name, late in shift.items()
+    }
+    found = backtest(ledger, waits | {"never": 3}, "fifo")
     assert (found.compared, found.only_simulated) == (5, 1)
     assert (found.whole.error_p50_s, found.whole.bias_s) == (5, -5)
     assert found.whole.error_p90_s == pytest.approx(8.2)

@@ -4,7 +4,8 @@ import gzip
 import json
 import re
 from collections import defaultdict
-from itertools import pairwise
+from contextlib import contextmanager
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from headway.formats.settings import Experiment
 from headway.metrics.series import Series, exact_dot
 from headway.metrics.training.ledger import Ledger
 from headway.report.export import check_file, check_folder, write_perfetto, write_tables
-from headway.report.notebook import tables
+from headway.report.notebook import TABLES, tables
 from headway.report.perfetto import FIRST_NODE_PID, microseconds, thinned, trace_events
 from headway.report.slots import slots
 from headway.sim.faults import FailureModel, Faults
@@ -332,3 +333,56 @@ def test_wrong_flags_are_one_line(
         main(["export", folder, *flags])
     assert ended.value.code == 2
     assert line in capsys.readouterr().err
+
+
+def stopped_half_way(*given: Any) -> Any:
+    """Three tables, and Ctrl-C."""
+    yield from islice(tables(*given), 3)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("flag", ["--parquet", "--csv"])
+def test_ctrl_c_leaves_no_half_of_the_tables_and_no_empty_folder(
+    folder: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("headway.report.export.tables", stopped_half_way)
+    with pytest.raises(SystemExit) as ended:
+        main(["export", folder, flag, str(tmp_path / "new" / "deep")])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.endswith("headway: stopped\n")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_ctrl_c_leaves_older_tables_as_they_were(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "tables"
+    place.mkdir()
+    (place / "jobs.csv").write_text("mine")
+
+    monkeypatch.setattr("headway.report.export.tables", stopped_half_way)
+    with pytest.raises(SystemExit):
+        main(["export", folder, "--csv", str(place), "--force"])
+    assert [path.name for path in place.iterdir()] == ["jobs.csv"]
+    assert (place / "jobs.csv").read_text() == "mine"
+
+
+def test_it_tells_how_far_it_is(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, float]] = []
+
+    @contextmanager
+    def bar(name: str) -> Any:
+        assert name == "export"
+        yield lambda what, share: told.append((what, share))
+
+    monkeypatch.setattr("headway.cli.exports.share_bar", bar)
+    monkeypatch.setattr("headway.report.perfetto._TOLD_EVERY", 10)
+    outputs = ["--perfetto", str(tmp_path / "t.json"), "--parquet", str(tmp_path / "p"), "--csv", str(tmp_path / "c")]
+    with pytest.raises(SystemExit) as ended:
+        main(["export", folder, *outputs])
+    assert ended.value.code == 0
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert 0.9 < shares[-1] <= 1.0
+    names = list(dict.fromkeys(what for what, _ in told))
+    assert names == ["reading", "t.json", *(f"{name}.parquet" for name in TABLES), *(f"{name}.csv" for name in TABLES)]

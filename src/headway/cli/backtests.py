@@ -65,12 +65,12 @@ def backtest(
     notes = list(site.notes)
     if config is None and SITE in split_policies(policies):
         notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters")
-    starts = backtests.recorded(toml.typed(document, Experiment, "flags"))
+    waits = backtests.recorded(toml.typed(document, Experiment, "flags"))
     found: list[Backtest] = []
     for spec in split_policies(policies):
         toml.put(document, "policy.name", site.policy if spec == SITE else spec)
         with progress_bar(spec) as told:
-            compared, result = backtests.replayed(toml.typed(document, Experiment, "flags"), starts, told)
+            compared, result = backtests.replayed(toml.typed(document, Experiment, "flags"), waits, told)
         if result.stopped:
             console.note(f"{result.policy} was stopped; nothing of it is shown")
             break

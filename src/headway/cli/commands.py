@@ -37,6 +37,7 @@ from headway.cli.flags import (
     PreemptionFlag,
     ProcessesFlag,
     QuantumFlag,
+    ReportFlag,
     RunArgument,
     SeedFlag,
     SeedsFlag,
@@ -49,8 +50,8 @@ from headway.cli.flags import (
     measure_settings,
     split_policies,
 )
-from headway.cli.results import finish
-from headway.cli.runs import apart, play, under_each
+from headway.cli.results import Wanted, play_out
+from headway.cli.runs import apart, under_each
 from headway.cli.stored import job_number as _job
 from headway.cli.stored import stored as _stored
 from headway.experiment.measured import baseline_of
@@ -102,6 +103,7 @@ def simulate(
     out: OutFlag = None,
     as_json: JsonFlag = False,
     by: ByFlag = None,
+    report: ReportFlag = None,
     overrides: SetFlag = None,
 ) -> None:
     """Run one policy over a trace.
@@ -109,9 +111,11 @@ def simulate(
     headway simulate --trace jobs.csv --format headway --nodes 16 --gpus-per-node 8 --policy fifo --backfill easy
 
     headway simulate --trace venus.csv.gz --format helios-csv --nodes 80 --gpus-per-node 8 --policy srtf --out runs/srtf
+
+    headway simulate --trace jobs.csv --nodes 16 --gpus-per-node 8 --policy las --report las.html
     """
     document = document_of(locals(), overrides)
-    finish(play(list(experiment.variants(document, "flags"))), as_json, by, single=True)
+    play_out(list(experiment.variants(document, "flags")), Wanted(as_json, by, report=report), single=True)
 
 
 @app.command()
@@ -148,6 +152,7 @@ def compare(
     as_json: JsonFlag = False,
     by: ByFlag = None,
     picture: PictureFlag = None,
+    report: ReportFlag = None,
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
@@ -156,11 +161,13 @@ def compare(
     headway compare --trace jobs.csv --format headway --nodes 16 --gpus-per-node 8 --policies fifo,sjf,srtf,las
 
     headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies "fifo+easy,tiresias(thresholds=1h/10h)"
+
+    headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies fifo,srtf --report comparison.html
     """
     document = document_of(locals(), overrides)
     document.setdefault("policy", {}).pop("name", None)
     experiments = under_each(document, split_policies(policies))
-    finish(play(experiments, processes), as_json, by, picture, out, baseline=baseline_of(experiments))
+    play_out(experiments, Wanted(as_json, by, picture, report), processes, baseline=baseline_of(experiments))
 
 
 @app.command()
@@ -176,6 +183,7 @@ def run(
     as_json: JsonFlag = False,
     by: ByFlag = None,
     picture: PictureFlag = None,
+    report: ReportFlag = None,
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
@@ -188,7 +196,8 @@ def run(
     experiments = experiment.same_jobs(experiment.read(path, given))
     single = len(experiments) == 1
     against = 0 if single else baseline_of(experiments)
-    finish(play(apart(experiments), processes), as_json, by, picture, out, single=single, baseline=against)
+    wanted = Wanted(as_json, by, picture, report)
+    play_out(apart(experiments), wanted, processes, single=single, baseline=against)
 
 
 @app.command()
@@ -199,13 +208,14 @@ def demo(
     baseline: BaselineFlag = None,
     as_json: JsonFlag = False,
     picture: PictureFlag = None,
+    report: ReportFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
     """Compare policies on a drawn workload: 1,024 GPUs, no files needed.
 
     headway demo
 
-    headway demo --jobs 50000 --seed 7
+    headway demo --jobs 50000 --seed 7 --processes 8 --report demo.html
     """
     document: toml.Document = {
         "trace": {"synthetic": {"jobs": jobs, "load": DEMO_LOAD}},
@@ -218,7 +228,8 @@ def demo(
         f"{jobs:,} jobs like those of the Philly cluster, on {DEMO_NODES} nodes with 8 GPUs each, 60 s a preemption"
     )
     experiments = under_each(document, DEMO_POLICIES)
-    finish(play(experiments, processes), as_json, picture=picture, baseline=baseline_of(experiments))
+    wanted = Wanted(as_json, picture=picture, report=report)
+    play_out(experiments, wanted, processes, baseline=baseline_of(experiments))
 
 
 @app.command()

@@ -11,13 +11,14 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument
 from headway.cli.stored import job_number, stored
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, TapeError
 from headway.experiment import StoredRun
+from headway.experiment.whatif import origin
 from headway.metrics.training.ledger import Ledger
 from headway.report.explanation import explain as explained
 from headway.report.explanation import moment_to_ask
 from headway.training.state import TrainingState
-from headway.units import format_duration, parse_duration
+from headway.units import format_duration, parse_duration, seconds
 
 AtFlag = Annotated[
     str | None,
@@ -53,7 +54,7 @@ def explain(
     scene = found.scene
     number = job_number(scene.jobs, job)
     time = _time(found, at, number)
-    with _bar(time) as (resuming, drawing):
+    with _as_it_came(found), _bar(time) as (resuming, drawing):
         told = explained(
             scene.cluster,
             scene.jobs,
@@ -87,6 +88,21 @@ def _time(found: StoredRun, at: str | None, job: int) -> int:
         how = "ends" if found.complete else "was cut short"
         raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")
     return time
+
+
+@contextmanager
+def _as_it_came(found: StoredRun) -> Iterator[None]:
+    """Where a run was continued under changes, its second part does not follow from its first: say so."""
+    try:
+        yield
+    except TapeError:
+        if (came := origin(found.folder)) is None:
+            raise
+        since = format_duration(seconds(came.at_s))
+        raise TapeError(
+            f"run folder {found.folder}: was continued under changes from {since} on and cannot be taken up after "
+            f"that: ask for an earlier --at, or in the run it came from, {came.run}"
+        ) from None
 
 
 @contextmanager

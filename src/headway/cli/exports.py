@@ -1,6 +1,8 @@
 """``headway export``: a run as files for other programs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +11,12 @@ import typer
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import RunArgument
+from headway.cli.progress import Tell, share_bar
 from headway.cli.stored import stored
 from headway.errors import ExperimentError
+from headway.experiment import StoredRun
 from headway.metrics.training.ledger import Ledger
-from headway.report.export import Written, check_file, check_folder, write_perfetto, write_tables
+from headway.report.export import Written, check_file, kept_if_used, write_perfetto, write_tables
 from headway.units import format_size
 
 PerfettoFlag = Annotated[
@@ -50,20 +54,33 @@ def export(
         if not trace.name.endswith((".json", ".json.gz")):
             raise ExperimentError(f"--perfetto {trace}: the name must end in .json or .json.gz")
         check_file(trace, force=force)
-    for tables in (parquet, csv):
-        if tables is not None:
-            check_folder(Path(tables), force=force)
-    ledger = Ledger(found.tape, found.scene.jobs, found.scene.cluster)
-    if trace is not None:
-        _told([write_perfetto(ledger, trace, found.folder.name)])
-    for kind, tables in (("parquet", parquet), ("csv", csv)):
-        if tables is not None:
-            _told(write_tables(ledger, found.tape, Path(tables), kind))
-
-
-def _told(files: Sequence[Written]) -> None:
-    """A line for each file."""
-    for file in files:
+    targets = {kind: Path(tables) for kind, tables in (("parquet", parquet), ("csv", csv)) if tables is not None}
+    with ExitStack() as stack:
+        for tables in targets.values():
+            stack.enter_context(kept_if_used(tables, force=force))
+        made = _written(found, trace, targets)
+    for file in made:
         what = "events" if file.path.suffix in (".json", ".gz") else "rows"
         line = f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}"
         console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _written(found: StoredRun, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:
+    """All files; how far it is on stderr."""
+    made: list[Written] = []
+    whole = len(targets) + (trace is not None)
+    with share_bar("export") as tell:
+        tell("reading", 0.0)
+        ledger = Ledger(found.tape, found.scene.jobs, found.scene.cluster)
+        if trace is not None:
+            file = write_perfetto(ledger, trace, found.folder.name, lambda share: tell(trace.name, share / whole))
+            made.append(file)
+        for kind, tables in targets.items():
+            before = whole - len(targets) + list(targets).index(kind)
+            told = partial(_part, tell, kind, before, whole)
+            made += write_tables(ledger, found.tape, tables, kind, told)
+    return made
+
+
+def _part(tell: Tell, kind: str, before: int, whole: int, name: str, share: float) -> None:
+    tell(f"{name}.{kind}", (before + share) / whole)

@@ -110,6 +110,9 @@ ByFlag = Annotated[
 PictureFlag = Annotated[
     str | None, _run("--picture", help="Draw the comparison as a bar chart into this SVG file.", metavar="FILE.svg")
 ]
+ReportFlag = Annotated[
+    str | None, _run("--report", help="Make a page of it, with figures and a map of the cluster.", metavar="FILE.html")
+]
 SetFlag = Annotated[
     list[str] | None, _run("--set", help="Any key of an experiment file: cluster.tenancy=walls.", metavar="KEY=VALUE")
 ]

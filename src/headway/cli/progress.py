@@ -1,6 +1,7 @@
-"""Bars on stderr: how far the trace of each run is, and how many of several runs are done. None where nobody looks."""
+"""Bars on stderr: how far the trace of each run is, how many of several are done, which part of a task. None where
+nobody looks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -10,6 +11,8 @@ from headway import experiment
 from headway.cli.console import err
 from headway.units import format_duration
 
+Tell = Callable[[str, float], None]
+"""Told what is being done, and which share of all is done."""
 MOST_BARS = 16
 """Of runs at a time; there may be more of them than a terminal has lines."""
 
@@ -79,3 +82,12 @@ def progress_bar(name: str) -> Iterator[experiment.Progress | None]:
     """The bar of one run: what it is to tell how far it is."""
     with Board(1) as board:
         yield board.teller(0, name)
+
+
+@contextmanager
+def share_bar(name: str) -> Iterator[Tell]:
+    """The bar of work that is no run: what it is to tell which share of it is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"), TimeElapsedColumn())
+    with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
+        task = bar.add_task(name, total=1.0, what="")
+        yield lambda what, share: bar.update(task, completed=share, what=what)

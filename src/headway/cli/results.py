@@ -1,51 +1,94 @@
-"""How the outcome of some runs is printed: the table or JSON on stdout, a picture if wanted, notes on stderr."""
+"""What comes of some runs: the table or JSON on stdout, a picture and a report if wanted, notes on stderr."""
 
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec.structs import replace
+
 from headway.cli import STOPPED, console
+from headway.cli.pages import check_target, page_of, shown_as
+from headway.cli.runs import apart, note_order, play
 from headway.errors import ExperimentError
-from headway.experiment.measured import MOST_GROUPS, Outcome, against
+from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded
+from headway.formats.settings import Experiment
 from headway.report import tables
 from headway.report.bars import bars
 
+Named = tuple[str, Experiment]
+"""What a run is called, '' for its policy; and the run."""
 
-def finish(
-    outcomes: Iterator[Outcome],
-    as_json: bool,
-    by: Sequence[str] | None = None,
-    picture: str | None = None,
-    out: str | None = None,
-    *,
-    single: bool = False,
-    baseline: int = 0,
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to come of some runs, besides what their folders keep."""
+
+    as_json: bool = False
+    by: Sequence[str] | None = None
+    picture: str | None = None
+    report: str | None = None
+
+
+def play_out(
+    experiments: Sequence[Named], wanted: Wanted, processes: int = 1, *, single: bool = False, baseline: int = 0
 ) -> None:
-    """Print what came out; a run that was stopped ends the program with 130."""
-    tables.check_groups(by or ())
-    if picture is not None:
-        _check_picture(Path(picture), out)
-    ended: list[Outcome] = []
-    stopped = ""
-    for outcome in outcomes:
-        if outcome.stopped:
-            stopped = outcome.stopped
-            break
-        ended.append(outcome)
-    compared = not single and baseline < len(ended)
-    rows = against(ended, baseline) if compared else [outcome.row for outcome in ended]
-    if as_json and (rows or not single):
-        console.print_json(rows[0] if single else rows)
-    elif rows:
-        show(rows, by or ())
-    if picture is not None and rows:
-        _draw(rows, picture)
-    tell_notes(ended)
+    """Run all of them and show what came out; a run that was stopped ends the program with 130."""
+    _check(wanted, experiments)
+    with _kept(experiments, wanted.report is not None) as (runs, for_good):
+        ended, stopped = _ended(runs, processes, for_good)
+        compared = not single and baseline < len(ended)
+        rows = against(ended, baseline) if compared else [outcome.row for outcome in ended]
+        if wanted.as_json and (rows or not single):
+            console.print_json(rows[0] if single else rows)
+        elif rows:
+            show(rows, wanted.by or ())
+        if wanted.picture is not None and rows:
+            _draw(rows, wanted.picture)
+        tell_notes(ended)
+        if wanted.report is not None and not stopped:
+            page_of(_places(runs, for_good), Path(wanted.report), 0 if single else baseline)
     if stopped:
-        console.note(stopped)
+        console.note(stopped if wanted.report is None else f"{stopped}; no report was made")
         sys.exit(STOPPED)
+
+
+def _ended(runs: Sequence[Named], processes: int, for_good: bool) -> tuple[list[Outcome], str]:
+    """The runs that went to their end, and how far the one got that was stopped."""
+    ended: list[Outcome] = []
+    for outcome in play(runs, processes):
+        if for_good and not ended:
+            note_order(runs)
+        if outcome.stopped:
+            told, tape, _ = outcome.stopped.partition("; the tape is ")
+            return ended, f"{told}; without --out nothing is kept" if tape and not for_good else outcome.stopped
+        ended.append(outcome)
+    return ended, ""
+
+
+@contextmanager
+def _kept(experiments: Sequence[Named], wanted: bool) -> Iterator[tuple[Sequence[Named], bool]]:
+    """The runs, with folders where a report is to be made of them; and whether those are there for good."""
+    if not wanted or all(each.run.out for _, each in experiments):
+        yield experiments, True
+        return
+    with TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True) as place:
+        moved = [(label, replace(each, run=replace(each.run, out=place))) for label, each in experiments]
+        yield apart(moved, [label or each.policy.name for label, each in experiments]), False
+
+
+def _places(runs: Sequence[Named], for_good: bool) -> list[tuple[Path, str]]:
+    """The folder of each run, of several seeds that of the first, and how a command would name it."""
+    seeds = [seeded(each) for _, each in runs]
+    if any(len(each) > 1 for each in seeds):
+        console.note(f"note: the report shows the runs of seed {seeds[0][0].run.seed}")
+    root = Path(runs[0][1].run.out) if len(runs) == 1 else Path(runs[0][1].run.out).parent
+    folders = [Path(each[0].run.out) for each in seeds]
+    return [(folder, shown_as(root, folder) if for_good else "") for folder in folders]
 
 
 def tell_notes(ended: Sequence[Outcome]) -> None:
@@ -74,12 +117,25 @@ def show(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> None:
             )
 
 
-def _check_picture(picture: Path, out: str | None) -> None:
-    """Refuse a picture that could not be written, before anything runs; the folder of the runs is yet to be made."""
+def _check(wanted: Wanted, experiments: Sequence[Named]) -> None:
+    """Refuse what could not be written, before anything runs; the folder of the runs is yet to be made."""
+    tables.check_groups(wanted.by or ())
+    folders = [Path(each.run.out) for _, each in experiments if each.run.out]
+    to_be_made = [*folders, *(folder.parent for folder in folders)]
+    if wanted.picture is not None:
+        _check_picture(Path(wanted.picture), to_be_made)
+    if wanted.report is not None:
+        report = Path(wanted.report)
+        if report.suffix.lower() not in (".html", ".htm"):
+            raise ExperimentError(f"--report {report}: the name must end in .html")
+        check_target(report, False, "--report", to_be_made)
+
+
+def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
     if picture.suffix.lower() != ".svg":
         raise ExperimentError(f"--picture {picture}: the name must end in .svg")
     folder = picture.parent
-    if out is not None and folder.resolve() == Path(out).resolve():
+    if not folder.exists() and folder.resolve() in (each.resolve() for each in to_be_made):
         return
     if not folder.is_dir():
         raise ExperimentError(f"--picture {picture}: there is no folder {folder}")

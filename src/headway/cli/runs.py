@@ -2,22 +2,23 @@
 
 import re
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 
 from headway import experiment
 from headway.cli.blame import blamed
-from headway.cli.progress import Board, progress_bar
+from headway.cli.progress import Board
 from headway.errors import ExperimentError
-from headway.experiment.measured import FIRST_KEYS, MOST_GROUPS, Outcome, measured, replicated, seeded
+from headway.experiment.measured import Outcome, measured, replicated, seeded
 from headway.experiment.pool import LocalPool
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.live.tasks import Done
 
-__all__ = ["FIRST_KEYS", "MOST_GROUPS", "Outcome", "apart", "measure", "play", "progress_bar", "under_each"]
+INDEX_NAME = "runs.json"
+"""Beside the folders of runs that were made together: their names in the order that was asked for."""
 
 
 def measure(each: Experiment, label: str = "", progress: experiment.Progress | None = None) -> Outcome:
@@ -60,6 +61,24 @@ def apart(experiments: list[tuple[str, Experiment]], names: Sequence[str] = ()) 
         folder = str(Path(out) / name)
         apart.append((label, msgspec.structs.replace(each, run=msgspec.structs.replace(each.run, out=folder))))
     return apart
+
+
+def note_order(experiments: Sequence[tuple[str, Experiment]]) -> None:
+    """Say beside the folders of several runs in which order they were asked for; a report keeps it."""
+    folders = [Path(each.run.out) for _, each in experiments if each.run.out]
+    if len(folders) > 1:
+        with suppress(OSError):  # without it a report goes by their names
+            index = msgspec.json.encode({"runs": [folder.name for folder in folders]})
+            (folders[0].parent / INDEX_NAME).write_bytes(msgspec.json.format(index) + b"\n")
+
+
+def noted_order(folder: Path) -> list[str]:
+    """The names of runs as they were asked for; empty where nothing is said about it."""
+    try:
+        index = msgspec.json.decode((folder / INDEX_NAME).read_bytes(), type=dict[str, list[str]])
+    except (OSError, msgspec.DecodeError):
+        return []
+    return index.get("runs", [])
 
 
 def play(experiments: Sequence[tuple[str, Experiment]], processes: int = 1) -> Iterator[Outcome]:

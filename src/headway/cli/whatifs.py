@@ -20,7 +20,7 @@ from headway.experiment.measured import numbers
 from headway.experiment.whatif import WhatIf, auditable, store, time_of, what_if
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
-from headway.report.differences import tables
+from headway.report.differences import tables, widest
 from headway.units import SECOND, format_duration
 
 Value = TypeVar("Value")
@@ -93,7 +93,7 @@ def whatif(
         overrides=overrides or (),
     )
     run = stored(folder)
-    target = None if out is None else Path(out)
+    target = None if out is None else Path(_given("--out", out))
     if target is not None:
         experiment.check_folder(target)
     time = time_of(at, run)
@@ -131,13 +131,14 @@ def _result(run: experiment.StoredRun, found: WhatIf) -> dict[str, Any]:
         "policy_after": found.after.policy,
         "changes": list(found.plan.told),
         "left_out": len(found.left_out),
-        **as_json(difference(before, after, found.at, found.left_out)),
+        **as_json(difference(before, after, found.at, found.left_out), run.scene.experiment.measure.confidence),
         "digest": found.after.tape.digest,
     }
 
 
 def _show(found: WhatIf, result: dict[str, Any]) -> None:
-    out = console.out()
+    shown = list(tables(result))
+    out = console.out(widest(shown))
     what = "; ".join(found.plan.told) or "nothing changes"
     out.print(f"From {format_duration(found.at)} on: {what}", highlight=False, markup=False, soft_wrap=True)
     jobs = f"{result['jobs']:,} jobs were not over by then or came later"
@@ -146,7 +147,7 @@ def _show(found: WhatIf, result: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    for position, table in enumerate(tables(result)):
+    for position, table in enumerate(shown):
         out.print(*([""] if position else []), table)
 
 
@@ -154,6 +155,9 @@ def _notes(run: experiment.StoredRun, found: WhatIf) -> Iterator[str]:
     if found.plan.nothing:
         same = "the same" if found.after.tape.digest == found.before.digest else "NOT the same"
         yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
+    last = run.scene.jobs[-1].submit
+    if found.at >= last and not found.plan.nothing:
+        yield f"note: all jobs had arrived by {format_duration(last)}; an earlier --at concerns more of them"
     if not run.complete:
         yield "note: the run was cut short; what it is compared with is its continuation without changes"
     yield from (f"note: {note}" for note in found.plan.notes)
@@ -188,7 +192,8 @@ def _pairs(flag: str, texts: Sequence[str] | None, read: Callable[[str], Value])
         try:
             found[name] = read(value)
         except ValueError:
-            raise ExperimentError(f"{flag} {part}: {value!r} is not a number") from None
+            kind = "a number" if read is float else "a whole number"
+            raise ExperimentError(f"{flag} {part[:60]}: {value[:40]!r} is not {kind}") from None
     return found
 
 

@@ -3,25 +3,29 @@
 from collections.abc import Mapping
 
 from headway import experiment, traces
-from headway.errors import TraceError
+from headway.errors import ExperimentError, TraceError
 from headway.formats.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
 
 
 def recorded(each: Experiment) -> Mapping[str, int]:
-    """When each job of the trace started, by its name, in nanoseconds since the run began."""
+    """How long each job of the trace really waited for its first start, by its name, in nanoseconds."""
     table = each.trace
-    starts = traces.load(table.path, table.format, strict=table.strict, columns=table.map).starts
-    if not starts:
+    if not table.path:
+        raise ExperimentError("a backtest needs a history: give --trace FILE")
+    if str(table.load) != "1" or table.estimates != "trace":
+        raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
+    trace = traces.load(table.path, table.format, strict=table.strict, columns=table.map)
+    if not trace.starts:
         raise TraceError(f"trace {table.path}: says of no job when it started: there is nothing to compare with")
-    return starts
+    return {job.name: trace.starts[job.name] - job.submit for job in trace.jobs if job.name in trace.starts}
 
 
 def replayed(
-    each: Experiment, starts: Mapping[str, int], progress: experiment.Progress | None = None
+    each: Experiment, waits: Mapping[str, int], progress: experiment.Progress | None = None
 ) -> tuple[Backtest, experiment.RunResult]:
     """The history played through a policy, and how far it is from what was recorded."""
     result = experiment.run(each, progress)
     ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
-    return backtest(ledger, starts, result.policy), result
+    return backtest(ledger, waits, result.policy), result

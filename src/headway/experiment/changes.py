@@ -29,6 +29,7 @@ from headway.units import REFERENCE_SPEED_PPM
 SETTABLE = ("policy.", "costs.", "failures.mtbf", "failures.repair", "cluster.gpu_speed.", "cluster.sharing_penalty")
 IN_FORCE_AFTER = 2
 """Nanoseconds after the time that was named. The one between is for emptying nodes, which no instant has first."""
+_MOST_DIGITS = 18
 _ADDED = re.compile(r"(?P<count>\d+)(?:x(?P<type>[\w.+-]+))?(?::(?P<gpus>\d+))?(?:@(?P<partition>.+))?")
 
 
@@ -88,11 +89,13 @@ def plan(scene: Scene, at: int, changes: Changes) -> Plan:
     cluster = _with(scene, cluster, changes.add_nodes, told)
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
-    jobs = _arrivals(scene.jobs, at, changes.load, told)
+    jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
     made = Scene(experiment, cluster, jobs)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     same_costs = made.costs() == scene.costs()
-    same_penalty = experiment.cluster.sharing_penalty == scene.experiment.cluster.sharing_penalty
+    penalty = within("sharing_penalty", experiment.cluster.sharing_penalty, 0, 1)
+    same_penalty = penalty == scene.experiment.cluster.sharing_penalty
+    untouched = cluster == scene.cluster and not removed and not upgraded  # a machine that is emptied is not
     return Plan(
         made,
         range(before, len(cluster.nodes)),
@@ -101,7 +104,7 @@ def plan(scene: Scene, at: int, changes: Changes) -> Plan:
         same_policy=experiment.policy == scene.experiment.policy,
         same_failures=experiment.failures == scene.experiment.failures,
         same_arrivals=jobs is scene.jobs,
-        same_cluster=cluster == scene.cluster and same_costs and same_penalty,
+        same_cluster=untouched and same_costs and same_penalty,
         told=tuple(told),
         notes=tuple(notes),
     )
@@ -144,13 +147,16 @@ def _said(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str]) -> tuple[Job, ...]:
+def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes: list[str]) -> tuple[Job, ...]:
     """The jobs with those after ``at`` arriving so many times as fast."""
     if not load:
         return jobs
     here = sum(job.submit <= at for job in jobs)
     later = load_scale([replace(job, submit=job.submit - at) for job in jobs[here:]], load)
     if within("load", Fraction(load), *LOADS) == 1:
+        return jobs
+    if not later:
+        notes.append(f"--load {load} changes nothing: no job arrives after that time")
         return jobs
     told.append(f"{len(later):,} jobs arrive {load} times as fast")
     times = (at + max(IN_FORCE_AFTER, job.submit) for job in later)  # rounded down, but not to where the run has been
@@ -167,7 +173,7 @@ def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tup
     names = {node.name: index for index, node in enumerate(cluster.nodes)}
     wanted = [piece.strip() for piece in text.split(",")]
     if len(wanted) == 1 and wanted[0].isdecimal() and wanted[0] not in names:
-        count = within("--remove-nodes", int(wanted[0]), 1, len(names) - 1)
+        count = within("--remove-nodes", _whole("--remove-nodes", wanted[0]), 1, len(names) - 1)
         removed = tuple(range(len(names) - count, len(names)))
     else:
         for name in wanted:
@@ -222,9 +228,10 @@ def _with(scene: Scene, cluster: Cluster, texts: Sequence[str], told: list[str])
         if match is None:
             raise ExperimentError(f"--add-nodes {text!r} is not understood: write it like 10, 4xh100:8 or 4@partition")
         first = len(cluster.nodes)
-        count = within("--add-nodes", int(match["count"]), 1, MOST_NODES - first)
+        count = within("--add-nodes", _whole("--add-nodes", match["count"]), 1, MOST_NODES - first)
         pattern, homes = _pattern(cluster, match["type"], match["partition"])
-        gpus = within("--add-nodes: GPUs", int(match["gpus"] or pattern.gpus), 0, MOST_GPUS_A_NODE)
+        wanted = pattern.gpus if match["gpus"] is None else _whole("--add-nodes: GPUs", match["gpus"])
+        gpus = within("--add-nodes: GPUs", wanted, 0, MOST_GPUS_A_NODE)
         taken = {node.name for node in cluster.nodes}
         names = (name for number in range(1, MOST_NODES * 2) if (name := f"added-{number}") not in taken)
         new = [
@@ -251,7 +258,8 @@ def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> t
     """The last node of the most common kind (of this type, in this partition, where there is one), and where it is."""
     known = {each.name: each.nodes for each in cluster.partitions}
     if partition and partition not in known:
-        raise ExperimentError(f"--add-nodes: {_unknown('partition', partition, known)}")
+        line = _unknown("partition", partition, known) if known else f"no partition {partition!r}: the cluster has none"
+        raise ExperimentError(f"--add-nodes: {line}")
     everywhere = range(len(cluster.nodes))
     inside = [index for index in (known[partition] if partition else everywhere) if cluster.nodes[index].gpus]
     places = [index for index in inside if cluster.nodes[index].gpu_type == gpu_type] or inside or [*everywhere]
@@ -263,6 +271,13 @@ def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> t
     common, _ = Counter(map(kind, places)).most_common(1)[0]
     found = max(index for index in places if kind(index) == common)
     return cluster.nodes[found], [partition] if partition else [n for n, nodes in known.items() if found in nodes]
+
+
+def _whole(what: str, digits: str) -> int:
+    """A whole number of a length that can be one."""
+    if len(digits) > _MOST_DIGITS:
+        raise ExperimentError(f"{what} {digits[:_MOST_DIGITS]}… is too large")
+    return int(digits)
 
 
 def _path(scene: Scene, pattern: Node, index: int) -> tuple[str, ...]:

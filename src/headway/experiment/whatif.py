@@ -5,7 +5,8 @@ the changes hold, and the policy is asked at once where they concern it. ``momen
 middle, for whoever wants to ask it something else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 import msgspec
 
 from headway import experiment
-from headway.core.tape import Tape, TapeWriter
+from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
-from headway.experiment import Progress, RunResult, Scene, StoredRun
+from headway.experiment import EXPERIMENT_NAME, JOBS_NAME, Progress, RunResult, Scene, StoredRun
 from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
@@ -33,6 +34,7 @@ from headway.units import SECOND, format_duration
 
 WHATIF_NAME = "whatif.json"
 CONTINUATION_NAME = "continuation"
+_TAPE_NAMES = (STREAM_NAME, FINAL_NAME, f"{FINAL_NAME}.part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,10 @@ def what_if(
 ) -> WhatIf:
     """Continue a run under changes. With a folder the new run is stored there, if it is one that can be audited."""
     scene = stored.scene
-    if (stored.folder / WHATIF_NAME).exists():
-        raise TapeError(f"run folder {stored.folder}: was itself continued under changes; take the run it came from")
+    if (came := origin(stored.folder)) is not None:
+        raise TapeError(
+            f"run folder {stored.folder}: was itself continued under changes; take the run it came from, {came.run}"
+        )
     at = _clear_of_steps(stored.tape, at)
     planned = plan(scene, at, changes)
     left_out = _hopeless(stored, at, planned, skip_infeasible)
@@ -166,19 +170,24 @@ def _continued(
     scene = planned.scene
     other = None if planned.same_policy else scene
     moment = moment_at(stored.scene, stored.tape, at, policy=other, progress=progress)
-    if folder is not None and not planned.nothing and auditable(planned, left_out):  # at once: it may be killed
-        _write(folder, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
+    into = folder if auditable(planned, left_out) else None
+    begun = False
 
     def begin(writer: TapeWriter) -> Moment:
+        nonlocal begun
         for row in stored.tape.until(at).rows.tolist():
             writer.append(tuple(row))
         moment.state.journal = writer.append
         _change(moment, planned, left_out)
+        begun = True
         return moment
 
     table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
     made = Scene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
-    return experiment.play(made, folder if auditable(planned, left_out) else None, progress, begin)
+    with _removed_unless(lambda: begun, into, EXPERIMENT_NAME, JOBS_NAME, STREAM_NAME, WHATIF_NAME):
+        if into is not None and not planned.nothing:  # at once: it may be killed
+            _write(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
+        return experiment.play(made, into, progress, begin)
 
 
 def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
@@ -268,15 +277,53 @@ def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
     Where one scene describes the whole run it was written there while it went on. Otherwise there is no run, which an
     audit would call broken, but the tape of what followed the changes.
     """
-    if not found.plan.nothing:
-        _write(folder, difference)
     if auditable(found.plan, found.left_out):
+        if not found.plan.nothing:
+            _write(folder, difference)
         return f"{folder}: the whole run, from its beginning"
-    writer = TapeWriter(folder / CONTINUATION_NAME)
-    for row in found.continuation.rows.tolist():
-        writer.append(tuple(row))
-    writer.close()
-    return f"{folder}: the difference, and the tape of what followed; not a run, because its cluster changed on the way"
+    tape = folder / CONTINUATION_NAME
+    with _removed_unless(lambda: False, folder, WHATIF_NAME), _removed_unless(lambda: False, tape, *_TAPE_NAMES):
+        _write(folder, difference)
+        writer = TapeWriter(tape)
+        for row in found.continuation.rows.tolist():
+            writer.append(tuple(row))
+        writer.close()
+    why = "jobs were left out" if found.plan.same_cluster else "its cluster changed"
+    return f"{folder}: the difference, and the tape of what followed; not a run, because {why} on the way"
+
+
+@contextmanager
+def _removed_unless(kept: Callable[[], bool], folder: Path | None, *names: str) -> Iterator[None]:
+    """What is stopped while a folder is being written leaves nothing of it, unless what is there is whole by then."""
+    was_there = folder is not None and folder.is_dir()
+    try:
+        yield
+    except BaseException:
+        if folder is not None and not kept():
+            with suppress(OSError):
+                for name in names:
+                    (folder / name).unlink(missing_ok=True)
+                if not was_there:
+                    folder.rmdir()
+        raise
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a folder that holds a what-if came from."""
+
+    run: str
+    at_s: float
+
+
+def origin(folder: Path) -> Origin | None:
+    """The run that was continued under changes in this folder; None where no what-if is."""
+    path = folder / WHATIF_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Origin)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None
 
 
 def _write(folder: Path, difference: dict[str, Any]) -> None:

@@ -40,18 +40,26 @@ def cluster(text: str, where: str) -> Described:
     partitions: dict[str, PartitionRecord] = {}
     notes: list[str] = []
     away: list[str] = []
+    weights: dict[str, int] = {}
+    tiers: set[str] = set()
     for line, record in records(text):
         place = f"{where}: line {line}"
         if "NodeName" in record:
             for name in names(record["NodeName"], place):
                 nodes[name] = node(record, name, place, notes)
+                weights[name] = whole(record.get("Weight"), "Weight", place) or 0
                 if gone(record.get("State", "")):
                     away.append(name)
         elif "PartitionName" in record:
             partitions[record["PartitionName"]] = _partition(record, place)
+            tiers.add(record.get("PriorityTier", ""))
         else:
             raise ExperimentError(f"{place}: opens neither with NodeName= nor with PartitionName=")
-    return Described(tuple(nodes.values()), tuple(partitions.values()), (*notes, *away_note(away, where)))
+    if len(tiers) > 1:
+        notes.append(f"{where}: PriorityTier differs between partitions and is not followed")
+    # Slurm fills nodes of lower weight first; here their order says which come first.
+    ordered = sorted(nodes.values(), key=lambda each: weights[each.name])
+    return Described(tuple(ordered), tuple(partitions.values()), (*notes, *away_note(away, where)))
 
 
 def records(text: str) -> Iterator[tuple[int, dict[str, str]]]:

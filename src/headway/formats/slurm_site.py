@@ -7,7 +7,7 @@ where they have equal weights. What has no counterpart here is returned as a not
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,9 @@ _BACKFILL_DEPTH = 500
 _BACKFILL_INTERVAL = 30
 _DEFAULT_HALF_LIFE = "7-0"
 _FOR_EVER = 10_000 * DAY
+_NOTHING = ("", "0", "none", "no", "n/a")
+_FLAGS = ("NO_FAIR_TREE", "FAIR_TREE")
+"""Priority flags that are followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +68,36 @@ def parse(text: str) -> dict[str, str]:
 def site(settings: Mapping[str, str]) -> Site:
     """The nearest policy."""
     notes: list[str] = []
-    policy = f"{_order(settings, notes)}{_backfill(settings, notes)}"
+    policy = f"{_order(settings, notes)}{_backfill(settings)}"
     preempts = settings.get("preempttype", "preempt/none")
     if preempts != "preempt/none":
         notes.append(f"PreemptType={preempts} is not followed: nothing is preempted")
-    if settings.get("priorityweighttres"):
-        notes.append(f"PriorityWeightTRES={settings['priorityweighttres']} is not followed")
+    notes.extend(f"{key}={value} is not followed" for key, value in _left(settings))
     return Site(f"{policy}+first-fit", tuple(notes))
 
 
+def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What bears on the order or the backfill, is set to something and has no counterpart."""
+    taken = ("prioritytype", "priorityfavorsmall", *_WEIGHTS, *_SPANS)
+    for key, value in settings.items():
+        if key == "priorityflags":
+            others = [flag for flag in value.split(",") if flag.strip().upper() not in ("", *_FLAGS)]
+            yield from ((key, flag.strip()) for flag in others)
+        elif key.startswith("priority") and key not in taken and value.lower() not in _NOTHING:
+            yield key, value
+    for name, value in _parameters(settings).items():
+        if name.startswith("bf_") and name not in ("bf_interval", "bf_max_job_test") and value not in _NOTHING:
+            yield name, value
+
+
 def _order(settings: Mapping[str, str], notes: list[str]) -> str:
-    kind = settings.get("prioritytype", "priority/basic")
+    kind = settings.get("prioritytype", "")
     weights = {name: _number(settings, key) for key, name in _WEIGHTS.items()}
     if kind == "priority/basic" or not any(weights.values()):
         return "fifo"
-    if kind != "priority/multifactor":
+    if not kind:
+        notes.append("PriorityType is not given: taken for priority/multifactor, because there are weights")
+    elif kind != "priority/multifactor":
         notes.append(f"PriorityType={kind} is taken for priority/multifactor")
     options = [f"{name}={weight}" for name, weight in weights.items()]
     for key, name in _SPANS.items():
@@ -99,20 +117,20 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     return f"multifactor({','.join(options)})"
 
 
-def _backfill(settings: Mapping[str, str], notes: list[str]) -> str:
+def _backfill(settings: Mapping[str, str]) -> str:
     kind = settings.get("schedulertype", "sched/backfill")
-    given = {
-        name.strip().lower(): value.strip()
-        for name, _, value in (part.partition("=") for part in settings.get("schedulerparameters", "").split(","))
-    }
+    given = _parameters(settings)
     interval = _parameter(given, "bf_interval", _BACKFILL_INTERVAL)
     if kind != "sched/backfill" or interval < 0:
         return "+none"
     depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
-    for name in ("bf_max_job_user", "bf_max_job_part", "bf_max_job_assoc"):
-        if given.get(name, "0") not in ("", "0"):
-            notes.append(f"{name}={given[name]} is not followed")
     return f"+conservative(depth={max(1, depth)},interval={interval}s)"
+
+
+def _parameters(settings: Mapping[str, str]) -> dict[str, str]:
+    """The parts of SchedulerParameters by name; one without a value is on."""
+    parts = (part.partition("=") for part in settings.get("schedulerparameters", "").split(",") if part.strip())
+    return {name.strip().lower(): value.strip() if equals else "yes" for name, equals, value in parts}
 
 
 def _number(settings: Mapping[str, str], key: str) -> int:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.report.scale import time_unit
+from headway.report.tables import width_of
 from headway.units import format_duration, seconds
 
 Row = Mapping[str, Any]
@@ -35,20 +36,43 @@ def tables(found: Row) -> Iterator[Table]:
     """All of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
     yield _whole(found)
     if len(found["tenants"]) > 1:
-        yield _tenants(found["tenants"])
+        yield _tenants(found)
     for key, title in (("gain", "jobs that gain most"), ("lose", "jobs that lose most")):
         if found[key]:
             yield _jobs(found[key], title)
 
 
+def widest(shown: Sequence[Table]) -> int:
+    """Columns that these need so that nothing is cut."""
+    return max(map(width_of, shown))
+
+
 def _whole(found: Row) -> Table:
-    table = _table("", "", "before", "after", "change")
+    sure = _range(found)
+    table = _table("", "", "before", "after", "change", *([_level(found)] if sure else []))
     before, after = found["before"], found["after"]
     for name, key in _LINES:
         if key in _ALWAYS or before[key] != after[key]:
             cells = (_said(key, before[key], before), _said(key, after[key], before))
-            table.add_row(name, *cells, _change(found["change"][key], less_is_better=key.endswith("_s")))
+            changed = _change(found["change"][key], less_is_better=key.endswith("_s"))
+            table.add_row(name, *cells, changed, *([sure] if sure and key == "jct_mean_s" else []))
     return table
+
+
+def _level(found: Row) -> str:
+    """How sure the intervals are, as the head of their column says it."""
+    return f"{100 * (found['confidence'] or 0):.4g} %"
+
+
+def _range(row: Row) -> str:
+    """Where the change of the mean JCT lies; empty where there is no saying."""
+    low, high = row["jct_change_low"], row["jct_change_high"]
+    return "" if low is None or high is None else f"[{_percent(low)}, {_percent(high)}]"
+
+
+def _percent(value: float) -> str:
+    text = f"{100 * value:+.1f}"
+    return text if float(text) else text[1:]
 
 
 def _said(key: str, value: float | None, before: Row) -> str:
@@ -61,18 +85,20 @@ def _said(key: str, value: float | None, before: Row) -> str:
     return _time(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
 
 
-def _tenants(rows: Sequence[Row]) -> Table:
+def _tenants(found: Row) -> Table:
+    rows: Sequence[Row] = found["tenants"]
     shown = sorted(sorted(rows, key=lambda row: -int(row["jobs"]))[:MOST_TENANTS], key=lambda row: str(row["tenant"]))
     more = f", the {MOST_TENANTS} of {len(rows)} with most jobs" if len(rows) > MOST_TENANTS else ""
-    table = _table(
-        f"by tenant{more}", "tenant", "jobs", "JCT before", "after", "change", "wait before", "after", "change"
-    )
+    sure = any(_range(row) for row in shown)
+    of_jct = ["JCT before", "after", "change", *([_level(found)] if sure else [])]
+    table = _table(f"by tenant{more}", "tenant", "jobs", *of_jct, "wait before", "after", "change")
     units = {key: time_unit(max((row[f"{key}_before_s"] or 0) for row in shown)) for key in ("jct", "wait")}
     for row in shown:
         cells: list[str | Text] = [str(row["tenant"]), f"{row['jobs']:,}"]
         for key, unit in units.items():
             cells += [_time(row[f"{key}_before_s"], *unit), _time(row[f"{key}_after_s"], *unit)]
             cells.append(_change(row[f"{key}_change"], less_is_better=True))
+            cells += [_range(row)] if sure and key == "jct" else []
         table.add_row(*cells)
     return table
 
@@ -105,7 +131,6 @@ def _time(value: float | None, unit: str, size: int) -> str:
 def _change(value: float | None, *, less_is_better: bool) -> Text:
     if value is None:
         return Text("")
-    text = f"{100 * value:+.1f}"
-    if not float(text):
-        return Text(f"{text[1:]} %")
-    return Text(f"{text} %", style=("green" if value < 0 else "red") if less_is_better else "")
+    text = _percent(value)
+    coloured = less_is_better and float(text) != 0
+    return Text(f"{text} %", style=("green" if value < 0 else "red") if coloured else "")

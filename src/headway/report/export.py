@@ -16,7 +16,7 @@ from typing import IO
 from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
-from headway.report.notebook import tables
+from headway.report.notebook import TABLES, tables
 from headway.report.perfetto import trace_events
 
 _GZIP_LEVEL = 5
@@ -32,7 +32,7 @@ class Written:
     size_bytes: int
 
 
-def write_perfetto(ledger: Ledger, path: Path, title: str = "") -> Written:
+def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[float], None] | None = None) -> Written:
     """The run as Chrome trace events; packed when the name ends in ``.gz``."""
     pieces = 0
     with _beside(path) as partial, ExitStack() as stack:
@@ -40,21 +40,21 @@ def write_perfetto(ledger: Ledger, path: Path, title: str = "") -> Written:
         if path.suffix.lower() == ".gz":  # without name and time, so that the same run gives the same file
             packed = stack.enter_context(gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0))
             file = stack.enter_context(io.BufferedWriter(packed, 1 << 20))
-        for piece in trace_events(ledger, title):
+        for piece in trace_events(ledger, title, tell):
             file.write(piece.encode())
             pieces += 1
     return Written(path, pieces - 2, path.stat().st_size)  # what comes before and after the events
 
 
 def write_tables(
-    ledger: Ledger, tape: Tape, folder: Path, kind: str, progress: Callable[[str], None] | None = None
+    ledger: Ledger, tape: Tape, folder: Path, kind: str, tell: Callable[[str, float], None] | None = None
 ) -> list[Written]:
     """All tables into a folder, as ``parquet`` or ``csv``; files of other names there are left alone."""
     made = []
     with ExitStack() as stack:
-        for name, table in tables(ledger, tape):
-            if progress is not None:
-                progress(name)
+        for index, (name, table) in enumerate(tables(ledger, tape)):
+            if tell is not None:
+                tell(name, index / len(TABLES))
             path = folder / f"{name}.{kind}"
             partial = stack.enter_context(_beside(path))
             table.write_parquet(partial) if kind == "parquet" else table.write_csv(partial)
@@ -84,6 +84,20 @@ def check_folder(folder: Path, *, force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise TapeError(f"{folder}: cannot be used ({problem.strerror or problem})") from None
+
+
+@contextmanager
+def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
+    """A folder to write to; what had to be made for it goes again where nothing came of it."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        check_folder(folder, force=force)
+        yield
+    except BaseException:
+        with suppress(OSError):  # the first with something in it stays, and so do those that it lies in
+            for each in made:
+                each.rmdir()
+        raise
 
 
 @contextmanager

@@ -47,9 +47,18 @@ _CAUSES = {
 }
 
 
-def label(text: str, most: int = 28) -> str:
+_LONGEST = 28
+"""Letters of a name."""
+
+
+def label(text: str, most: int = _LONGEST) -> str:
     """A text from a trace as plotly takes it: it reads a little HTML, so none is left."""
     return escape(clipped(text, most), quote=False)
+
+
+def names_of(both: Comparison) -> list[str]:
+    """The runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
+    return [label(name) for name in both.cut(_LONGEST)]
 
 
 def line_of(both: Comparison, index: int) -> dict[str, Any]:
@@ -81,7 +90,7 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
     floor = 1.0 if longest >= 10 or not longest else max(longest / 1e4, 1e-9)
     top = max(longest, floor * 10)
     data = []
-    for index, (run, each) in enumerate(zip(both.runs, values, strict=True)):
+    for index, (name, each) in enumerate(zip(names_of(both), values, strict=True)):
         x, share = _to_the_edges(*cdf(each, floor), floor, top)
         data.append(
             {
@@ -89,7 +98,7 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
                 "mode": "lines",
                 "x": rounded(x),
                 "y": rounded(100 * share),
-                "name": label(run.label),
+                "name": name,
                 "line": {**line_of(both, index), "shape": "hv" if len(x) < 200 else "linear"},
                 "meta": index,
                 "hovertemplate": "%{y:.1f} % within %{customdata}<extra>%{fullData.name}</extra>",
@@ -199,7 +208,7 @@ def _stretch(
         "x": x,
         "y": rounded(found.mean * scale),
         "yaxis": axis,
-        "name": label(run.label),
+        "name": names_of(both)[index],
         "meta": index,
         "line": {**style, "width": 1.6},
         "hovertemplate": "%{y:.3~s}<extra>%{fullData.name}</extra>",
@@ -282,9 +291,10 @@ def causes_by(found: WaitCauses, key: str) -> Figure:
 def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
     """Waiting time of each run, divided by cause."""
     records: list[dict[str, Any]] = []
-    for run, each in zip(both.runs, found, strict=True):
-        records.extend({**record, "run": label(run.label)} for record in (each.by("cause") if each else ()))
-    return _by_cause(records, lambda record: record["run"], [label(run.label) for run in both.runs])
+    names = names_of(both)
+    for name, each in zip(names, found, strict=True):
+        records.extend({**record, "run": name} for record in (each.by("cause") if each else ()))
+    return _by_cause(records, lambda record: record["run"], names)
 
 
 def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequence[str]) -> Figure:
@@ -303,7 +313,7 @@ def lost(both: Comparison) -> Figure:
     kinds = [kind for kind in both.runs[0].lost if kind != FAILED]
     parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
     colours = {kind: index for index, kind in enumerate(kinds)}
-    return stacked([label(run.label) for run in both.runs], parts, colours, "GPU-hours")
+    return stacked(names_of(both), parts, colours, "GPU-hours")
 
 
 # --- groups of jobs -------------------------------------------------------------------------------------------
@@ -319,14 +329,14 @@ def dots(
 ) -> Figure:
     """One row a group, one dot a run. With ``even``, an axis in logarithms and a line where all is as it should be."""
     data = []
-    for index, run in enumerate(both.runs):
+    for index, name_of_run in enumerate(names_of(both)):
         shown = [(label(name), values[index].get(name)) for name in groups]
         found = [(name, value) for name, value in shown if value is not None and (even is None or value > 0)]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": label(run.label),
+                "name": name_of_run,
                 "meta": index,
                 "x": rounded(np.array([value for _, value in found], dtype=np.float64)),
                 "y": [name for name, _ in found],

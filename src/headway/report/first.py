@@ -8,6 +8,9 @@ from headway.report import headline
 from headway.report.measured import Comparison, Measured
 from headway.report.words import change, duration, durations, hours, percent, plain, size_labels
 
+_LONGEST = 40
+"""Letters of the name of a run."""
+
 
 def hero(both: Comparison) -> str:
     """The answer, what it is about, and the mean times as bars."""
@@ -58,13 +61,14 @@ def _bars(both: Comparison) -> str:
 
 def _of_run(both: Comparison, index: int) -> Bar:
     run, several = both.runs[index], len(both.runs) > 1
+    shown = both.cut(_LONGEST)[index]
     summary = run.summary
     role = "base" if several and index == both.base else "best" if index == both.best else ""
     tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and several else ""
     moved, interval = both.changes[index]
     told = f'<small title="{headline.signed(interval) if interval else ""}">{change(moved)}</small>'
     return Bar(
-        f"{plain(run.label, 32)}{tag}" if several else "all jobs",
+        f"<span{headline.in_full(run, shown)}>{plain(shown)}</span>{tag}" if several else "all jobs",
         summary.jct_s.mean,
         summary.wait_s.mean or 0.0,
         run.jct_interval,
@@ -113,6 +117,9 @@ def _tiles(both: Comparison) -> str:
         ("GPUs in use", percent(new.gpu_utilisation, 0), percent(old.gpu_utilisation, 0)),
         ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
     ]
-    against = "" if best is base else f"<small>{plain(base.label, 24)}: {{}}</small>"
-    cells = "".join(f"<div><dd>{value}</dd><dt>{what}</dt>{against.format(was)}</div>" for what, value, was in tiles)
-    return f'<dl class="tiles"><div class="of">{plain(best.label, 40)}</div>{cells}</dl>'
+    was = both.cut(_LONGEST)[both.base]
+    against = "" if best is base else f"<small{headline.in_full(base, was)}>{plain(was)}: {{}}</small>"
+    cells = "".join(
+        f"<div><dd>{value}</dd><dt>{what}</dt>{against.format(before)}</div>" for what, value, before in tiles
+    )
+    return f'<dl class="tiles"><div class="of"{headline.in_full(best)}>{plain(best.label)}</div>{cells}</dl>'

@@ -13,6 +13,8 @@ from headway.units import SECOND
 _NOTICEABLE = 0.05
 """Changes smaller than this are not worth a sentence."""
 _MOST_NAMED = 8
+_WHOLE = 400
+"""Letters of a name that is told in full."""
 
 
 def _times(share: float) -> str:
@@ -23,7 +25,13 @@ def _times(share: float) -> str:
 
 def name(run: Measured) -> str:
     """A run as a text names it."""
-    return f"<b>{plain(run.label)}</b>"
+    return f"<b{in_full(run)}>{plain(run.label)}</b>"
+
+
+def in_full(run: Measured, shown: str = "") -> str:
+    """The attribute of an element that shows a run by a shorter name: pointing at it gives the whole one."""
+    full = run.name or run.label
+    return "" if full == (shown or run.label) else f' title="{plain(full, _WHOLE)}"'
 
 
 # --- the answer -----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.window import Window, span_of, window_of
 from headway.report.causes import size_of
+from headway.report.names import cut_apart
 from headway.report.words import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
@@ -79,11 +80,13 @@ class Measured:
     """One run of a report."""
 
     label: str
-    """What it is called on the page; no other run has the same."""
+    """What it is called on the page, in short; no other run has the same."""
     shown_folder: str
-    """Its folder as a command would name it."""
+    """Its folder as a command would name it; empty for a run that is not kept."""
     stored: Stored
     skipped: int = 0
+    name: str = ""
+    """What it is called in full, where that is longer."""
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -215,6 +218,10 @@ class Comparison:
     def baseline(self) -> Measured:
         """What the others are measured against."""
         return self.runs[self.base]
+
+    def cut(self, most: int) -> list[str]:
+        """What the runs are called where there is room for so many letters."""
+        return cut_apart([run.label for run in self.runs], most)
 
     @cached_property
     def best(self) -> int:

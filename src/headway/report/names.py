@@ -4,13 +4,49 @@ import re
 from collections.abc import Sequence
 
 LONGEST = 40
-_OPTIONS = re.compile(r"\([^()]*\)")
+_OPTIONS = re.compile(r"\(([^()]*)\)")
+_LEFT_OUT = "(…)"
 
 
 def shortened(names: Sequence[str]) -> list[str]:
-    """Policies by their parts alone where their options would make the name too long and are not what tells them apart.
+    """Policies by their parts where their options make the name too long, and by those options that tell them apart.
 
-    ``multifactor(fairshare_weight=4000, …)+easy`` becomes ``multifactor(…)+easy``.
+    ``multifactor(fairshare_weight=4000, …)+easy`` becomes ``multifactor(…)+easy``; beside one that differs in
+    nothing but ``fairshare_weight``, ``multifactor(fairshare_weight=4000, …)+easy``.
     """
-    short = [name if len(name) <= LONGEST else _OPTIONS.sub("(…)", name) for name in names]
-    return [each if short.count(each) == 1 else name for name, each in zip(names, short, strict=True)]
+    parts = [name if len(name) <= LONGEST else _OPTIONS.sub(_LEFT_OUT, name) for name in names]
+    alike = {part: [name for name, each in zip(names, parts, strict=True) if each == part] for part in parts}
+    return [_telling(name, alike[part]) if name != part else name for name, part in zip(names, parts, strict=True)]
+
+
+def _telling(name: str, alike: Sequence[str]) -> str:
+    """A name without the options that it shares with all of those that have the same parts."""
+    options = [[_split(each[1]) for each in _OPTIONS.finditer(other)] for other in alike]
+    own = iter(_split(each[1]) for each in _OPTIONS.finditer(name))
+    brackets = iter(zip(*options, strict=True))
+
+    def bracket(_found: re.Match[str]) -> str:
+        given, others = next(own), next(brackets)
+        kept = [option for option in given if not all(option in other for other in others)]
+        return f"({', '.join([*kept, '…'] if len(kept) < len(given) else kept)})"
+
+    return _OPTIONS.sub(bracket, name)
+
+
+def _split(options: str) -> list[str]:
+    return re.split(r",\s*", options)
+
+
+def cut_apart(names: Sequence[str], most: int) -> list[str]:
+    """Names of at most so many letters, on one line; those that would then be the same end in their number."""
+    lines = [" ".join(name.split()) for name in names]
+    cut = [_cut(line, most) for line in lines]
+    numbers = [f" #{index + 1}" for index in range(len(names))]
+    return [
+        each if cut.count(each) == 1 or each == line else f"{_cut(line, most - len(number))}{number}"
+        for line, each, number in zip(lines, cut, numbers, strict=True)
+    ]
+
+
+def _cut(line: str, most: int) -> str:
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -3,7 +3,7 @@
 ``docs/export.md`` says what each column is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from headway.report.slots import slots
 from headway.training.rows import WORD_BITS, Kind
 from headway.units import HOUR, REFERENCE_SPEED_PPM, SECOND, WHOLE_GPU_MILLI
 
+TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "nodes")
 _ABOUT_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 _ABOUT_NOBODY = (Kind.WOKE, Kind.WAKE_AT)
 
@@ -27,12 +28,16 @@ _ABOUT_NOBODY = (Kind.WOKE, Kind.WAKE_AT)
 def tables(ledger: Ledger, tape: Tape) -> Iterator[tuple[str, pl.DataFrame]]:
     """Every table by its name, one at a time."""
     jobs = job_table(ledger)
-    yield "jobs", jobs.join(_asked_for(ledger), on="id", how="left", maintain_order="left")
-    yield "holds", hold_table(ledger)
-    yield "tape", tape_table(ledger, tape)
-    yield "timeline", timeline_table(ledger)
-    yield "tenants", by_tenant(ledger, jobs)
-    yield "nodes", _nodes(ledger)
+    made: tuple[Callable[[], pl.DataFrame], ...] = (
+        lambda: jobs.join(_asked_for(ledger), on="id", how="left", maintain_order="left"),
+        lambda: hold_table(ledger),
+        lambda: tape_table(ledger, tape),
+        lambda: timeline_table(ledger),
+        lambda: by_tenant(ledger, jobs),
+        lambda: _nodes(ledger),
+    )
+    for name, make in zip(TABLES, made, strict=True):
+        yield name, make()
 
 
 def _asked_for(ledger: Ledger) -> pl.DataFrame:

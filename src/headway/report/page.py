@@ -19,7 +19,7 @@ from headway import __version__
 from headway.errors import InputError
 from headway.report import clustermap, figures, first, sections
 from headway.report.causes import WaitCauses, why_waited
-from headway.report.headline import answer
+from headway.report.headline import answer, in_full
 from headway.report.measured import Comparison, Measured
 from headway.report.packing import deflated
 from headway.report.thin import without_tail
@@ -287,7 +287,7 @@ def _selector(both: Comparison) -> str:
         return ""
     first = both.best
     options = "".join(
-        f'<option value="{index}"{" selected" if index == first else ""}>{plain(run.label)}</option>'
+        f'<option value="{index}"{" selected" if index == first else ""}{in_full(run)}>{plain(run.label)}</option>'
         for index, run in enumerate(both.runs)
     )
     return f'<label class="picker">Looking at <select id="run">{options}</select></label>'

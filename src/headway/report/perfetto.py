@@ -8,7 +8,7 @@ never in memory as a whole.
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
 
@@ -40,8 +40,12 @@ _NODE_EVENTS = {
 }
 
 
-def trace_events(ledger: Ledger, title: str = "") -> Iterator[str]:
-    """The file, piece by piece."""
+_TOLD_EVERY = 8192
+"""Events between two words on how far it is."""
+
+
+def trace_events(ledger: Ledger, title: str = "", tell: Callable[[float], None] | None = None) -> Iterator[str]:
+    """The file, piece by piece; ``tell`` hears which share of it is made."""
     held = slots(ledger)
     threads = _Threads(ledger, held)
     parts = (
@@ -51,11 +55,11 @@ def trace_events(ledger: Ledger, title: str = "") -> Iterator[str]:
         _counters(ledger),
     )
     yield f'{{"displayTimeUnit":"ms","otherData":{{"run":{json.dumps(title)}}},"traceEvents":[\n'
-    first = True
-    for part in parts:
-        for event in part:
-            yield event if first else f",\n{event}"
-            first = False
+    nearly_all = len(held.hold) + 2 * len(threads.named)
+    for made, event in enumerate(chain.from_iterable(parts)):
+        yield f",\n{event}" if made else event
+        if tell is not None and made % _TOLD_EVERY == 0:
+            tell(min(1.0, made / nearly_all))
     yield "\n]}\n"
 
 

@@ -25,6 +25,8 @@ from headway.report.words import (
 from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50
+_WHOLE = 400
+"""Letters of a policy's name in the table, which is where it is told in full."""
 MOST_TENANTS = 20
 """Rows of the tenants' table that are open; the rest unfold."""
 
@@ -64,7 +66,7 @@ def key(both: Comparison) -> str:
     if len(both.runs) == 1:
         return ""
     items = [
-        f'<li data-key="{index}"><svg width="28" height="10" aria-hidden="true">'
+        f'<li data-key="{index}"{headline.in_full(run)}><svg width="28" height="10" aria-hidden="true">'
         f'<line x1="1" y1="5" x2="27" y2="5"/></svg>'
         f"{plain(run.label)}{' <small>baseline</small>' if index == both.base else ''}</li>"
         for index, run in enumerate(both.runs)
@@ -102,7 +104,7 @@ def comparison(both: Comparison) -> str:
             f"{summary.lost_gpu_hours:,.1f}",
         ]
         tag = " <small>baseline</small>" if several and index == both.base else ""
-        policy = f"<small>{plain(run.policy, 60)}</small>" if run.policy != run.label else ""
+        policy = f"<small>{plain(run.policy, _WHOLE)}</small>" if run.policy != run.label else ""
         rows.append(row(f"{plain(run.label)}{tag}{policy}", cells))
     return table(heads, rows, "All runs side by side")
 
@@ -276,10 +278,20 @@ def longest(run: Measured) -> str:
             f"<b>{duration(record['wait_s'])}</b>",
             duration(record["run_s"]),
             escape(record["outcome"]),
-            f"<code>headway story {_word(run.shown_folder)} {_word(job)}</code>",
         ]
+        if run.shown_folder:
+            cells.append(f"<code>headway story {_word(run.shown_folder)} {_word(job)}</code>")
         rows.append(row(plain(job, 40), cells))
-    heads = ["job", "tenant", "GPUs", "submitted at", "waited", "ran", "outcome", "ask why"]
+    heads = [
+        "job",
+        "tenant",
+        "GPUs",
+        "submitted at",
+        "waited",
+        "ran",
+        "outcome",
+        *(["ask why"] if run.shown_folder else []),
+    ]
     return table(heads, rows, f"The jobs that waited longest under {run.label}")
 
 

@@ -22,10 +22,18 @@ _LIMITS = np.array(
 """Time limits that people ask for; beyond the last they ask for whole days."""
 
 
+_LONGEST = 40
+"""Digits of a factor, and the largest power of ten in it."""
+
+
 def _positive(value: object, what: str) -> Fraction:
     """A number above 0 as it was written: 1.2 is 6/5, not the nearest binary fraction."""
+    written = str(value).strip()
+    power = written.lower().rpartition("e")[2].lstrip("+-") if "e" in written.lower() else ""
+    if len(written) > _LONGEST or (power.isdecimal() and int(power) > _LONGEST):  # exact, it would fill the memory
+        raise ExperimentError(f"{what} {written[:_LONGEST]!r} is too large, too small or too long")
     try:
-        exact = Fraction(str(value))
+        exact = Fraction(written)
     except (ValueError, ZeroDivisionError):
         raise ExperimentError(f"{what} {value!r} is not a number") from None
     if exact <= 0:

@@ -117,7 +117,7 @@ class _Pods:
         now = max([record.seen for record in self.records.values()])
         gangs = [gang for gang in self._gangs() if self._ran(gang)]
         rows = [(_values([self.records[at] for at in gang], now), gang) for gang in gangs]
-        rows = [(row, gang) for row, gang in rows if self._worked(row, gang)]
+        rows = [(row, gang) for row, gang in rows if row[1] > 0 or self._idle(gang)]
         if not rows:
             first = str(next(iter(self.left_out.values()))).replace("line", "item", 1)
             raise TraceError(f"trace {self.path}: none of its {self.rows} pods can be a job; the first: {first}")
@@ -129,7 +129,7 @@ class _Pods:
 
     def _gangs(self) -> list[list[int]]:
         """The pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""
-        found: dict[tuple[str, str], list[int]] = {}
+        found: dict[tuple[str, str] | int, list[int]] = {}
         for at, record in self.records.items():
             if record.owner in _OF_A_NODE:
                 self._leave_out([at], f"is a pod of a {record.owner}: it belongs to its node, it is no job")
@@ -138,12 +138,12 @@ class _Pods:
             elif not (record.gpus or record.cpu_milli or record.memory_bytes):
                 self._leave_out([at], "asks for no GPU, no CPU and no memory")
             else:
-                found[(record.namespace, f"\x00{at}")] = [at]
-        return [part for gang in found.values() for part in self._apart(gang)]
+                found[at] = [at]
+        return [part for gang in found.values() for part in (self._apart(gang) if len(gang) > 1 else (gang,))]
 
     def _apart(self, gang: list[int]) -> list[list[int]]:
         """Members of an indexed Job that did not run at the same time are jobs of their own."""
-        if len(gang) == 1 or not self.records[gang[0]].gang_if_at_once:
+        if not self.records[gang[0]].gang_if_at_once:
             return [gang]
         members = _members([self.records[at] for at in gang])
         starts = [each.started for each in members]
@@ -153,6 +153,8 @@ class _Pods:
         return [[at] for at in gang]
 
     def _ran(self, gang: list[int]) -> bool:
+        if len(gang) == 1 and _sound(self.records[gang[0]]):
+            return True
         members = [self.records[at] for at in gang]
         if not any(each.gpus or each.cpu_milli or each.memory_bytes for each in members):
             rule = "asks for no GPU, no CPU and no memory"
@@ -165,9 +167,7 @@ class _Pods:
         self._leave_out(gang, rule)
         return False
 
-    def _worked(self, row: _Row, gang: list[int]) -> bool:
-        if row[1] > 0:
-            return True
+    def _idle(self, gang: list[int]) -> bool:
         self._leave_out(gang, "ran for less than a second: there is nothing to run")
         return False
 
@@ -211,12 +211,21 @@ def _record(item: Item | ObjectError, shared: Mapping[str, Slicing]) -> PodRecor
     return pod(item, shared)
 
 
+def _sound(record: PodRecord) -> bool:
+    """Whether a pod that stands alone asked for something, started, and tells its end if it ended."""
+    if record.started is None or not (record.gpus or record.cpu_milli or record.memory_bytes):
+        return False
+    return record.ended is not None or record.phase not in ("Succeeded", "Failed")
+
+
 def _name(record: PodRecord) -> str:
     return f"{record.namespace}/{record.name}"
 
 
 def _unique(names: Sequence[str]) -> list[str]:
     """The names, those that were used before with a number."""
+    if len(set(names)) == len(names):
+        return list(names)
     used: Counter[str] = Counter()
     given = []
     for name in names:
@@ -227,24 +236,46 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 def _values(pods: list[PodRecord], now: int) -> _Row:
     """The values, in the order of ``_FIELDS``, of the job that some pods are together."""
-    first, alone = pods[0], len(pods) == 1
-    members = pods if alone else _members(pods)
+    first = pods[0]
+    if len(pods) == 1 and first.started is not None:
+        return _value(first, (now if first.ended is None else first.ended) - first.started)
+    members = _members(pods)
     ran = [each for each in pods if each.started is not None]
     start = min([each.started or 0 for each in ran])
     work = max([now if each.ended is None else each.ended for each in ran]) - start
-    outcome = _outcome(first) if alone else max(map(_outcome, members), key=_SEVERITY.index)
+    outcome = max(map(_outcome, members), key=_SEVERITY.index)
     return (
-        first.created if alone else min([each.created for each in pods]),
+        min([each.created for each in pods]),
         work,
         *_gpus(members),
-        _name(first) if alone else f"{first.namespace}/{first.gang}",
+        f"{first.namespace}/{first.gang}",
         first.namespace,
-        first.gpu_types if alone else next((each.gpu_types for each in members if each.gpu_types), ()),
+        next((each.gpu_types for each in members if each.gpu_types), ()),
         sum([each.cpu_milli for each in members]),
         sum([each.memory_bytes for each in members]),
         max([each.deadline for each in members]),
         max([each.priority for each in members]),
         first.qos,
+        outcome,
+        0 if outcome is Outcome.FINISHES else work,
+    )
+
+
+def _value(pod: PodRecord, work: int) -> _Row:
+    """The same of the job that one pod is."""
+    outcome = _outcome(pod)
+    return (
+        pod.created,
+        work,
+        *((pod.gpus, pod.gpu_milli, 0 if pod.gpus == 1 else 1) if pod.gpus else (0, WHOLE_GPU_MILLI, 0)),
+        _name(pod),
+        pod.namespace,
+        pod.gpu_types,
+        pod.cpu_milli,
+        pod.memory_bytes,
+        pod.deadline,
+        pod.priority,
+        pod.qos,
         outcome,
         0 if outcome is Outcome.FINISHES else work,
     )

@@ -17,8 +17,12 @@ _YEARS = (1971, 2261)
 _OFFSET = r"(?:Z|[+-]\d\d:?\d\d)$"
 _NOTHING = sorted({spelt for word in slurm.NOTHING for spelt in (word, word.capitalize(), word.upper())})
 _EPOCH = r"^\d{9,11}(?:\.\d+)?$"
+_SECONDS = r"^[0-9]{9,11}$"
+_DIGITS = r"^[0-9]{1,18}$"
 _LOCAL_LENGTH = len("2026-03-01T12:00:00")
 _NO_TEXT = pl.Series([None], dtype=pl.String)
+_NO_NUMBER = pl.Series([None], dtype=pl.Int64)
+_READ = {"read": pl.Int64}
 _SCHEMA = {
     "gpus": pl.Int64,
     "types": pl.String,
@@ -84,7 +88,12 @@ class Cells:
             first = text.partition("-")[0]
             return int(first) if first.isdecimal() and len(first) < 20 and int(first) <= most else None
 
-        return self.looked_up(column, whole, pl.Int64, "is not a whole number")
+        text = self.text(column)
+        plain = text.zip_with(text.str.contains(_DIGITS), _NO_TEXT).cast(pl.Int64)
+        plain = plain.zip_with(plain <= most, _NO_NUMBER)
+        others = text.zip_with(plain.is_null(), _NO_TEXT)
+        found = self._frame(column, others, lambda text: (whole(text),), _READ, "is not a whole number")["read"]
+        return plain.zip_with(plain.is_not_null(), found)
 
     def limit(self, column: str) -> pl.Series:
         """Time limits in nanoseconds, which many jobs share; none at all is 0."""
@@ -97,15 +106,23 @@ class Cells:
         days, hours, minutes, rest = (groups.field(str(place)).cast(pl.Int64) for place in range(1, 5))
         usual = (((days.fill_null(0) * 24 + hours) * 60 + minutes) * 60 + rest) * SECOND
         others = text.zip_with(usual.is_null(), _NO_TEXT)
-        found = self._frame(column, others, lambda text: (_span(text),), {"read": pl.Int64}, _SPAN_RULE)["read"]
+        found = self._frame(column, others, lambda text: (_span(text),), _READ, _SPAN_RULE)["read"]
         return usual.zip_with(usual.is_not_null(), found)
 
     def tres(self, column: str) -> pl.DataFrame:
         """What TRES texts ask for, a column each. Memory differs from job to job: it is read apart from the rest."""
         text = self.text(column)
+        own = Cells(pl.DataFrame({column: text.drop_nulls().unique()}))
+        read = own._tres(column).with_columns(own.frame[column].alias("key"), own.broken.is_not_null().alias("bad"))
+        found = text.to_frame("key").join(read, on="key", how="left", maintain_order="left")
+        self.refuse(found["bad"], column, _RESOURCES)
+        return found.drop("key", "bad")
+
+    def _tres(self, column: str) -> pl.DataFrame:
+        text = self.frame[column]
         rest = text.str.replace_all(r"(?:^|,)(?:billing|energy|mem)=[^,]*", "")
         memory = text.str.extract(r"(?:^|,)mem=([^,]*)")
-        sizes = self._frame(column, memory, lambda text: (_bounded(slurm.size(text)),), {"read": pl.Int64}, _RESOURCES)
+        sizes = self._frame(column, memory, lambda text: (_bounded(slurm.size(text)),), _READ, _RESOURCES)
         return self._resources(column, rest, slurm.tres).with_columns(sizes["read"].alias("memory"))
 
     def gres(self, column: str) -> pl.DataFrame:
@@ -144,13 +161,12 @@ class Cells:
     def instant(self, column: str) -> pl.Series:
         """Nanoseconds since 1970, in the zone of the file or in UTC; null where there is none, or it is unreadable."""
         text = self.text(column)
-        local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
-        found = local.to_physical().zip_with(local.is_not_null(), _unusual(text.zip_with(local.is_null(), _NO_TEXT)))
+        found = _microseconds(text)
         self.refuse(told(text) & found.is_null(), column, "is not a time like 2026-03-01T12:00:00")
         year = found.cast(pl.Datetime("us")).dt.year()
         self.refuse(~year.is_between(*_YEARS), column, f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
         within = year.is_between(*_YEARS).fill_null(False)
-        return found.zip_with(within, pl.Series([None], dtype=pl.Int64)) * 1000
+        return found.zip_with(within, _NO_NUMBER) * 1000
 
     def refuse_mixed_zones(self, columns: Sequence[str]) -> None:
         """Times with a zone (or counted since 1970) cannot be compared with local ones: the rarer kind is refused."""
@@ -183,10 +199,19 @@ def told(times: pl.Series) -> pl.Series:
     return times.is_not_null() & (times != "0")
 
 
+def _microseconds(text: pl.Series) -> pl.Series:
+    """Microseconds since 1970, in the zone of the file or in UTC."""
+    counted = text.str.contains(_SECONDS)
+    if (counted | ~told(text)).all():
+        return text.zip_with(counted, _NO_TEXT).cast(pl.Int64) * 1_000_000
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
+    return local.to_physical().zip_with(local.is_not_null(), _unusual(text.zip_with(local.is_null(), _NO_TEXT)))
+
+
 def _unusual(text: pl.Series) -> pl.Series:
     """Microseconds since 1970 of times that are counted in seconds, have a fraction, a blank for the T or a zone."""
     if text.null_count() == len(text):
-        return pl.Series([None], dtype=pl.Int64)
+        return _NO_NUMBER
     epoch = text.str.contains(_EPOCH).fill_null(False)
     counted = text.zip_with(epoch, _NO_TEXT).cast(pl.Decimal(38, 6), strict=False).to_physical().cast(pl.Int64)
     text = text.str.replace(" ", "T", literal=True).str.replace("Z$", "+0000")

@@ -15,8 +15,9 @@ from headway.traces.head import Head, head_of
 from headway.traces.table import SURPLUS, Table, contents, csv_table, text
 
 COLUMNS = (
-    *slurm_jobs.COLUMNS,
-    *("JobIDRaw", "Elapsed", "Timelimit", "UID", "AllocGRES", "AllocCPUS", "NCPUS", "ReqMem", "AllocNodes"),
+    *slurm_jobs.TEXTS,
+    *slurm_jobs.NUMBERS,
+    *("JobIDRaw", "Elapsed", "Timelimit", "UID", "AllocGRES", "AllocCPUS", "NCPUS", "ReqMem", "AllocNodes", "ReqNodes"),
 )
 """Every column that means something here; others are ignored."""
 
@@ -92,14 +93,15 @@ def _from_sacct(path: Path) -> Table:
 def _from_json(path: Path) -> Table:
     try:
         with no_collection():
-            rows = list(slurm_jobs.read(contents(path).removeprefix(b"\xef\xbb\xbf")))
+            columns = slurm_jobs.read(contents(path).removeprefix(b"\xef\xbb\xbf"))
     except InputError as problem:
         raise TraceError(f"trace {path}: {problem}") from None
-    if not rows:
+    if not columns:
         raise TraceError(f"trace {path}: holds no job")
-    columns = zip(slurm_jobs.COLUMNS, zip(*rows, strict=True), strict=True)
-    frame = pl.DataFrame([pl.Series(name, cells, dtype=pl.String) for name, cells in columns])
-    return Table(path, frame, pl.Series("line", range(1, len(rows) + 1), dtype=pl.Int64), place="job")
+    texts = [pl.Series(name, columns[name], dtype=pl.String) for name in slurm_jobs.TEXTS]
+    numbers = [pl.Series(name, columns[name], dtype=pl.Int64).cast(pl.String) for name in slurm_jobs.NUMBERS]
+    frame = pl.DataFrame([*texts, *numbers])
+    return Table(path, frame, pl.Series("line", range(1, frame.height + 1), dtype=pl.Int64), place="job")
 
 
 def _from_records(path: Path) -> Table:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from headway.errors import ExperimentError
 from headway.formats.cluster_records import Described, NodeRecord
@@ -62,6 +63,7 @@ def cluster(text: str, where: str) -> Described:
     return Described(nodes=nodes, notes=tuple(_notes(found.values())))
 
 
+@lru_cache(maxsize=1024)
 def gpu_type(label: str) -> str:
     """A GPU's product in short: ``NVIDIA-A100-SXM4-80GB-SHARED`` is ``a100-sxm4-80gb``."""
     text = re.sub(r"[\s_]+", "-", label.strip().lower()).removesuffix(_SHARED)
@@ -75,9 +77,12 @@ def product(labels: Mapping[str, str]) -> str:
 
 def slicing(labels: Mapping[str, str]) -> Slicing:
     """How the GPUs of a node with these labels are shared."""
-    text = product(labels).lower()
+    return _sliced(product(labels).lower(), labels.get("nvidia.com/gpu.replicas", ""))
+
+
+@lru_cache(maxsize=1024)
+def _sliced(text: str, replicas: str) -> Slicing:
     match = _MIG.search(text.removesuffix(_SHARED))
-    replicas = labels.get("nvidia.com/gpu.replicas", "")
     replica = WHOLE_GPU_MILLI // int(replicas) if replicas.isdigit() and 0 < int(replicas) <= WHOLE_GPU_MILLI else 0
     device = slice_milli(match.group(1)) if match else WHOLE_GPU_MILLI
     if text.endswith(_SHARED) and replica:

@@ -1,7 +1,7 @@
 """Kubernetes objects from JSON: the fields that matter here, typed, and nothing else of them.
 
-A file holds a list, one object, several of either one after the other, or watch events. Objects are decoded one by
-one, so that a large file needs little room and one bad object costs one object and can be named.
+A file holds a list, one object, several of either one after the other, or watch events. A list without a fault is
+decoded at once; otherwise objects are decoded one by one, so that a bad one costs one object and can be named.
 """
 
 import json
@@ -15,9 +15,10 @@ from msgspec import Meta, Struct, field
 
 from headway.errors import InputError
 from headway.formats.kubernetes.resources import Container, ObjectError, Quantity, Resources
+from headway.units import SECOND
 
 Time = Annotated[datetime, Meta(tz=True)]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_A_DAY = 86_400
 
 
@@ -121,12 +122,35 @@ class _List(Struct, gc=False):
     items: list[msgspec.Raw]
 
 
+class _Container(Container, rename="camel", gc=False):
+    """Resources are text at first: most pods ask for what others ask for, and each text is read once."""
+
+    resources: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+
+
+class _Spec(Spec, rename="camel", gc=False):
+    containers: list[_Container] | None = None  # type: ignore[assignment]
+    init_containers: list[_Container] | None = None  # type: ignore[assignment]
+
+
+class _Item(Item, gc=False):
+    spec: _Spec = field(default_factory=_Spec)
+
+
+class _Sound(Struct, gc=False):
+    kind: str
+    items: list[_Item]
+
+
 _decode = msgspec.json.Decoder(Item).decode
+_resources = msgspec.json.Decoder(Resources | None).decode
 
 
 def nanoseconds(time: datetime) -> int:
     """A time as nanoseconds since 1970."""
-    since = time - _EPOCH
+    if not time.microsecond:
+        return int(time.timestamp()) * SECOND
+    since = time - EPOCH
     return ((since.days * _SECONDS_A_DAY + since.seconds) * 1_000_000 + since.microseconds) * 1000
 
 
@@ -138,6 +162,11 @@ def objects(data: bytes, where: str, error: type[InputError]) -> Iterator[Item |
     data = data.removeprefix(b"\xef\xbb\xbf")
     _check_text(data, where, error)
     try:
+        if (sound := _sound(data)) is not None:
+            sound.reverse()
+            while sound:
+                yield sound.pop()  # and with it goes its room
+            return
         try:
             whole = msgspec.json.decode(data, type=_List)
         except msgspec.MsgspecError:
@@ -158,6 +187,24 @@ def _check_text(data: bytes, where: str, error: type[InputError]) -> None:
             data.decode()
         except UnicodeDecodeError:
             raise error(f"{where}: is not UTF-8 text") from None
+
+
+def _sound(data: bytes) -> list[_Item] | None:
+    """The objects of a list in which there is nothing to explain; None for any other file."""
+    try:
+        whole = msgspec.json.decode(data, type=_Sound)
+        kind = whole.kind.removesuffix("List")
+        known: dict[bytes, Resources | None] = {b"": None}
+        for item in whole.items:
+            item.kind = item.kind or kind
+            for container in (*(item.spec.containers or ()), *(item.spec.init_containers or ())):
+                text = bytes(container.resources)
+                if text not in known:
+                    known[text] = _resources(text)
+                container.resources = known[text]
+    except msgspec.MsgspecError:
+        return None
+    return whole.items
 
 
 def _decoded(raw: msgspec.Raw, kind: str) -> Item | ObjectError:

@@ -6,12 +6,25 @@ the reader of the record to decide. Times are nanoseconds since 1970.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 
 from headway.formats.kubernetes.nodes import PRODUCTS, gpu_type, slicing
-from headway.formats.kubernetes.objects import ContainerStatus, Item, Spec, Status, Stay, nanoseconds
-from headway.formats.kubernetes.resources import WHOLE, ObjectError, Slicing, effective, gpu_request, marked
+from headway.formats.kubernetes.objects import EPOCH, ContainerStatus, Item, Metadata, Spec, Status, Stay, nanoseconds
+from headway.formats.kubernetes.resources import (
+    WHOLE,
+    Amounts,
+    Container,
+    GpuRequest,
+    ObjectError,
+    Quantity,
+    Resources,
+    Slicing,
+    effective,
+    gpu_request,
+    marked,
+)
 from headway.units import SECOND
 
 GANGS = (
@@ -51,6 +64,10 @@ _HARMLESS = frozenset(f"{prefix}kubernetes.io/{what}" for prefix in ("", "beta."
 _GANG_KEYS = frozenset(GANGS)
 _CARD_MODEL = "alibabacloud.com/gpu-card-model"
 _MIRROR = "kubernetes.io/config.mirror"
+_KNOWN = frozenset((*GANGS, *INDEXES, *ROLES, *QUEUES, *_JOBS, _CARD_MODEL, _MIRROR))
+_NUMBERED, _RANKS = frozenset(INDEXES), (*ROLES, *INDEXES)
+_NOTHING: dict[str, str] = {}
+_OVER = ("Succeeded", "Failed")
 
 
 class PodRecord(Struct, frozen=True, gc=False):
@@ -99,30 +116,67 @@ def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
         raise ObjectError("metadata.name", "", "is missing: a pod needs a name")
     if meta.creation_timestamp is None:
         raise ObjectError("metadata.creationTimestamp", "", "is missing")
-    notes = {**(meta.annotations or {}), **(meta.labels or {})}
-    asked = effective(spec.containers or (), spec.init_containers or (), spec.overhead, spec.resources)
-    if by_annotation := marked(meta.annotations):
-        asked = {**asked, **by_annotation}
-    gpus = gpu_request(asked, _slicing(spec, nodes))
+    notes = _notes(meta)
+    marks = marked(meta.annotations) if meta.annotations else None
+    gpus, cpu_milli, memory_bytes = _request(spec, marks, _slicing(spec, nodes))
     types, unmodelled = _wants(spec, notes)
     owner = "Node" if _MIRROR in notes else meta.owner_references[0].kind if meta.owner_references else ""
     gang, loose = _gang(spec, notes, owner)
-    created, started, ended, seen, stopped = _times(item)
     return PodRecord(
         meta.name, meta.namespace, meta.uid, owner, status.phase,
-        created, started, ended, seen, stopped,
-        sum([each.restart_count for each in status.container_statuses or ()]),
-        gpus.gpus, gpus.gpu_milli, gpus.guessed, asked.get("cpu", 0), asked.get("memory", 0) // 1000,
+        *_times(item),
+        sum([each.restart_count for each in status.container_statuses]) if status.container_statuses else 0,
+        gpus.gpus, gpus.gpu_milli, gpus.guessed, cpu_milli, memory_bytes,
         types, gang, loose, _rank(notes) if gang else "",
-        spec.node_name or "", spec.priority or 0,
-        spec.priority_class_name or next((notes[name] for name in QUEUES if name in notes), ""),
+        spec.node_name or "", spec.priority or 0, spec.priority_class_name or _queue(notes),
         max(0, spec.active_deadline_seconds or 0) * SECOND, unmodelled,
     )  # fmt: skip
 
 
+def _notes(meta: Metadata) -> Mapping[str, str]:
+    """Labels and annotations, if any of them means something here."""
+    labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+    if _KNOWN.isdisjoint(labels) and _KNOWN.isdisjoint(annotations):
+        return _NOTHING
+    return {**annotations, **labels}
+
+
+def _queue(notes: Mapping[str, str]) -> str:
+    return next((notes[name] for name in QUEUES if name in notes), "") if notes else ""
+
+
+def _request(spec: Spec, by_annotation: Amounts | None, slicing: Slicing) -> tuple[GpuRequest, int, int]:
+    """GPUs, thousandths of a CPU and bytes of memory."""
+    if by_annotation or spec.resources:
+        asked = effective(spec.containers or (), spec.init_containers or (), spec.overhead, spec.resources)
+        return _totals({**asked, **(by_annotation or {})}, slicing)
+    containers = tuple([each.resources for each in spec.containers or ()])
+    if not (spec.init_containers or spec.overhead):
+        return _usual(containers, (), (), slicing)
+    before = [(each.resources, each.restart_policy) for each in spec.init_containers or ()]
+    return _usual(containers, tuple(before), tuple((spec.overhead or {}).items()), slicing)
+
+
+@lru_cache(maxsize=1 << 14)
+def _usual(
+    containers: tuple[Resources | None, ...],
+    before: tuple[tuple[Resources | None, str | None], ...],
+    overhead: tuple[tuple[str, Quantity], ...],
+    slicing: Slicing,
+) -> tuple[GpuRequest, int, int]:
+    """The same of what a pod's containers ask for and nothing else; a file has far fewer of these than pods."""
+    first = [Container(*each) for each in before]
+    return _totals(effective([Container(each) for each in containers], first, dict(overhead)), slicing)
+
+
+def _totals(asked: Amounts, slicing: Slicing) -> tuple[GpuRequest, int, int]:
+    return gpu_request(asked, slicing), asked.get("cpu", 0), asked.get("memory", 0) // 1000
+
+
 def _slicing(spec: Spec, nodes: Mapping[str, Slicing] | None) -> Slicing:
-    known = nodes.get(spec.node_name or "") if nodes else None
-    return known or (slicing(spec.node_selector) if spec.node_selector else WHOLE)
+    if nodes and (known := nodes.get(spec.node_name or "")):
+        return known
+    return slicing(spec.node_selector) if spec.node_selector else WHOLE
 
 
 def _gang(spec: Spec, notes: Mapping[str, str], owner: str) -> tuple[str, bool]:
@@ -131,6 +185,8 @@ def _gang(spec: Spec, notes: Mapping[str, str], owner: str) -> tuple[str, bool]:
         return "", False  # replicas of a service come and go one by one, whatever scheduler groups them
     if spec.scheduling_group and spec.scheduling_group.pod_group_name:
         return spec.scheduling_group.pod_group_name, False
+    if not notes:
+        return "", False
     if named := _GANG_KEYS & notes.keys():
         return notes[min(named, key=GANGS.index)], False
     if INDEXES[1] in notes:
@@ -139,9 +195,9 @@ def _gang(spec: Spec, notes: Mapping[str, str], owner: str) -> tuple[str, bool]:
 
 
 def _rank(notes: Mapping[str, str]) -> str:
-    if not any(name in notes for name in INDEXES):
+    if _NUMBERED.isdisjoint(notes):
         return ""
-    return "/".join(notes[name] for name in (*ROLES, *INDEXES) if name in notes)
+    return "/".join([notes[name] for name in _RANKS if name in notes])
 
 
 def _wants(spec: Spec, notes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -201,30 +257,30 @@ def _times(item: Item) -> tuple[int, int | None, int | None, int, bool]:
     """Created, started, ended, the latest time told, and whether it was stopped from outside."""
     meta, status = item.metadata, item.status
     assert meta.creation_timestamp is not None
-    started = _started(status)
-    over = status.phase in ("Succeeded", "Failed")
-    ended = _ended(status) if over else None
-    stopped = status.phase == "Failed" and (status.reason in STOPPED or _since(status, "DisruptionTarget") is not None)
-    seen = max(filter(None, (meta.creation_timestamp, started, ended)))
-    if not over:
-        changes = (each.last_transition_time for each in status.conditions or ())
-        seen = max((seen, *filter(None, changes), *_starts(status.container_statuses)))
+    started, ended, stopped = status.start_time or _started(status), None, False
+    seen = created = nanoseconds(meta.creation_timestamp)
+    if status.phase in _OVER:
+        ended = _ended(status)
+        stopped = status.phase == "Failed" and (
+            status.reason in STOPPED or _since(status, "DisruptionTarget") is not None
+        )
+    else:
+        changes = [each.last_transition_time for each in status.conditions or ()]
+        told = [time for time in (*changes, *_starts(status.container_statuses)) if time is not None]
+        seen = max(seen, nanoseconds(max(told))) if told else seen
+    began = None if started is None else nanoseconds(started)
+    end = None if ended is None else nanoseconds(ended)
+    seen = max(seen, began or seen, end or seen)
     if ended is None and meta.deletion_timestamp is not None:
         ended, stopped = meta.deletion_timestamp, status.phase != "Succeeded"
-    if started is not None and ended is not None and ended < started:
-        raise ObjectError("status: its end", ended.isoformat(), f"is before its start {started.isoformat()}")
-    return (
-        nanoseconds(meta.creation_timestamp),
-        None if started is None else nanoseconds(started),
-        None if ended is None else nanoseconds(ended),
-        nanoseconds(seen),
-        stopped,
-    )
+        end = nanoseconds(ended)
+    if began is not None and end is not None and end < began:
+        spelt = [time.isoformat() for time in (ended, started) if time is not None]
+        raise ObjectError("status: its end", spelt[0], f"is before its start {spelt[1]}")
+    return created, began, end, seen, stopped
 
 
 def _started(status: Status) -> datetime | None:
-    if status.start_time is not None:
-        return status.start_time
     return _since(status, "PodScheduled") or min(_starts(status.container_statuses), default=None)
 
 
@@ -246,9 +302,13 @@ def _starts(statuses: Iterable[ContainerStatus] | None) -> Iterable[datetime]:
 def _ended(status: Status) -> datetime | None:
     """The end of the last container, or where none tells one, when the pod was evicted or last changed."""
     for statuses in (status.container_statuses, status.init_container_statuses):
-        ends = [_end(each.state.terminated) for each in statuses or () if each.state and each.state.terminated]
-        if told := [end for end in ends if end is not None]:
-            return max(told)
+        last = None
+        for each in statuses or ():
+            if each.state and each.state.terminated:
+                end = _end(each.state.terminated)
+                last = end if last is None or (end is not None and end > last) else last
+        if last is not None:
+            return last
     changes = [each.last_transition_time for each in status.conditions or () if each.last_transition_time]
     return _since(status, "DisruptionTarget") or max(changes, default=None)
 
@@ -256,7 +316,7 @@ def _ended(status: Status) -> datetime | None:
 def _end(stay: Stay) -> datetime | None:
     """When a container ended; one that was lost is said to have ended in 1970."""
     began, end = stay.started_at, stay.finished_at
-    if end is None or end.timestamp() <= 0:
+    if end is None or end <= EPOCH:
         return None
     if began is not None and end < began:
         raise ObjectError("finishedAt", end.isoformat(), f"is before startedAt {began.isoformat()}")

@@ -72,8 +72,8 @@ class ObjectError(InputError):
         self.kind = kind
 
 
-class Resources(Struct, gc=False):
-    """Of a container or a pod."""
+class Resources(Struct, gc=False, eq=False):
+    """Of a container or a pod. Each is a key of its own: those that a file spells alike are one object."""
 
     requests: dict[str, Quantity] | None = None
     limits: dict[str, Quantity] | None = None
@@ -134,9 +134,9 @@ def amounts(given: Mapping[str, Quantity] | None) -> Amounts:
     return {name: thousandths(str(value), name) for name, value in given.items()} if given else {}
 
 
-def _asked(container: Container) -> Amounts:
-    """A container's requests; a limit without one is its request."""
-    resources = container.resources
+@lru_cache(maxsize=1 << 14)
+def _asked(resources: Resources | None) -> Amounts:
+    """A container's requests, not to be changed; a limit without one is its request."""
     if resources is None:
         return {}
     asked = amounts(resources.requests)
@@ -166,11 +166,11 @@ def effective(
     """
     together: Amounts = {}
     for container in containers:
-        together = _add(together, _asked(container)) if together else _asked(container)
+        _add(together, _asked(container.resources))
     staying: Amounts = {}
     peak: Amounts = {}
     for container in before:
-        asked = _asked(container)
+        asked = _asked(container.resources)
         if container.restart_policy == "Always":
             at_once = dict(_add(staying, asked))
         else:
@@ -180,13 +180,13 @@ def effective(
     for name, amount in peak.items():
         together[name] = max(together.get(name, 0), amount)
     if pod is not None:
-        together.update(_asked(Container(pod)))
+        together.update(_asked(pod))
     return _add(together, amounts(overhead)) if overhead else together
 
 
 def marked(annotations: Mapping[str, str] | None) -> Amounts:
     """GPUs that schedulers let pods ask for by annotation."""
-    if not annotations:
+    if not annotations or _ANNOTATIONS.isdisjoint(annotations):
         return {}
     return {name: thousandths(annotations[name], name) for name in _ANNOTATIONS & annotations.keys()}
 

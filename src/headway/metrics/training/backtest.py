@@ -59,15 +59,21 @@ class Backtest:
         return flat | {"by_size": _records(self.by_size), "by_partition": _records(self.by_partition)}
 
 
-def backtest(ledger: Ledger, starts: Mapping[str, int], policy: str) -> Backtest:
-    """Compare first starts with the recorded ones, by the names of jobs."""
-    recorded = np.fromiter((starts.get(job.name, -1) for job in ledger.jobs), np.int64, len(ledger.jobs))
-    was, came = recorded >= 0, ledger.first_start >= 0
+def backtest(ledger: Ledger, waits: Mapping[str, int], policy: str) -> Backtest:
+    """Compare first starts with the recorded ones, given by the time from arrival to start of each job by its name.
+
+    Times from the arrival do not depend on which job the run begins with.
+    """
+    jobs = ledger.jobs
+    was = np.fromiter((job.name in waits for job in jobs), np.bool_, len(jobs))
+    recorded = np.fromiter((waits.get(job.name, 0) for job in jobs), np.int64, len(jobs))
+    came = ledger.first_start >= 0
+    simulated = ledger.first_start - ledger.submit
     both = was & came
     names, partitions = ledger.codes("partition")
     widths = np.array([size_class(width) for width in ledger.width.tolist()], dtype=object)
     order = {size_class(width): width for width in sorted(set(ledger.width.tolist()), reverse=True)}
-    errors = _errors(ledger, recorded)
+    errors = _errors(recorded, simulated)
     sizes = sorted(set(widths[both].tolist()), key=order.__getitem__)
     return Backtest(
         policy=policy,
@@ -76,9 +82,7 @@ def backtest(ledger: Ledger, starts: Mapping[str, int], policy: str) -> Backtest
         only_recorded=int((was & ~came).sum()),
         only_simulated=int((came & ~was).sum()),
         whole=errors("all", both),
-        rank_correlation=_correlation(
-            recorded[both] - ledger.submit[both], ledger.first_start[both] - ledger.submit[both]
-        ),
+        rank_correlation=_correlation(recorded[both], simulated[both]),
         by_size=tuple(errors(size, both & (widths == size)) for size in sizes),
         by_partition=tuple(
             errors(name or "(any)", chosen)
@@ -100,17 +104,17 @@ def size_class(width_milli: int) -> str:
     return f"{low}-{top} GPUs" if low < top else f"{top} GPU{'s' if top > 1 else ''}"
 
 
-def _errors(ledger: Ledger, recorded: IntArray) -> Callable[[str, npt.NDArray[np.bool_]], Errors]:
+def _errors(recorded: IntArray, simulated: IntArray) -> Callable[[str, npt.NDArray[np.bool_]], Errors]:
     def over(group: str, chosen: npt.NDArray[np.bool_]) -> Errors:
-        error = (ledger.first_start - recorded)[chosen] / SECOND
+        error = (simulated - recorded)[chosen] / SECOND
         if not error.size:
             return Errors(group, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
         size = np.sort(np.abs(error))
         return Errors(
             group,
             int(error.size),
-            float((recorded - ledger.submit)[chosen].mean() / SECOND),
-            float((ledger.first_start - ledger.submit)[chosen].mean() / SECOND),
+            float(recorded[chosen].mean() / SECOND),
+            float(simulated[chosen].mean() / SECOND),
             percentile(size, 50),
             percentile(size, 90),
             float(error.mean()),

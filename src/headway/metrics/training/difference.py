@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.metrics.compare import change
+from headway.metrics.bootstrap import LEVEL
+from headway.metrics.compare import Sample, change, paired
 from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind
-from headway.units import SECOND, WHOLE_GPU_MILLI
+from headway.units import MILLISECOND, SECOND, WHOLE_GPU_MILLI
 
 MOST_JOBS = 10
 """So many of those that gain and of those that lose most are named."""
+_NOTICED = MILLISECOND
+"""By less a job neither gains nor loses: the changes themselves take nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +43,9 @@ class Difference:
 
     @property
     def gains_s(self) -> FloatArray:
-        """By how much each job's JCT is shorter with the changes; 0 where it did not complete both ways."""
+        """By how much each job's JCT is shorter with the changes; 0 where it did not complete both ways, or hardly."""
         gained = (self.before.end - self.before.submit) - (self.after.end - self.after.submit)
-        gains: FloatArray = np.where(self.both, gained, 0) / SECOND
+        gains: FloatArray = np.where(self.both & (np.abs(gained) >= _NOTICED), gained, 0) / SECOND
         return gains
 
 
@@ -54,8 +57,11 @@ def difference(before: Ledger, after: Ledger, at: int, left_out: Sequence[int] =
     return Difference(before, after, at, compared)
 
 
-def as_json(found: Difference) -> dict[str, Any]:
-    """All of it, flat where it can be: numbers before and after with the relative change, tenants, jobs."""
+def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
+    """All of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
+
+    ``level`` is how sure the intervals are; 0 for none.
+    """
     both = found.both
     gains = found.gains_s
     sides = (("before", found.before), ("after", found.after))
@@ -67,7 +73,9 @@ def as_json(found: Difference) -> dict[str, Any]:
         "worse": int((gains < 0).sum()),
         **whole,
         "change": {key: change(whole["after"][key], value) for key, value in whole["before"].items()},
-        "tenants": list(_tenants(found)),
+        "confidence": level or None,
+        **_interval(found, both, level),
+        "tenants": list(_tenants(found, level)),
         "gain": _named(found, np.argsort(-gains, kind="stable"), gains > 0),
         "lose": _named(found, np.argsort(gains, kind="stable"), gains < 0),
     }
@@ -99,7 +107,14 @@ def _side(
     }
 
 
-def _tenants(found: Difference) -> list[dict[str, Any]]:
+def _interval(found: Difference, jobs: npt.NDArray[np.bool_], level: float) -> dict[str, float | None]:
+    """Where the relative change of the mean JCT of these jobs lies, each with and without the changes being a pair."""
+    samples = [Sample((), _of(_jct(ledger), jobs)) for ledger in (found.after, found.before)]
+    low, high = (paired(samples[0], samples[1], level) if level else None) or (None, None)
+    return {"jct_change_low": low, "jct_change_high": high}
+
+
+def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
     """A row a tenant that has a job to compare, by name."""
     names, codes = found.before.codes("tenant")
     rows = []
@@ -112,7 +127,7 @@ def _tenants(found: Difference) -> list[dict[str, Any]]:
         for key, way in (("jct", _jct), ("wait", _wait)):
             first, second = (_mean(_of(way(ledger), both)) for ledger in (found.before, found.after))
             row |= {f"{key}_before_s": first, f"{key}_after_s": second, f"{key}_change": change(second, first)}
-        rows.append(row)
+        rows.append(row | _interval(found, both, level))
     return rows
 
 

@@ -31,6 +31,11 @@ def test_who_ties_has_the_same_factor_and_accounts_that_tie_are_one() -> None:
     }
 
 
+def test_users_of_accounts_that_tie_are_compared_by_their_part_of_their_own_account() -> None:
+    usage = {("a", "only"): 100.0, ("b", "more"): 60.0, ("b", "less"): 40.0}
+    assert fair_tree(usage, {}) == {("b", "less"): 1.0, ("a", "only"): 2 / 3, ("b", "more"): 1 / 3}
+
+
 @given(st.dictionaries(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(0, 5).map(float)))
 def test_factors_are_ranks(usage: dict[tuple[str, str], float]) -> None:
     factors = fair_tree(usage, {"a": 2})

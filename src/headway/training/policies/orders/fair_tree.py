@@ -2,12 +2,13 @@
 
 (SchedMD, "Fair Tree Fairshare Algorithm".) Siblings are put in order of share over usage. The users below the first
 account rank before all those below the second; a user's factor is its rank over the number of users. Accounts that tie
-are looked at as one, with the users of all of them together.
+are looked at as one, with the users of all of them together, each by its part of its own account.
 
 Departures: two levels, accounts and their users, where Slurm's tree may be deeper; users have equal shares; only
 accounts and users that have submitted something are in the tree.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
 from typing import TypeVar
@@ -20,13 +21,18 @@ Key = TypeVar("Key", str, tuple[str, str])
 def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Who, float]:
     """The factor of each user of each account: 1 for the first, down to 1 over their number."""
     accounts: dict[str, float] = {}
+    members = Counter(account for account, _ in usage)
     for (account, _), used in usage.items():
         accounts[account] = accounts.get(account, 0.0) + used
     order = {name: _level(weights.get(name, 1), used) for name, used in accounts.items()}
     left = len(usage)
     factors: dict[Who, float] = {}
     for tied in _groups(order):
-        users = {who: _level(1, used) for who, used in usage.items() if who[0] in tied}
+        users = {
+            who: _level(1, used * members[who[0]] / accounts[who[0]]) if accounts[who[0]] else 0.0
+            for who, used in usage.items()
+            if who[0] in tied
+        }
         for same in _groups(users):
             factors |= dict.fromkeys(same, left / len(usage))
             left -= len(same)
