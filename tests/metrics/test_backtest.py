@@ -1,10 +1,8 @@
 """Errors of simulated starts: against hand-made records, and zero against the run's own."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from headway.metrics.training.backtest import backtest, size_class
+from headway.metrics.training.backtest import backtest
 from headway.metrics.training.ledger import Ledger
 from headway.report.backtest import signed, tables, verdict
 from headway.training.cluster import Partition, uniform
@@ -60,15 +58,5 @@ def test_nothing_in_common_is_said(ledger: Ledger) -> None:
     assert "nothing to believe" in verdict(found)
 
 
-@given(st.integers(1, 100_000))
-def test_a_size_class_holds_its_members(gpus: int) -> None:
-    text = size_class(gpus * 1000).split()[0]
-    low, _, high = text.partition("-")
-    assert int(low) <= gpus <= int(high or low)
-
-
-def test_small_sizes_and_signs_read_well() -> None:
-    assert [size_class(width) for width in (0, 500, 1000, 2000, 3000, 8000)] == [
-        *("no GPU", "part of a GPU", "1 GPU", "2 GPUs", "3-4 GPUs", "5-8 GPUs"),
-    ]
+def test_signs_read_well() -> None:
     assert [signed(time) for time in (0.01, -2, 90)] == ["0.0 s", "-2.0 s", "+1m 30s"]

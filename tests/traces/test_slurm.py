@@ -93,7 +93,7 @@ def test_the_sample_gives_every_kind_of_job() -> None:
         "the file is not sorted by submit time: sorted",
         "7 rows of steps counted with their jobs",
         "3 array tasks that were cancelled while they waited stand in 1 row",
-        "1 requeued job taken as one each: the last attempt counts",
+        "1 requeued job taken as one each: the last attempt counts, the 1.3 GPU-hours of earlier ones do not",
         "1 heterogeneous job of 2 components taken as one each, with what the components hold together",
         "1 job still running when the file was written: taken to end then",
         "4 jobs cancelled before the start: kept, with as much patience as it took",

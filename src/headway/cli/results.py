@@ -19,6 +19,7 @@ from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded
 from headway.formats.settings import Experiment
 from headway.report import tables
 from headway.report.bars import bars
+from headway.report.names import shortened
 
 Named = tuple[str, Experiment]
 """What a run is called, '' for its policy; and the run."""
@@ -94,9 +95,10 @@ def _places(runs: Sequence[Named], for_good: bool) -> list[tuple[Path, str]]:
 def tell_notes(ended: Sequence[Outcome]) -> None:
     """What there is to say about some runs, each thing once."""
     notes: dict[str, list[str]] = {}
-    for outcome in ended:
+    names = shortened([str(outcome.row.get("variant") or outcome.row["policy"]) for outcome in ended])
+    for name, outcome in zip(names, ended, strict=True):
         for note in outcome.notes:
-            notes.setdefault(note, []).append(str(outcome.row.get("variant") or outcome.row["policy"]))
+            notes.setdefault(note, []).append(name)
     for line in _told_once(notes, len(ended)):
         console.note(f"note: {line}")
 

@@ -20,7 +20,7 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.errors import StalledRunError
 from headway.metrics.training.ledger import Ledger
-from headway.report.causes import size_of
+from headway.metrics.training.sizes import size_class
 from headway.sim.copies import Copies
 from headway.sim.resume import Moment
 from headway.streams import small_stream
@@ -154,7 +154,7 @@ class Lasting:
         work: dict[str, list[tuple[float, bool]]] = {}
         parts: dict[str, list[tuple[float, bool]]] = {}
         for job, done, over in seen:
-            for size in ("", size_of(job.width_milli)):
+            for size in ("", size_class(job.width_milli)):
                 work.setdefault(size, []).append((done, over))
                 if job.estimate:
                     parts.setdefault(size, []).append((done / job.estimate, over))
@@ -183,7 +183,7 @@ class Lasting:
     def drawn(self, job: Job, done: int, random: Random) -> int:
         """Work in all of a job of which so much is done."""
         pools, unit = (self._parts, job.estimate) if job.estimate else (self._work, 1)
-        pool = pools.get(size_of(job.width_milli))
+        pool = pools.get(size_class(job.width_milli))
         if pool is None or pool.ended < LEAST_HISTORY:
             pool = pools.get("")
         if pool is None or pool.ended < LEAST_HISTORY:

@@ -47,18 +47,18 @@ _CAUSES = {
 }
 
 
-_LONGEST = 28
-"""Letters of a name."""
+_LONGEST = 32
+"""Letters of the name of a run."""
 
 
-def label(text: str, most: int = _LONGEST) -> str:
+def label(text: str, most: int = 28) -> str:
     """A text from a trace as plotly takes it: it reads a little HTML, so none is left."""
     return escape(clipped(text, most), quote=False)
 
 
 def names_of(both: Comparison) -> list[str]:
     """The runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
-    return [label(name) for name in both.cut(_LONGEST)]
+    return [label(name, _LONGEST) for name in both.cut(_LONGEST)]
 
 
 def line_of(both: Comparison, index: int) -> dict[str, Any]:

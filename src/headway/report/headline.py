@@ -6,6 +6,7 @@ from html import escape
 from pathlib import PurePath
 
 from headway.report.measured import Comparison, Measured
+from headway.report.names import shortened
 from headway.report.words import THIN, change, count, duration, hours, listed, percent, plain, three_digits
 from headway.training.cluster import Cluster
 from headway.units import SECOND
@@ -187,7 +188,7 @@ def facts(both: Comparison) -> list[tuple[str, str]]:
         ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
         ("Time", _spans([(run.span[1] - run.span[0]) / SECOND for run in runs])),
-        ("Policy" if len(runs) == 1 else "Policies", _each([plain(run.policy, 40) for run in runs])),
+        ("Policy" if len(runs) == 1 else "Policies", _each([plain(name) for name in shortened([run.policy for run in runs])])),
         ("Seed", _each([str(run.stored.scene.experiment.run.seed) for run in runs])),
     ]
 

@@ -26,7 +26,7 @@ from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50
 _WHOLE = 400
-"""Letters of a policy's name in the table, which is where it is told in full."""
+"""Letters of a name that is told in full."""
 MOST_TENANTS = 20
 """Rows of the tenants' table that are open; the rest unfold."""
 
@@ -68,7 +68,7 @@ def key(both: Comparison) -> str:
     items = [
         f'<li data-key="{index}"{headline.in_full(run)}><svg width="28" height="10" aria-hidden="true">'
         f'<line x1="1" y1="5" x2="27" y2="5"/></svg>'
-        f"{plain(run.label)}{' <small>baseline</small>' if index == both.base else ''}</li>"
+        f"{plain(run.label, 80)}{' <small>baseline</small>' if index == both.base else ''}</li>"
         for index, run in enumerate(both.runs)
     ]
     return f'<ul class="key">{"".join(items)}</ul>'
@@ -104,9 +104,15 @@ def comparison(both: Comparison) -> str:
             f"{summary.lost_gpu_hours:,.1f}",
         ]
         tag = " <small>baseline</small>" if several and index == both.base else ""
-        policy = f"<small>{plain(run.policy, _WHOLE)}</small>" if run.policy != run.label else ""
-        rows.append(row(f"{plain(run.label)}{tag}{policy}", cells))
-    return table(heads, rows, "All runs side by side")
+        policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
+        rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
+    return table(heads, rows, "All runs side by side") + _in_full(both)
+
+
+def _in_full(both: Comparison) -> str:
+    """What short names stand for."""
+    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in both.runs if run.name]
+    return f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
 
 
 def _is_best(both: Comparison, index: int, field: str) -> bool:

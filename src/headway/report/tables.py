@@ -91,7 +91,8 @@ def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
     named = next((str(row["baseline"]) for row in rows if row.get("baseline")), "")
     if not named or not all("jct_change" in row for row in rows):
         return "first", changes(rows, "jct_mean_s")
-    return "first" if named == names[0] else named, [row["jct_change"] for row in rows]
+    short = dict(zip(names, shortened(names), strict=True)).get(named, named)
+    return "first" if named == names[0] else short, [row["jct_change"] for row in rows]
 
 
 def _level(rows: Sequence[Row]) -> str:

@@ -79,7 +79,9 @@ class _Pods:
                 continue
             self.rows += 1
             try:
-                record = _record(item, shared)
+                if isinstance(item, ObjectError):
+                    raise item
+                record = pod(item, shared)
             except ObjectError as wrong:
                 self.bad[position] = Dropped(position, wrong.field, wrong.value[:_SHOWN], wrong.rule)
                 continue
@@ -125,7 +127,9 @@ class _Pods:
         self._explain([self.records[at] for _, gang in rows for at in gang])
         jobs = self._built([row for row, _ in rows], [gang for _, gang in rows])
         dropped = sorted((*self.bad.values(), *self.left_out.values()), key=lambda each: each.line)
-        return Trace(workload(jobs), NAME, self.rows, tuple(dropped), tuple(self.notes))
+        # All of them have been checked, ordered and numbered, unless one was left out last.
+        kept = tuple(jobs) if len(jobs) == len(rows) else workload(jobs)
+        return Trace(kept, NAME, self.rows, tuple(dropped), tuple(self.notes))
 
     def _gangs(self) -> list[list[int]]:
         """The pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""
@@ -203,12 +207,6 @@ class _Pods:
             *((count, f"pods with {what}", "it is not modelled") for what, count in sorted(unmodelled.items())),
         ]
         self.notes.extend(f"{who}: {count:,}; {what}" for count, who, what in told if count)
-
-
-def _record(item: Item | ObjectError, shared: Mapping[str, Slicing]) -> PodRecord:
-    if isinstance(item, ObjectError):
-        raise item
-    return pod(item, shared)
 
 
 def _sound(record: PodRecord) -> bool:

@@ -6,6 +6,7 @@ import polars as pl
 from headway.formats.slurm import Fate
 from headway.traces.slurm_cells import FATES
 from headway.traces.slurm_rows import tasks
+from headway.units import HOUR
 
 _OWN_FAILURE = FATES.index(Fate.FAILED)
 _PART = r"^(.*)\+\d+$"
@@ -66,11 +67,17 @@ def _attempts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
         (pl.col("fate") == _OWN_FAILURE).slice(0, pl.len() - 1).sum().cast(pl.Int64).alias("failures"),
     )
     if requeued := int((gathered["attempts"] > 1).sum()):
+        hours = _held_hours(once) - _held_hours(gathered)
         notes.append(
-            f"{requeued:,} requeued job{'s' if requeued > 1 else ''} taken as one each: the last attempt counts"
+            f"{requeued:,} requeued job{'s' if requeued > 1 else ''} taken as one each: the last attempt counts, the "
+            f"{hours:,.1f} GPU-hours of earlier ones do not"
         )
     alone = rows.filter(pl.len().over("id") == 1)
     return _restarted(pl.concat([alone, gathered.select(alone.columns)]), notes)
+
+
+def _held_hours(rows: pl.DataFrame) -> float:
+    return float((rows["elapsed"].fill_null(0) / HOUR * rows["gpus"].fill_null(0)).sum())
 
 
 def _restarted(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:

@@ -197,14 +197,21 @@ def _sound(data: bytes) -> list[_Item] | None:
         known: dict[bytes, Resources | None] = {b"": None}
         for item in whole.items:
             item.kind = item.kind or kind
-            for container in (*(item.spec.containers or ()), *(item.spec.init_containers or ())):
-                text = bytes(container.resources)
-                if text not in known:
-                    known[text] = _resources(text)
-                container.resources = known[text]
+            _look_up(item.spec.containers or (), known)
+            if item.spec.init_containers:
+                _look_up(item.spec.init_containers, known)
     except msgspec.MsgspecError:
         return None
     return whole.items
+
+
+def _look_up(containers: Iterable[_Container], known: dict[bytes, Resources | None]) -> None:
+    """Read the resources of containers, or take what the same text said before."""
+    for container in containers:
+        text = bytes(container.resources)
+        if text not in known:
+            known[text] = _resources(text)
+        container.resources = known[text]  # type: ignore[assignment]
 
 
 def _decoded(raw: msgspec.Raw, kind: str) -> Item | ObjectError:

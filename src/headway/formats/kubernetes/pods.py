@@ -116,12 +116,13 @@ def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
         raise ObjectError("metadata.name", "", "is missing: a pod needs a name")
     if meta.creation_timestamp is None:
         raise ObjectError("metadata.creationTimestamp", "", "is missing")
-    notes = _notes(meta)
+    notes = _notes(meta) if meta.labels or meta.annotations else _NOTHING
     marks = marked(meta.annotations) if meta.annotations else None
-    gpus, cpu_milli, memory_bytes = _request(spec, marks, _slicing(spec, nodes))
+    sliced = _slicing(spec, nodes) if nodes or spec.node_selector else WHOLE
+    gpus, cpu_milli, memory_bytes = _request(spec, marks, sliced)
     types, unmodelled = _wants(spec, notes)
     owner = "Node" if _MIRROR in notes else meta.owner_references[0].kind if meta.owner_references else ""
-    gang, loose = _gang(spec, notes, owner)
+    gang, loose = _gang(spec, notes, owner) if notes or spec.scheduling_group else ("", False)
     return PodRecord(
         meta.name, meta.namespace, meta.uid, owner, status.phase,
         *_times(item),
@@ -135,10 +136,10 @@ def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
 
 def _notes(meta: Metadata) -> Mapping[str, str]:
     """Labels and annotations, if any of them means something here."""
-    labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+    labels, annotations = meta.labels or {}, meta.annotations or {}
     if _KNOWN.isdisjoint(labels) and _KNOWN.isdisjoint(annotations):
         return _NOTHING
-    return {**annotations, **labels}
+    return {**annotations, **labels} if annotations else labels
 
 
 def _queue(notes: Mapping[str, str]) -> str:
@@ -185,8 +186,6 @@ def _gang(spec: Spec, notes: Mapping[str, str], owner: str) -> tuple[str, bool]:
         return "", False  # replicas of a service come and go one by one, whatever scheduler groups them
     if spec.scheduling_group and spec.scheduling_group.pod_group_name:
         return spec.scheduling_group.pod_group_name, False
-    if not notes:
-        return "", False
     if named := _GANG_KEYS & notes.keys():
         return notes[min(named, key=GANGS.index)], False
     if INDEXES[1] in notes:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.sizes import SIZE_CLASSES, size_class
 from headway.metrics.training.summary import percentile
-from headway.units import SECOND, WHOLE_GPU_MILLI
+from headway.units import SECOND
 
 FEWEST_RANKED = 3
 """Fewer jobs have no rank correlation worth a number."""
@@ -72,9 +73,8 @@ def backtest(ledger: Ledger, waits: Mapping[str, int], policy: str) -> Backtest:
     both = was & came
     names, partitions = ledger.codes("partition")
     widths = np.array([size_class(width) for width in ledger.width.tolist()], dtype=object)
-    order = {size_class(width): width for width in sorted(set(ledger.width.tolist()), reverse=True)}
     errors = _errors(recorded, simulated)
-    sizes = sorted(set(widths[both].tolist()), key=order.__getitem__)
+    sizes = sorted(set(widths[both].tolist()), key=SIZE_CLASSES.index)
     return Backtest(
         policy=policy,
         jobs=len(ledger.jobs),
@@ -90,18 +90,6 @@ def backtest(ledger: Ledger, waits: Mapping[str, int], policy: str) -> Backtest:
             if (chosen := both & (partitions == code)).any()
         ),
     )
-
-
-def size_class(width_milli: int) -> str:
-    """Jobs of like width: part of a GPU, 1, 2, 3-4, 5-8, 9-16 … GPUs."""
-    if width_milli == 0:
-        return "no GPU"
-    if width_milli < WHOLE_GPU_MILLI:
-        return "part of a GPU"
-    gpus = width_milli // WHOLE_GPU_MILLI
-    top = 1 << (gpus - 1).bit_length()
-    low = top // 2 + 1
-    return f"{low}-{top} GPUs" if low < top else f"{top} GPU{'s' if top > 1 else ''}"
 
 
 def _errors(recorded: IntArray, simulated: IntArray) -> Callable[[str, npt.NDArray[np.bool_]], Errors]:

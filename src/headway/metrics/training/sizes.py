@@ -1,0 +1,28 @@
+"""Jobs of like width: the classes in which tables, figures and forecasts put jobs by the GPUs that they ask for."""
+
+from headway.units import WHOLE_GPU_MILLI
+
+NO_GPU, PART = "no GPU", "part of a GPU"
+LARGEST_GPUS = 64
+"""Wider jobs are one class."""
+LARGEST = f"{LARGEST_GPUS + 1} GPUs or more"
+
+
+def size_class(width_milli: int) -> str:
+    """The class of a job that asks for so many thousandths of a GPU: 1 GPU, 2, 3-4, 5-8, 9-16 … GPUs."""
+    if width_milli == 0:
+        return NO_GPU
+    if width_milli < WHOLE_GPU_MILLI:
+        return PART
+    gpus = -(-width_milli // WHOLE_GPU_MILLI)
+    return LARGEST if gpus > LARGEST_GPUS else _between(1 << (gpus - 1).bit_length())
+
+
+def _between(most: int) -> str:
+    """The class that ends at a power of two."""
+    least = most // 2 + 1
+    return f"{least}-{most} GPUs" if least < most else f"{most} GPU{'s' if most > 1 else ''}"
+
+
+SIZE_CLASSES = (NO_GPU, PART, *(_between(1 << power) for power in range(LARGEST_GPUS.bit_length())), LARGEST)
+"""All of them, the narrowest first."""
