@@ -111,7 +111,7 @@ def test_compare_prints_a_list_in_the_order_asked_and_stores_each_run(
         *("--json", "--out", trace / "runs"),
     )
     assert [row["policy"] for row in ended.json] == ["srtf", "fifo", "sjf+fit"]
-    assert sorted(path.name for path in (trace / "runs").iterdir()) == ["fifo", "sjf+fit", "srtf"]
+    assert sorted(path.name for path in (trace / "runs").iterdir()) == ["fifo", "runs.json", "sjf+fit", "srtf"]
     assert call(capsys, "audit", trace / "runs" / "sjf+fit").status == 0
     again = call(
         capsys, "compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs"
@@ -352,7 +352,7 @@ def test_run_takes_an_experiment_and_overrides(trace: Path, capsys: pytest.Captu
     path.write_text(path.read_text() + '[[variants]]\nname = "a"\n[[variants]]\nname = "b"\nset.policy.name = "fifo"\n')
     rows = call(capsys, "run", path, "--json", "--out", trace / "runs").json
     assert [(row["variant"], row["policy"]) for row in rows] == [("a", "sjf"), ("b", "fifo")]
-    assert sorted(folder.name for folder in (trace / "runs").iterdir()) == ["a", "b"]
+    assert sorted(path.name for path in (trace / "runs").iterdir()) == ["a", "b", "runs.json"]
 
 
 def test_the_demo_compares_at_least_six_policies_on_a_thousand_gpus(capsys: pytest.CaptureFixture[str]) -> None:

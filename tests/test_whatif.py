@@ -22,6 +22,7 @@ from headway.formats.cluster_table import ClusterTable, LevelTable
 from headway.formats.settings import CostsTable, Experiment, FailuresTable, MaintenanceTable, PolicyTable, RunTable
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
+from headway.report.differences import tables
 from headway.sim.resume import joined
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
@@ -304,6 +305,9 @@ def test_load_brings_later_arrivals_nearer() -> None:
     assert asked(stored, 50 * SECOND, load="1").plan.nothing
     crowded = asked(stored, 100 * SECOND, load="1000").after.tape
     assert len(crowded) == len(stored.tape)
+    late = asked(stored, 300 * SECOND, load="2").plan
+    assert late.nothing
+    assert late.notes == ("--load 2 changes nothing: no job arrives after that time",)
 
 
 def test_costs_and_rounds_can_be_set() -> None:
@@ -387,6 +391,32 @@ def test_the_difference_in_numbers() -> None:
     assert told["tenants"][1]["wait_change"] == pytest.approx((98 + 150) / (198 + 250) - 1)
     assert {row["job"] for row in told["gain"]} == {"2", "3"}
     assert told["lose"] == []
+    assert told["confidence"] == 0.95
+    assert told["jct_change_low"] is told["jct_change_high"] is None, "three jobs have no interval"
+    assert "95 %" not in "".join(str(column.header) for table in tables(told) for column in table.columns)
+
+
+def test_the_interval_of_a_change_is_paired_job_by_job() -> None:
+    # from a second to a day, and each is exactly twice as fast: no doubt about the change, whatever the lengths
+    jobs = seconds_of(*((100_000 * i, 10 ** (i % 5), 4) for i in range(40)))
+    stored = recorded(scene_of(uniform(1, 4), jobs))
+    found = asked(stored, 50_000 * SECOND, gpu_speed={"gpu": 2.0})
+    ledgers = [Ledger(tape, jobs, stored.scene.cluster) for tape in (found.before, found.after.tape)]
+    told = as_json(difference(*ledgers, found.at))
+    assert told["jobs"] == 39
+    assert (told["jct_change_low"], told["jct_change_high"]) == pytest.approx((-0.5, -0.5))
+    assert told["tenants"][0]["jct_change_high"] == pytest.approx(-0.5)
+    none = as_json(difference(*ledgers, found.at), 0)
+    assert (none["confidence"], none["jct_change_low"], none["tenants"][0]["jct_change_low"]) == (None, None, None)
+
+
+def test_nanoseconds_are_no_loss() -> None:
+    stored = busy()
+    found = asked(stored, 50 * SECOND, upgrade={"gpu": "h100"})
+    assert ends(found)[0] > 100, "it was evicted and started again"
+    ledgers = [Ledger(tape, BUSY, stored.scene.cluster) for tape in (found.before, found.after.tape)]
+    told = as_json(difference(*ledgers, found.at))
+    assert (told["better"], told["worse"], told["lose"]) == (0, 0, [])
 
 
 # --- what is wrong is one line ------------------------------------------------------------------------------------
@@ -398,9 +428,12 @@ def test_the_difference_in_numbers() -> None:
         ({"remove_nodes": "n9"}, "--remove-nodes: unknown node 'n9'; did you mean 'n1'?"),
         ({"remove_nodes": "n0,n1"}, "these are all 2 nodes; one has to stay"),
         ({"remove_nodes": "2"}, "--remove-nodes 2 must lie in 1 to 1"),
+        ({"remove_nodes": "9" * 5000}, "--remove-nodes 999999999999999999… is too large"),
+        ({"add_nodes": ["9" * 5000]}, "--add-nodes 999999999999999999… is too large"),
+        ({"add_nodes": ["1:" + "9" * 5000]}, "--add-nodes: GPUs 999999999999999999… is too large"),
         ({"add_nodes": ["many"]}, "--add-nodes 'many' is not understood"),
         ({"add_nodes": ["0"]}, "--add-nodes 0 must lie in 1 to"),
-        ({"add_nodes": ["1@debug"]}, "--add-nodes: unknown partition 'debug'"),
+        ({"add_nodes": ["1@debug"]}, "--add-nodes: no partition 'debug': the cluster has none"),
         ({"policy": "strf"}, "did you mean 'srtf'"),
         ({"quota": {"bob": 3}}, "--quota bob: unknown tenant 'bob' (valid: default)"),
         ({"quota": {"default": 900}}, "guaranteed_gpus sum to 900"),
@@ -411,6 +444,8 @@ def test_the_difference_in_numbers() -> None:
         ({"load": "fast"}, "load factor 'fast' is not a number"),
         ({"load": "0"}, "must be above 0"),
         ({"load": "5000"}, "load 5000 must lie in"),
+        ({"load": "1e999999999"}, "load factor '1e999999999' is too large"),
+        ({"overrides": ["cluster.sharing_penalty=7"]}, "sharing_penalty 7.0 must lie in 0 to 1"),
         ({"failures": {"mtbf": "0s"}}, "failures mtbf '0s' must be above 0"),
         ({"overrides": ["trace.load=2"]}, "--set trace.load: cannot change in the middle of a run"),
         ({"overrides": ["cluster.nodes=2"]}, "--set cluster.nodes: cannot change in the middle of a run"),
@@ -510,8 +545,56 @@ def test_what_is_stored_is_never_what_an_audit_calls_broken(
         assert "its cluster changed on the way" in printed.err
     status = command("whatif", str(out), "--at", "50%")
     assert status == (2 if flags else 0)
-    if flags and run:
-        assert "was itself continued under changes" in capsys.readouterr().err
+    if flags:
+        line = "was itself continued under changes" if run else "holds no run but what followed changes"
+        refused = capsys.readouterr().err
+        assert line in refused
+        assert refused.endswith(f"take the run it came from, {run_folder}\n")
+
+
+def test_what_was_continued_under_changes_is_explained_up_to_them(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert command("whatif", str(run_folder), "--at", "1h", "--policy", "fifo", "--out", str(out)) == 0
+    found = experiment.open_run(out)
+    waiting = int(Ledger(found.tape, found.scene.jobs, found.scene.cluster).wait.argmax())
+    capsys.readouterr()
+    assert command("explain", str(out), str(waiting)) == 2
+    assert re.fullmatch(
+        r"headway: run folder .*: was continued under changes from 1h 00m on and cannot be taken up after that: .*\n",
+        capsys.readouterr().err,
+    )
+    assert command("explain", str(out), "0", "--at", "30m") == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "broken"),
+    [
+        (["--policy", "fifo"], "headway.experiment.whatif._change"),
+        (["--add-nodes", "2"], "headway.experiment.whatif._change"),
+        (["--add-nodes", "2"], "headway.core.tape.pq.write_table"),
+    ],
+)
+def test_what_is_interrupted_leaves_nothing_half_written(
+    run_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    broken: str,
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broken, interrupted)
+    out = tmp_path / "out"
+    assert command("whatif", str(run_folder), "--at", "1h", *flags, "--out", str(out)) == 130
+    assert capsys.readouterr().err.endswith("headway: stopped\n")
+    assert not out.exists()
+    out.mkdir()
+    assert command("whatif", str(run_folder), "--at", "1h", *flags, "--out", str(out)) == 130
+    assert list(out.iterdir()) == []
 
 
 def test_the_tables_of_a_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -520,6 +603,10 @@ def test_the_tables_of_a_what_if(run_folder: Path, capsys: pytest.CaptureFixture
     assert re.search(r"^From .* on: 1 of 4 nodes removed \(8 GPUs\): n1$", printed.out, re.MULTILINE)
     for piece in ("JCT mean", "wait p99", "GPU use from there on", "by tenant", "tenant00", "jobs that lose most"):
         assert piece in printed.out
+    assert re.search(r"^JCT mean .* \+\d+\.\d %  \[[+-]\d+\.\d, \+\d+\.\d\]$", printed.out, re.MULTILINE)
+    assert re.search(r"^tenant .* change +95 % +wait before", printed.out, re.MULTILINE)
+    assert command("whatif", str(run_folder), "--at", "99.9%", "--policy", "fifo") == 0
+    assert "an earlier --at concerns more of them" in capsys.readouterr().err
     assert command("whatif", str(run_folder), "--at", "20%") == 0
     assert "the rest of the tape is the same, row for row" in capsys.readouterr().err
 
@@ -529,7 +616,9 @@ def test_the_tables_of_a_what_if(run_folder: Path, capsys: pytest.CaptureFixture
     [
         (["--at", "9000d"], "--at 9000d: the run ends at"),
         (["--at", "1h", "--quota", "tenant00"], "--quota 'tenant00' is not understood"),
-        (["--at", "1h", "--quota", "tenant00=x"], "--quota tenant00=x: 'x' is not a number"),
+        (["--at", "1h", "--quota", "tenant00=4.5"], "--quota tenant00=4.5: '4.5' is not a whole number"),
+        (["--at", "1h", "--gpu-speed", "gpu=x"], "--gpu-speed gpu=x: 'x' is not a number"),
+        (["--at", "1h", "--out", ""], "--out is empty"),
         (["--at", "1h", "--limit", "tenant00=1", "--limit", "tenant00=2"], "--limit: tenant00 is given twice"),
         (["--at", "1h", "--policy", ""], "--policy is empty"),
         (["--at", "1h", "--failures", "mtbf"], "mtbf has no value"),

@@ -10,6 +10,7 @@ import pytest
 
 from headway import experiment
 from headway.report import page as report_page
+from headway.report.measured import Comparison, Measured
 from headway.training.replay import state_at
 from headway.units import SECOND
 from tests.report.made import BUSY, leave, opened
@@ -220,3 +221,24 @@ def test_a_narrow_screen_has_no_sideways_scroll(shown: Shown) -> None:
     shown.page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
     assert shown.ask("() => document.querySelector('.map-cells').clientWidth") < 390
     shown.page.set_viewport_size({"width": 1200, "height": 800})
+
+
+def test_long_names_fit_a_narrow_screen_and_are_given_in_full(
+    browser: Any, written: tuple[Path, dict[str, Path]], tmp_path: Path
+) -> None:
+    runs = []
+    for weight, folder in enumerate(written[1].values()):
+        short = f"multifactor(fairshare_weight={weight}, …)+conservative(…)+first-fit"
+        full = short.replace("…", "size_weight=200, max_age=3d", 1).replace("…", "depth=200, interval=30s")
+        runs.append(Measured(short, "", experiment.open_run(folder), name=full))
+    (tmp_path / "long.html").write_text(report_page.build(Comparison(tuple(runs))), encoding="utf-8")
+    opened_page = browser.new_page(viewport={"width": 390, "height": 800})
+    opened_page.goto((tmp_path / "long.html").as_uri())
+    opened_page.evaluate("() => headway.ready")
+    opened_page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
+    bars = "[data-figure=causes-runs] .ytick"
+    opened_page.wait_for_function(f"() => document.querySelectorAll('{bars}').length === 3")  # a bar for each run
+    title = opened_page.evaluate("() => document.querySelector('#answer h1 b').title")
+    assert title in [run.name for run in runs]
+    assert runs[2].name in opened_page.locator("#table .whole").inner_text()
+    opened_page.close()

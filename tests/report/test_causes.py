@@ -9,13 +9,16 @@ from hypothesis import given, settings
 
 from headway.core.tape import Tape
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.sizes import size_class
 from headway.metrics.training.waits import waits
 from headway.report import causes
-from headway.report.causes import LARGEST, OTHERS, size_of, why_waited
+from headway.report.causes import OTHERS, why_waited
 from headway.traces.synthetic import philly_like
 from headway.training.cluster import uniform
-from headway.training.explain import why_waiting
+from headway.training.explain import probe, why_waiting
 from headway.training.job import Job, workload
+from headway.training.policies.backfills.fit import Fit
+from headway.training.policies.parts import Backfill
 from headway.training.policies.registry import build
 from headway.training.replay import Walk
 from headway.units import HOUR, SECOND
@@ -67,7 +70,7 @@ def test_rows_add_up_to_what_the_ledger_says_each_tenant_and_size_waited(world: 
     ledger = Ledger(tape, world.jobs, world.cluster)
     expected: dict[tuple[str, str], int] = defaultdict(int)
     for job, waited in zip(world.jobs, ledger.wait.tolist(), strict=True):
-        expected[job.tenant, size_of(job.width_milli)] += waited
+        expected[job.tenant, size_class(job.width_milli)] += waited
     found: dict[tuple[str, str], int] = defaultdict(int)
     for row in told.rows:
         found[row.tenant, row.size] += row.waited
@@ -100,7 +103,7 @@ def test_causes_share_the_time_and_the_error_shrinks_with_the_points() -> None:
     tape = drive("fifo", world).tape
     told = why_waited(world.cluster, world.jobs, tape, build("fifo"), samples=1000)
     kinds = {(row.cause, row.size): row.waited for row in told.rows}
-    assert kinds == {("capacity", "2-4"): 100 * SECOND, ("head-of-line", "1"): 100 * SECOND}
+    assert kinds == {("capacity", "2 GPUs"): 100 * SECOND, ("head-of-line", "1 GPU"): 100 * SECOND}
     few = why_waited(world.cluster, world.jobs, tape, build("fifo"), samples=10)
     assert 0 < told.rows[0].error < few.rows[0].error
     assert "1,000 points" in told.note
@@ -134,6 +137,42 @@ def test_many_tenants_stand_together_after_the_first(monkeypatch: pytest.MonkeyP
     world = World(uniform(1, 1), jobs)
     told = why_waited(world.cluster, jobs, drive("fifo", world).tape, build("fifo"))
     assert {row.tenant for row in told.rows} == {"t5", "t4", OTHERS}
-    assert size_of(0) == "no GPU"
-    assert size_of(500) == "part of a GPU"
-    assert size_of(17000) == LARGEST
+
+
+class Own(Fit):
+    """A backfill from elsewhere that says nothing about its memory."""
+
+
+class OwnThatRemembers(Fit):
+    """One that does."""
+
+    remembers = True
+
+
+@pytest.mark.parametrize(("backfill", "as_remembered"), [(Fit, True), (Own, True), (OwnThatRemembers, False)])
+def test_whether_a_part_remembers_is_what_it_declares(
+    backfill: type[Backfill], as_remembered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causes, "ASKED_STEPS", 0)
+    policy = build("fifo")
+    policy.backfill = backfill()
+    tape = drive("fifo+fit", CROWDED, bounded=False).tape
+    told = why_waited(CROWDED.cluster, CROWDED.jobs, tape, policy, samples=50)
+    assert told.as_remembered is as_remembered
+
+
+@pytest.mark.parametrize("spec", ["fifo+easy", "fifo+conservative"])
+def test_asking_to_whom_a_backfill_would_promise_leaves_it_as_it_is(spec: str) -> None:
+    policy = build(spec)
+    tape = drive(spec, CROWDED, bounded=False).tape
+    walk = Walk(CROWDED.cluster, CROWDED.jobs, tape, policy, asking=True)
+    seen = 0
+    for step in walk:
+        walk.act()
+        before = dict(policy.backfill.reservations)
+        promised = set(policy.backfill.would_promise(step.time, walk.state, probe(policy)))
+        assert policy.backfill.reservations == before
+        if spec == "fifo+easy" and before:
+            assert promised == set(before)
+        seen += bool(promised)
+    assert seen

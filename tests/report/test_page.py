@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,43 +21,10 @@ from headway.report.thin import MOST_CDF_POINTS, bucketed, cdf
 from headway.report.words import duration
 from headway.units import SECOND
 from tests.report.made import BUSY, leave, opened
+from tests.report.pages import Page
 
 EVIL = "\"</script><script>window.pwned=1</script>\" & <img src=x onerror=window.pwned=2> {{facts}} %{x} 'q'"
 PALETTE = re.compile(r"@([a-z]\w*)(?:/([\d.]+))?")
-
-
-class Page(HTMLParser):
-    """What a browser makes of a page: elements, ids, the addresses it would load, and the text outside of scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._script = False
-        self.scripts: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """One more element."""
-        self.elements.append((tag, dict(attrs)))
-        self._script = tag in ("script", "style")
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Its end."""
-        self._script = False
-
-    def handle_data(self, data: str) -> None:
-        """Text, or a script."""
-        if self._script and self.scripts:
-            self.scripts[-1] += data
-        elif not self._script:
-            self.text += data
-
-    def facts(self) -> Any:
-        """What the scripts are given."""
-        return json.loads(self.scripts[0])
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +133,7 @@ def test_the_headline_is_computed_from_the_runs(compared: Comparison) -> None:
     means = [run.summary.jct_s.mean for run in compared.runs]
     assert best.summary.jct_s.mean == min(mean for mean in means if mean is not None)
     said = headline.answer(compared)
-    moved, interval = compared.changes[compared.best]
+    moved, interval = compared.claim.value, compared.claim.interval
     assert moved is not None
     assert interval is not None
     assert interval[0] <= moved <= interval[1]
@@ -279,7 +245,7 @@ def test_runs_over_different_jobs_are_not_compared_job_by_job(folders: dict[str,
     other = {**BUSY, "trace": {"synthetic": {"jobs": 40, "load": 1.0}}}
     both = opened(folders["fifo"], leave(tmp_path / "other", other))
     assert not both.same_jobs
-    assert both.changes[1][1] is None
+    assert both.changes[1].interval is None
     text = Page(page.build(both)).text
     assert "did not serve the same jobs" in text
     assert "2 runs over different jobs" in text

@@ -90,7 +90,7 @@ def test_load_scale_divides_submit_times_exactly(submits: list[int], factor: flo
     assert load_scale(jobs, 1) == load_scale(jobs, 1.0) == jobs
 
 
-@pytest.mark.parametrize("factor", [0, -1.5, float("nan"), float("inf"), "much"])
+@pytest.mark.parametrize("factor", [0, -1.5, float("nan"), float("inf"), "much", "1e999999999", "1E-999999999"])
 def test_a_load_factor_must_be_a_number_above_0(factor: float) -> None:
     with pytest.raises(ExperimentError, match=f"load factor .*{factor}"):
         load_scale((), factor)

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from headway import experiment
 from headway.cli.console import err
+from headway.live.tasks import Far
 from headway.units import format_duration
 
 Tell = Callable[[str, float], None]
@@ -49,19 +50,18 @@ class Board:
         """What a run is to tell how far it is; None where nobody looks."""
         if not self.shown:
             return None
-        return lambda now, last, waiting, running: self.tell(key, name, now, last, waiting, running)
+        return lambda far: self.tell(key, name, far)
 
-    def tell(self, key: int, name: str, now: int, last: int, waiting: int, running: int) -> None:
-        """A run is so far."""
+    def tell(self, key: int, name: str, far: Far | None) -> None:
+        """A run is so far; None: it is at work."""
+        self._parts[key] = 0.0 if far is None else far.share
+        self._overall()
         if key not in self._bars:
             if len(self._bars) >= MOST_BARS:
                 return
-            self._bars[key] = self._bar.add_task(name, total=1.0, at="")
-        share = min(1.0, now / last if last else 1.0)
-        at = f"{format_duration(now)} of {format_duration(last)} · {waiting:,} waiting, {running:,} running"
-        self._bar.update(self._bars[key], completed=share, at=at)
-        self._parts[key] = share
-        self._overall()
+            self._bars[key] = self._bar.add_task(name, total=None if far is None else 1.0, at="at work")
+        if far is not None:
+            self._bar.update(self._bars[key], completed=far.share, at=_at(far))
 
     def ended(self, key: int) -> None:
         """A run is done, or given up."""
@@ -74,7 +74,14 @@ class Board:
     def _overall(self) -> None:
         if self._all is not None:
             along = self.done - self._before + sum(self._parts.values())
-            self._bar.update(self._all, completed=along, at=f"{self.done:,} of {self.total:,} {self.what} done")
+            at = f"{self.done:,} of {self.total:,} {self.what} done, {len(self._parts):,} at work"
+            self._bar.update(self._all, completed=along, at=at)
+
+
+def _at(far: Far) -> str:
+    """In words, with the time of the trace; when all have arrived the rest is waited for."""
+    when = f"{format_duration(far.now)} of {format_duration(far.last)}" if far.now < far.last else "all have arrived"
+    return f"{far.ended:,} of {far.jobs:,} jobs ended, {far.waiting:,} waiting, {far.running:,} running · {when}"
 
 
 @contextmanager

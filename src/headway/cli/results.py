@@ -15,7 +15,7 @@ from headway.cli import STOPPED, console
 from headway.cli.pages import check_target, page_of, shown_as
 from headway.cli.runs import apart, note_order, play
 from headway.errors import ExperimentError
-from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded
+from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded, told_changes
 from headway.formats.settings import Experiment
 from headway.report import tables
 from headway.report.bars import bars
@@ -41,6 +41,7 @@ def play_out(
     """Run all of them and show what came out; a run that was stopped ends the program with 130."""
     _check(wanted, experiments)
     with _kept(experiments, wanted.report is not None) as (runs, for_good):
+        places = _places(runs, for_good) if wanted.report is not None else []
         ended, stopped = _ended(runs, processes, for_good)
         compared = not single and baseline < len(ended)
         rows = against(ended, baseline) if compared else [outcome.row for outcome in ended]
@@ -51,8 +52,10 @@ def play_out(
         if wanted.picture is not None and rows:
             _draw(rows, wanted.picture)
         tell_notes(ended)
+        for line in told_changes(rows):
+            console.note(f"note: {line}")
         if wanted.report is not None and not stopped:
-            page_of(_places(runs, for_good), Path(wanted.report), 0 if single else baseline)
+            page_of(places, Path(wanted.report), 0 if single else baseline)
     if stopped:
         console.note(stopped if wanted.report is None else f"{stopped}; no report was made")
         sys.exit(STOPPED)

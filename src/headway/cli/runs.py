@@ -15,7 +15,7 @@ from headway.experiment.measured import Outcome, measured, replicated, seeded
 from headway.experiment.pool import LocalPool
 from headway.formats import toml
 from headway.formats.settings import Experiment
-from headway.live.tasks import Done
+from headway.live.tasks import Done, Far
 
 INDEX_NAME = "runs.json"
 """Beside the folders of runs that were made together: their names in the order that was asked for."""
@@ -116,8 +116,8 @@ def _played(tasks: list[tuple[str, Experiment]], processes: int) -> Generator[tu
                 yield number, outcome
             return
 
-        def told(task: int, *at: int) -> None:
-            board.tell(task, names[task], *at)
+        def told(task: int, far: Far | None) -> None:
+            board.tell(task, names[task], far)
 
         pool = LocalPool(min(processes, len(tasks)))
         stopped: list[tuple[int, Outcome]] = []

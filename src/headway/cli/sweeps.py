@@ -57,7 +57,7 @@ from headway.experiment.sweep import Axes, Cell, Record, Store
 from headway.formats import toml
 from headway.formats.settings import Experiment, check_measure
 from headway.live.ray_pool import RayPool
-from headway.live.tasks import Pool
+from headway.live.tasks import Far, Pool
 from headway.metrics.compare import batches
 from headway.report import pivot
 
@@ -223,7 +223,7 @@ def _pool(engine: str, address: str | None, processes: int | None, keep: bool) -
     if engine == "ray" and keep:
         raise ExperimentError("--keep-runs: needs --engine local, for the tapes of a Ray cluster lie on its machines")
     cores = processes or len(os.sched_getaffinity(0))
-    return LocalPool(cores) if engine == "local" else RayPool(address or "", cores)
+    return LocalPool(cores) if engine == "local" else RayPool(address or "", cores, console.note)
 
 
 def _run(cells: Sequence[Cell], store: Store, pool: Pool, *, keep: bool, retry: bool) -> bool:
@@ -239,8 +239,8 @@ def _run(cells: Sequence[Cell], store: Store, pool: Pool, *, keep: bool, retry: 
     stopped = False
     with Board(done + len(ahead), "cells", done) as board:
 
-        def told(task: int, *at: int) -> None:
-            board.tell(task, ahead[task].name, *at)
+        def told(task: int, far: Far | None) -> None:
+            board.tell(task, ahead[task].name, far)
 
         with closing(pool.run(tasks, run_cell, told if board.shown else None)) as ends:
             for end in ends:

@@ -219,7 +219,7 @@ def _free(out: str, force: bool) -> Path:
 
 def _write(jobs: Sequence[Job], path: Path, found: traces.Trace | None = None, source: str = "") -> None:
     """Write jobs, and then say what was read of the source, what was not, and what was written."""
-    traces.write(jobs, path)
+    traces.write(jobs, path, _starts(jobs, found) if found is not None else None)
     if found is not None:
         for line in found.notes:
             console.note(f"note: {line}")
@@ -228,6 +228,16 @@ def _write(jobs: Sequence[Job], path: Path, found: traces.Trace | None = None, s
         console.note(f"{source}: {_jobs(len(found.jobs))} of {found.rows:,} rows ({found.format})")
     over = format_duration(jobs[-1].submit - jobs[0].submit)
     console.note(f"{path}: {_jobs(len(jobs))} over {over} written")
+
+
+def _starts(jobs: Sequence[Job], found: traces.Trace) -> dict[str, int]:
+    """When jobs really started, on the clock of those that are written; nothing where they arrive at another pace."""
+    before = {job.name: job.submit for job in found.jobs}
+    shifts = {before[job.name] - job.submit for job in jobs if job.name in found.starts}
+    if len(shifts) != 1:
+        return {}
+    (shift,) = shifts
+    return {job.name: found.starts[job.name] - shift for job in jobs if job.name in found.starts}
 
 
 def _jobs(count: int) -> str:

@@ -25,9 +25,11 @@ from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, stamp, without
+from headway.experiment.whole import write_whole
 from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.plugins import anchored, resolve
 from headway.formats.settings import Experiment, check_synthetic, optional_span, span
+from headway.live.tasks import Far
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
@@ -47,8 +49,8 @@ RESULT_NAME = "result.json"
 MIGRATIONS = {"off": "off", "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
 SWITCH = {"": None, "on": True, "off": False}
 
-Progress = Callable[[int, int, int, int], None]
-"""Told the time, the last submission, and how many jobs wait and run, now and then."""
+Progress = Callable[[Far], None]
+"""Told how far a run is, now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +264,12 @@ def run(experiment: Experiment, progress: Progress | None = None) -> RunResult:
     return play(prepare(experiment), folder, progress)
 
 
+def far(jobs: Sequence[Job], state: TrainingState, now: int) -> Far:
+    """How far a run is that has come to this state."""
+    waiting, running = state.queue.size, len(state.running)
+    return Far(now, jobs[-1].submit, len(jobs), len(jobs) - state.to_come - waiting - running, waiting, running)
+
+
 def beginning(scene: Scene) -> Moment:
     """A scene before anything has happened."""
     policy = scene.policy()
@@ -282,7 +290,6 @@ def play(
     if folder is not None:
         with _whole_or_nothing(folder):
             _store(scene, folder)
-    last = scene.jobs[-1].submit
     with no_collection():  # a run makes no cycles, and the collector would walk all jobs again and again
         started = perf_counter()
         tape = TapeWriter(folder)
@@ -291,9 +298,7 @@ def play(
         scheduler = Scheduler(state, policy, moment.executor, tape)
         with stops_on_interrupt(scheduler.stop):
             try:
-                scheduler.run(
-                    None if progress is None else lambda now: progress(now, last, state.queue.size, len(state.running))
-                )
+                scheduler.run(None if progress is None else lambda now: progress(far(scene.jobs, state, now)))
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started
@@ -359,7 +364,7 @@ def _whole_or_nothing(folder: Path) -> Iterator[None]:
 
 def store_result(folder: Path, result: dict[str, Any]) -> None:
     """Put the numbers of a run beside its tape."""
-    (folder / RESULT_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    write_whole(folder / RESULT_NAME, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
 
 
 def open_run(folder: str | Path) -> StoredRun:

@@ -18,7 +18,7 @@ from headway.errors import ExperimentError, unknown_name
 from headway.formats.settings import Experiment, check_measure
 from headway.metrics import compare
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
-from headway.metrics.compare import Sample
+from headway.metrics.compare import Change, Sample
 from headway.metrics.series import FloatArray
 from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
@@ -48,7 +48,9 @@ class Outcome:
     stopped: str = ""
     """How far it got, where it was stopped before its end."""
     sample: Sample | None = None
-    """Its measured jobs, for a paired comparison."""
+    """Its measured jobs, for a paired comparison; None for runs of several seeds."""
+    drawn: bool = False
+    """Whether another seed would have given another run."""
 
 
 def measured(each: Experiment, label: str = "", progress: experiment.Progress | None = None) -> Outcome:
@@ -88,8 +90,8 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
     row = {key: flat[key] for key in FIRST_KEYS} | flat
     if result.folder is not None:
         experiment.store_result(result.folder, row)
-    sample = _sample(ledger, window) if table.confidence else None
-    return Outcome(row, _notes(result, row), _how_far(result) if result.stopped else "", sample)
+    stopped = _how_far(result) if result.stopped else ""
+    return Outcome(row, _notes(result, row), stopped, _sample(ledger, window), draws(each))
 
 
 def _notes(result: experiment.RunResult, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -193,7 +195,7 @@ def replicated(each: Experiment, outcomes: Sequence[Outcome]) -> Outcome:
         return replace(only, notes=(*only.notes, NOTHING_DRAWN)) if each.measure.seeds > 1 else only
     row = compare.over_seeds([outcome.row for outcome in outcomes], each.measure.confidence)
     notes = tuple(dict.fromkeys(note for outcome in outcomes for note in outcome.notes))
-    return Outcome(row, notes)
+    return Outcome(row, notes, drawn=True)
 
 
 # --- against a baseline ---------------------------------------------------------------------------------------
@@ -219,21 +221,26 @@ def against(outcomes: Sequence[Outcome], baseline: int) -> list[dict[str, Any]]:
     name = str(reference.row.get("variant") or reference.row["policy"])
     rows = []
     for index, outcome in enumerate(outcomes):
-        found, interval = (None, None) if index == baseline else _changed(outcome, reference)
-        low, high = interval or (None, None)
-        changed = {"baseline": name, "jct_change": found, "jct_change_low": low, "jct_change_high": high}
-        rows.append({**outcome.row, **changed})
+        found = Change() if index == baseline else _changed(outcome, reference)
+        rows.append({**outcome.row, "baseline": name, **found.row()})
     return rows
 
 
-def _changed(outcome: Outcome, reference: Outcome) -> tuple[float | None, tuple[float, float] | None]:
+def _changed(outcome: Outcome, reference: Outcome) -> Change:
     row, other = outcome.row, reference.row
     level = row["confidence"] or 0.0
-    found = compare.change(row["jct_mean_s"], other["jct_mean_s"])
-    if not level or found is None:
-        return found, None
-    if "runs" in row or "runs" in other:
-        return found, compare.changed_over_seeds(row, other, level)
-    if outcome.sample is None or reference.sample is None:
-        return found, None
-    return found, compare.paired(outcome.sample, reference.sample, level)
+    if "runs" not in row and "runs" not in other and outcome.sample is not None and reference.sample is not None:
+        return compare.changed(outcome.sample, reference.sample, level)
+    return compare.changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))
+
+
+def told_changes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each row whose change is not over all that it, or the baseline, measured."""
+    lines = []
+    for row in rows:
+        name, over = row.get("variant") or row["policy"], row.get("jct_change_over")
+        if over == compare.DIFFERENT_JOBS:
+            lines.append(f"{name}: measures other jobs than {row['baseline']}; its change has no interval")
+        elif over:
+            lines.append(f"{name}: its change against {row['baseline']} is over {over}")
+    return lines

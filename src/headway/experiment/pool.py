@@ -20,7 +20,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.experiment import stops_on_interrupt
-from headway.live.tasks import Done, Progress, Told, Work
+from headway.live.tasks import Done, Far, Progress, Told, Work
 
 ATTEMPTS = 2
 TELL_EVERY_S = 0.2
@@ -114,7 +114,7 @@ class LocalPool:
             return None if runner.task is None else Done(runner.task, problem=_DiedError(runner.process.exitcode))
         if kind == "told":
             if told is not None:
-                told(task, *value)
+                told(task, value)
             return None
         runner.task = None
         return Done(task, problem=value) if kind == "problem" else Done(task, value)
@@ -175,11 +175,11 @@ def _send(pipe: Connection, message: tuple[str, int, Any]) -> None:
 def _teller(pipe: Connection, task: int) -> Progress:
     last = 0.0
 
-    def told(now: int, end: int, waiting: int, running: int) -> None:
+    def told(far: Far) -> None:
         nonlocal last
         if (moment := monotonic()) - last >= TELL_EVERY_S:
             last = moment
-            pipe.send(("told", task, (now, end, waiting, running)))
+            pipe.send(("told", task, far))
 
     return told
 

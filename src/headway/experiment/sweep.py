@@ -28,10 +28,18 @@ from headway.experiment.measured import draws, seeded
 from headway.formats import toml
 from headway.formats.plugins import anchored
 from headway.formats.settings import Experiment
-from headway.metrics.compare import change, changed_over_seeds, over_seeds, paired_batches
+from headway.metrics.compare import (
+    DIFFERENT_JOBS,
+    Change,
+    change,
+    changed_over_seeds,
+    over_seeds,
+    paired_batches,
+)
 
 Axes = dict[str, list[Any]]
 Record = dict[str, Any]
+Row = Mapping[str, Any]
 TABLE = "sweep"
 POLICY = "policy.name"
 GRID_NAME = "grid.toml"
@@ -56,6 +64,10 @@ class Cell:
         """What it is called in a progress bar or a message."""
         said = [f"{key.rpartition('.')[2]}={value}" if key != POLICY else str(value) for key, value in self.values]
         return ", ".join([*said, f"seed {self.seed}"])
+
+
+_Run = tuple[Cell, Record]
+"""A cell and what became of it."""
 
 
 # --- the grid -------------------------------------------------------------------------------------------------
@@ -232,7 +244,7 @@ def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False) -> 
 
 def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) -> list[dict[str, Any]]:
     """A row for each combination of values: means over its seeds, and the change against the baseline."""
-    groups: dict[tuple[tuple[str, str], ...], list[tuple[Cell, Record]]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[_Run]] = {}
     for cell in cells:
         record = store.read(cell)
         if record is not None and record["row"] is not None:
@@ -243,8 +255,8 @@ def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) ->
     for key, row in rows.items():
         other = tuple((name, reference if name == compared else value) for name, value in key)
         if compared:
-            row |= _changed(row, rows.get(other), groups[key], groups.get(other, []), level)
             row["baseline"] = json.loads(reference)
+            row |= _changed(groups[key], groups.get(other, []), row, rows.get(other), level).row()
     return list(rows.values())
 
 
@@ -280,7 +292,7 @@ def check_baseline(cells: Sequence[Cell], baseline: str) -> None:
     _reference(cells, compared_key(cells), baseline)
 
 
-def _row(group: Sequence[tuple[Cell, Record]], level: float) -> dict[str, Any]:
+def _row(group: Sequence[_Run], level: float) -> dict[str, Any]:
     rows = [record["row"] for _, record in group]
     row = over_seeds(rows, level) if len(rows) > 1 else dict(rows[0])
     values = dict(group[0][0].values)
@@ -288,22 +300,20 @@ def _row(group: Sequence[tuple[Cell, Record]], level: float) -> dict[str, Any]:
     return {**row, "values": values, **({"variant": ", ".join(others)} if others else {})}
 
 
-def _changed(
-    row: Mapping[str, Any],
-    other: Mapping[str, Any] | None,
-    mine: Sequence[tuple[Cell, Record]],
-    theirs: Sequence[tuple[Cell, Record]],
-    level: float,
-) -> dict[str, Any]:
-    found, interval = None, None
-    if other is not None and other is not row:
-        found = change(row["jct_mean_s"], other["jct_mean_s"])
-        if level and (len(mine) > 1 or len(theirs) > 1):
-            interval = changed_over_seeds(row, other, level)
-        elif level and row["measured_jobs"] == other["measured_jobs"]:
-            interval = paired_batches(mine[0][1]["batches"], theirs[0][1]["batches"], level)
-    low, high = interval or (None, None)
-    return {"jct_change": found, "jct_change_low": low, "jct_change_high": high}
+def _changed(mine: Sequence[_Run], theirs: Sequence[_Run], row: Row, other: Row | None, level: float) -> Change:
+    """How far a combination is from the baseline, over the seeds that both have."""
+    if other is None or other is row:
+        return Change()
+    drawn = draws(mine[0][0].experiment), draws(theirs[0][0].experiment)
+    seeds = [{cell.seed for cell, _ in runs} for runs in (mine, theirs)]
+    if len(mine) > 1 or len(theirs) > 1 or (all(drawn) and seeds[0] != seeds[1]):
+        return changed_over_seeds(row, other, level, drawn)
+    value = change(row["jct_mean_s"], other["jct_mean_s"])
+    first, second = mine[0][1], theirs[0][1]
+    if first["measured"] != second["measured"]:
+        return Change(value, over=DIFFERENT_JOBS)
+    sure = level > 0 and value is not None
+    return Change(value, paired_batches(first["batches"], second["batches"], level) if sure else None)
 
 
 def flat(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:

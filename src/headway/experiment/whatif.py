@@ -95,7 +95,7 @@ def moment_at(
 
     def told(now: int, state: TrainingState) -> None:
         if progress is not None:
-            progress(now, scene.jobs[-1].submit, state.queue.size, len(state.running))
+            progress(experiment.far(scene.jobs, state, now))
 
     with no_collection():
         return resume(

@@ -1,21 +1,29 @@
 """Tasks on the machines of a Ray cluster. Nothing else in headway imports Ray, and this only when it is asked for.
 
-A task whose process or machine is lost is begun again elsewhere. Results come back to the process that asked, which
-alone writes them down: no machine of the cluster needs to be trusted with a file. What a task reads (a trace) must lie
-under the same path everywhere, and headway must be installed there.
+A task whose process or machine is lost is begun again elsewhere, a few times and no more: Ray itself would begin one
+that was killed for want of memory again for ever. Results come back to the process that asked, which alone writes them
+down: no machine of the cluster needs to be trusted with a file. What a task reads (a trace) must lie under the same
+path everywhere, and headway must be installed there.
 """
 
 import importlib
+import math
 import os
-from collections.abc import Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from headway.errors import ExperimentError, HeadwayError
 from headway.live.tasks import Done, Told, Work
 
-RETRIES = 5
-"""So often a task is begun again when its process or machine is lost."""
+ATTEMPTS = 6
+"""So often a task is begun before it is given up as lost."""
+AHEAD_PER_CPU = 4
+"""Tasks that Ray is given at a time, for each CPU of the cluster: enough for all to be at work."""
+NOTICE_S = 10.0
+"""When nothing is at work for so long, that is said."""
 STORE_BYTES = 200_000_000
 """Memory for objects of a cluster of our own: results are small."""
 _WAIT_S = 0.5
@@ -30,24 +38,27 @@ class RayPool:
     """Of a cluster to join: ``auto``, or host:port. Empty: start one here."""
     processes: int = 1
     """Cores of a cluster that is started here."""
+    note: Callable[[str], None] | None = None
+    """Told, in a line, that tasks wait for a CPU."""
 
     def run(self, tasks: Sequence[Any], work: Work, told: Told | None = None) -> Generator[Done, None, None]:
-        """What became of each task, as they end; after Ctrl-C those that have not are stopped. How far is not told."""
+        """What became of each task, as they end; after Ctrl-C those that have not are stopped.
+
+        Of a task at work that is all that is told: how far it is stays where it is.
+        """
         ray = self._joined()
-        remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_call)
-        ahead: dict[Any, int] = {}
+        spread = _Spread(ray, tasks, work)
         try:
-            ahead |= {remote.remote(work, task): number for number, task in enumerate(tasks)}
-            while ahead:
-                ready, _ = ray.wait(list(ahead), num_returns=1, timeout=_WAIT_S)
-                for reference in ready:
-                    yield _done(ray, ahead.pop(reference), reference)
+            while spread.submit():
+                for done in spread.heard(told):
+                    yield done
+                if self.note is not None and (line := spread.waiting()):
+                    self.note(line)
         except KeyboardInterrupt:
-            for number in ahead.values():
+            for number in spread.left():
                 yield Done(number, stopped=True)
         finally:
-            for reference in ahead:
-                ray.cancel(reference, force=True)
+            spread.cancel()
             ray.shutdown()
 
     def _joined(self) -> Any:
@@ -70,6 +81,77 @@ class RayPool:
         return ray
 
 
+class _Spread:
+    """Some tasks on their way over a cluster: those ahead, those that Ray has, those of them that have begun."""
+
+    def __init__(self, ray: Any, tasks: Sequence[Any], work: Work) -> None:
+        self.ray = ray
+        self.tasks = tasks
+        self.work = work
+        self.ahead = deque(range(len(tasks)))
+        self.given: dict[Any, int] = {}
+        self.begun: set[int] = set()
+        self.attempts = [0] * len(tasks)
+        self.quiet_since: float | None = monotonic()
+        # what comes back first is that it has begun; to begin it again, if it is lost, is up to us
+        self.remote = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_steps)
+
+    def submit(self) -> bool:
+        """Give Ray as many tasks as its CPUs could be at soon; whether any is left."""
+        most = AHEAD_PER_CPU * max(1, int(self.ray.cluster_resources().get("CPU", 0)))
+        while self.ahead and len(self.given) < most:
+            number = self.ahead.popleft()
+            self.attempts[number] += 1
+            self.given[self.remote.remote(self.work, self.tasks[number])] = number
+        return bool(self.given)
+
+    def heard(self, told: Told | None) -> Iterator[Done]:
+        """Wait a moment for what comes back: tasks that begin, that end, that were lost."""
+        ready, _ = self.ray.wait(list(self.given), num_returns=1, timeout=_WAIT_S)
+        for reference in ready:
+            number = self.given[reference]
+            try:
+                answer = self.ray.get(next(reference))
+            except (self.ray.exceptions.RayError, StopIteration) as lost:
+                self._taken(reference)
+                if self.attempts[number] >= ATTEMPTS:
+                    yield Done(number, problem=_lost(lost))
+                else:
+                    self.ahead.appendleft(number)
+                continue
+            if answer is None:
+                self.begun.add(number)
+                if told is not None:
+                    told(number, None)
+                continue
+            self._taken(reference)
+            yield Done(number, *answer)
+
+    def waiting(self) -> str:
+        """A line when none of the tasks has been at work for a while; once, until one was."""
+        if self.begun:
+            self.quiet_since = None
+        elif self.quiet_since is None:
+            self.quiet_since = monotonic()
+        if self.quiet_since is None or monotonic() - self.quiet_since < NOTICE_S:
+            return ""
+        self.quiet_since = math.inf
+        cpus, free = (int(each.get("CPU", 0)) for each in (self.ray.cluster_resources(), self.ray.available_resources()))
+        return f"the Ray cluster is at no task: {free:,} of its {cpus:,} CPUs are free; still waiting"
+
+    def left(self) -> list[int]:
+        """Tasks that have not ended."""
+        return [*self.given.values(), *self.ahead]
+
+    def cancel(self) -> None:
+        """Nothing goes on for nobody."""
+        for reference in self.given:
+            self.ray.cancel(reference, force=True)
+
+    def _taken(self, reference: Any) -> None:
+        self.begun.discard(self.given.pop(reference))
+
+
 def library() -> Any:
     """Ray, or a line that says how to get it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -81,18 +163,15 @@ def library() -> Any:
         raise ExperimentError("--engine ray needs Ray, which is not installed: pip install 'headway[ray]'") from None
 
 
-def _call(work: Work, task: Any) -> tuple[Any, Exception | None]:
-    """On some machine: a problem comes back as it is, not as Ray would wrap it."""
+def _steps(work: Work, task: Any) -> Iterator[tuple[Any, Exception | None] | None]:
+    """On some machine: that it has begun, then what came of it; a problem as it is, not as Ray would wrap it."""
+    yield None
     try:
-        return work(task, None), None
+        yield work(task, None), None
     except Exception as problem:  # noqa: BLE001 - it is recorded where the task came from
-        return None, problem
+        yield None, problem
 
 
-def _done(ray: Any, number: int, reference: Any) -> Done:
-    try:
-        result, problem = ray.get(reference)
-    except ray.exceptions.RayError as lost:
-        reason = (str(lost).splitlines() or [""])[0]
-        return Done(number, problem=HeadwayError(f"lost {RETRIES + 1} times: {type(lost).__name__} ({reason})"))
-    return Done(number, result, problem)
+def _lost(problem: Exception) -> HeadwayError:
+    reason = (str(problem).splitlines() or [""])[0]
+    return HeadwayError(f"lost {ATTEMPTS} times: {type(problem).__name__} ({reason}); is there memory enough?")

@@ -8,7 +8,12 @@ jobs. Blocks may be few: an interval is widened as Student's t is wider than the
 
 With several seeds the unit is the run: ``replicated_interval`` over one number a seed.
 
-Values stand in submission order; what is nan does not count. Of fewer than two there is no interval: (nan, nan).
+Where no value is below 0 no interval is: times are never negative, and a change is never below -1, for the intervals
+of relative changes are made on the logarithm of the ratio.
+
+Values stand in submission order; what is nan does not count. Of fewer than eight jobs or two runs there is no interval:
+(nan, nan). Nor is there one where jobs that count are so few that a resample may hold none of them: to leave such
+resamples out would favour the others.
 """
 
 import math
@@ -29,7 +34,11 @@ _Statistic = Callable[[_Floats], _Floats]
 LEVEL = 0.95
 RESAMPLES = 1000
 UNKNOWN: Interval = (math.nan, math.nan)
+FEWEST_JOBS = 8
+"""Of fewer there is no interval: so few say little about others, and resamples of them are all alike."""
 _DRAWN_AT_ONCE = 1_000_000
+_ROUNDING = 1e-9
+_LARGEST_LOG = 700.0
 _EXACT_DEGREES = 60
 """Up to so many degrees of freedom Student's distribution is summed exactly; beyond, a series is as good."""
 
@@ -39,10 +48,11 @@ def mean_interval(
 ) -> Interval:
     """Where the mean lies, with this confidence, had the same process been watched for another as long a stretch."""
     known = _known(values)
-    if len(known) < 2:
+    if len(known) < FEWEST_JOBS:
         return UNKNOWN
     length = block or block_length(known)
-    return _interval(known[:, None], length, lambda means: means[:, 0], level, resamples, seed)
+    found = _interval(known[:, None], length, lambda means: means[:, 0], level, resamples, seed)
+    return _not_below_zero(found, known)
 
 
 def quantile_interval(
@@ -60,7 +70,7 @@ def quantile_interval(
     values as quantiles again, are the answer (Woodruff 1952): no resample has to be sorted.
     """
     known = _known(values)
-    if len(known) < 2:
+    if len(known) < FEWEST_JOBS:
         return UNKNOWN
     below = (known <= np.quantile(known, share)).astype(np.float64)
     length = block or block_length(below)
@@ -88,8 +98,6 @@ def paired_interval(
     """
     mine, others = _floats(values), _floats(reference)
     here, there = np.isfinite(mine), np.isfinite(others)
-    if here.sum() < 2 or there.sum() < 2:
-        return UNKNOWN
     sums = np.column_stack((np.where(here, mine, 0.0), here, np.where(there, others, 0.0), there))
     return summed_interval(sums, relative=relative, level=level, resamples=resamples, seed=seed, block=block)
 
@@ -104,17 +112,18 @@ def summed_interval(
     block: int | None = None,
 ) -> Interval:
     """The same from sums: a row a job or a batch of consecutive jobs, with a sum and a count for either run."""
-    if len(sums) < 2:
+    if len(sums) < FEWEST_JOBS or min(sums[:, 1].sum(), sums[:, 3].sum()) < FEWEST_JOBS:
         return UNKNOWN
     mine, known, others, others_known = sums.mean(axis=0)
-    if not known or not others_known or (relative and not others):
+    if relative and not (mine > 0 and others > 0):
         return UNKNOWN
     mean, reference = mine / known, others / others_known
     pull = (sums[:, 0] - mean * sums[:, 1]) / known
     push = (sums[:, 2] - reference * sums[:, 3]) / others_known
     length = block or block_length(pull - (mean / reference if relative else 1.0) * push)
-    statistic: _Statistic = _ratio if relative else _difference
-    return _interval(sums, length, statistic, level, resamples, seed)
+    if not relative:
+        return _interval(sums, length, _difference, level, resamples, seed)
+    return _as_change(_interval(sums, length, _log_ratio, level, resamples, seed))
 
 
 def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
@@ -124,22 +133,22 @@ def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
         return UNKNOWN
     mean = float(known.mean())
     reach = student(level, len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
-    return mean - reach, mean + reach
+    return _not_below_zero((mean - reach, mean + reach), known)
 
 
 def replicated_change(values: Values, reference: Values, *, level: float = LEVEL) -> Interval:
     """Where the relative change between two means over seeds lies, the runs of a seed being a pair.
 
-    The change is that of the means; how far each pair is from it, in units of the reference, is what varies by chance.
+    The change is that of the means; how far each pair is from it, in units of the mean, is what varies by chance.
     """
     mine, others = _floats(values), _floats(reference)
     both = np.isfinite(mine) & np.isfinite(others)
     mine, others = mine[both], others[both]
-    if len(mine) < 2 or not others.mean():
+    if len(mine) < 2 or not (mine.mean() > 0 and others.mean() > 0):
         return UNKNOWN
-    ratio = float(mine.mean() / others.mean())
-    low, high = replicated_interval((mine - ratio * others) / others.mean(), level=level)
-    return ratio - 1 + low, ratio - 1 + high
+    centre = math.log(mine.mean() / others.mean())
+    low, high = replicated_interval(mine / mine.mean() - others / others.mean(), level=level)
+    return _as_change((centre + low, centre + high))
 
 
 # --- blocks ---------------------------------------------------------------------------------------------------
@@ -195,7 +204,7 @@ def _last_lag(correlation: _Floats, count: int) -> int:
 def _interval(
     quantities: _Floats, length: int, statistic: _Statistic, level: float, resamples: int, seed: int
 ) -> Interval:
-    """The percentile interval of a statistic of means, over circular moving blocks."""
+    """The percentile interval of a statistic of means, over circular moving blocks; none if a resample has none."""
     count = len(quantities)
     length = min(length, count)
     blocks = -(-count // length)
@@ -214,16 +223,31 @@ def _interval(
     stretch = math.sqrt(blocks * length / count)
     if blocks > 1:
         stretch *= math.sqrt(blocks / (blocks - 1)) * student(level, blocks - 1) / _normal(level)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of a handful of jobs none that counts may be drawn
-        found = statistic(centre + means)
-    estimate = float(statistic(centre[None, :])[0])
-    low, high = np.quantile(found[np.isfinite(found)], ((1 - level) / 2, (1 + level) / 2))
+    drawn = centre + means
+    drawn[np.abs(drawn) <= _ROUNDING * np.abs(centre)] = 0.0  # what was drawn adds up to nothing
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = statistic(drawn)
+        estimate = float(statistic(centre[None, :])[0])
+    if not (math.isfinite(estimate) and np.isfinite(found).all()):
+        return UNKNOWN
+    low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))
     return estimate + stretch * (float(low) - estimate), estimate + stretch * (float(high) - estimate)
 
 
-def _ratio(means: _Floats) -> _Floats:
-    ratios: _Floats = (means[:, 0] / means[:, 1]) / (means[:, 2] / means[:, 3]) - 1
-    return ratios
+def _log_ratio(means: _Floats) -> _Floats:
+    logs: _Floats = np.log(means[:, 0] / means[:, 1]) - np.log(means[:, 2] / means[:, 3])
+    return logs
+
+
+def _as_change(logs: Interval) -> Interval:
+    """From the logarithm of a ratio to a change; one beyond all numbers is unknown."""
+    low, high = (math.expm1(end) if end < _LARGEST_LOG else math.inf for end in logs)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else UNKNOWN
+
+
+def _not_below_zero(interval: Interval, values: _Floats) -> Interval:
+    """An interval of a mean: of what is never below 0 it is not either."""
+    return (max(0.0, interval[0]), interval[1]) if values.min() >= 0 else interval
 
 
 def _difference(means: _Floats) -> _Floats:

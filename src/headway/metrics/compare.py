@@ -15,6 +15,8 @@ from headway.metrics.series import FloatArray
 
 Row = Mapping[str, Any]
 MOST_BATCHES = 256
+DIFFERENT_JOBS = "different jobs"
+"""What a change is over that compares means of jobs that cannot be paired."""
 OF_ONE_SEED = ("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s")
 """What is kept of each run when those of several seeds become one row."""
 REPLICATED = (("jct_mean", "_s"), ("jct_p50", "_s"), ("jct_p99", "_s"), ("wait_mean", "_s"))
@@ -28,6 +30,26 @@ class Sample:
     names: tuple[str, ...]
     jct_s: FloatArray
     """nan for a job that did not complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How far a mean JCT is from another, and how sure that is: both over the same jobs or seeds."""
+
+    value: float | None = None
+    interval: Interval | None = None
+    over: str | None = None
+    """What it is over, where that is not all that either has: '98 jobs in common'."""
+
+    def row(self) -> dict[str, Any]:
+        """As it stands in a row of results."""
+        low, high = self.interval or (None, None)
+        return {
+            "jct_change": self.value,
+            "jct_change_low": low,
+            "jct_change_high": high,
+            "jct_change_over": self.over,
+        }
 
 
 def changes(runs: Sequence[Row], key: str, baseline: int = 0) -> list[float | None]:
@@ -45,21 +67,41 @@ def change(value: float | None, reference: float | None) -> float | None:
     return None if value is None or not reference else value / reference - 1
 
 
-def paired(sample: Sample, reference: Sample, level: float) -> Interval | None:
-    """Where the relative change of the mean JCT lies; None where the runs have no jobs in common.
+def changed(sample: Sample, reference: Sample, level: float) -> Change:
+    """The relative change of the mean JCT between two runs, over the jobs that both measured.
 
-    Runs over the same jobs are paired as they stand; where one left some out, by name.
+    Runs over the same jobs are paired as they stand; where one left some out, by name. ``level`` 0: no interval.
     """
     if sample.names == reference.names:
-        return known(paired_interval(sample.jct_s, reference.jct_s, level=level))
-    if len(set(sample.names)) != len(sample.names) or len(set(reference.names)) != len(reference.names):
+        pairs, over = (sample.jct_s, reference.jct_s), None
+    elif found := _common(sample, reference):
+        pairs, over = found, f"{_counted(len(found[0]), 'job')} in common"
+    else:
+        return Change(change(mean(sample.jct_s), mean(reference.jct_s)), over=DIFFERENT_JOBS)
+    value = change(mean(pairs[0]), mean(pairs[1]))
+    sure = level > 0 and value is not None
+    return Change(value, known(paired_interval(*pairs, level=level)) if sure else None, over)
+
+
+def paired(sample: Sample, reference: Sample, level: float) -> Interval | None:
+    """Where that change lies; None where there is no saying."""
+    return changed(sample, reference, level).interval
+
+
+def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] | None:
+    """The JCTs of the jobs that both name, in the order of the first; None where there are none, or names are shared."""
+    if any(len(set(each.names)) != len(each.names) for each in (sample, reference)):
         return None
     others = dict(zip(reference.names, reference.jct_s.tolist(), strict=True))
     pairs = [(mine, others[name]) for name, mine in zip(sample.names, sample.jct_s, strict=True) if name in others]
-    if not pairs:
-        return None
     both = np.array(pairs, dtype=np.float64)
-    return known(paired_interval(both[:, 0], both[:, 1], level=level))
+    return (both[:, 0], both[:, 1]) if pairs else None
+
+
+def mean(values: FloatArray) -> float | None:
+    """Of what is known; None of nothing."""
+    found = values[np.isfinite(values)]
+    return float(found.mean()) if len(found) else None
 
 
 def known(interval: Interval) -> Interval | None:
@@ -102,7 +144,7 @@ def over_seeds(rows: Sequence[Row], level: float) -> dict[str, Any]:
     for stem, unit in REPLICATED:
         values = [_number(row[f"{stem}{unit}"]) for row in rows]
         interval = known(replicated_interval(values, level=level)) if level else None
-        low, high = (max(0.0, interval[0]), interval[1]) if interval else (None, None)  # no time is below 0
+        low, high = interval or (None, None)
         merged |= {f"{stem}_low{unit}": low, f"{stem}_high{unit}": high}
     for group in ("tenants", "partitions"):
         if group in merged:
@@ -111,15 +153,36 @@ def over_seeds(rows: Sequence[Row], level: float) -> dict[str, Any]:
     return merged
 
 
-def changed_over_seeds(row: Row, reference: Row, level: float) -> Interval | None:
-    """The interval of the relative change of the mean JCT, paired by seed; what draws nothing is paired with each."""
-    mine, others = ({run["seed"]: run["jct_mean_s"] for run in each.get("runs", [])} for each in (row, reference))
+def by_seed(row: Row, drawn: bool) -> dict[int, float]:
+    """The mean JCT of each run of a row; empty where nothing is drawn, so that every seed gives the same."""
+    runs = row.get("runs") or ([row] if drawn else [])
+    return {run["seed"]: _number(run["jct_mean_s"]) for run in runs}
+
+
+def changed_over_seeds(row: Row, reference: Row, level: float, drawn: tuple[bool, bool] = (False, False)) -> Change:
+    """The relative change of the mean JCT over the seeds that both have, paired by seed.
+
+    ``drawn`` says of a row without ``runs`` whether it is that of its seed alone; else it is paired with each.
+    """
+    mine, others = by_seed(row, drawn[0]), by_seed(reference, drawn[1])
     seeds = sorted(mine.keys() & others.keys() if mine and others else mine or others)
-    values, references = (
-        [_number(of[seed] if of else each["jct_mean_s"]) for seed in seeds]
-        for of, each in ((mine, row), (others, reference))
+    if not seeds:
+        return Change(over="no seed in common")
+    pairs = np.array(
+        [
+            (mine.get(seed, _number(row["jct_mean_s"])), others.get(seed, _number(reference["jct_mean_s"])))
+            for seed in seeds
+        ]
     )
-    return known(replicated_change(values, references, level=level))
+    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    value = change(mean(pairs[:, 0]), mean(pairs[:, 1]))
+    interval = known(replicated_change(pairs[:, 0], pairs[:, 1], level=level)) if level else None
+    fewer = mine and others and len(pairs) < max(len(mine), len(others))
+    return Change(value, interval, f"{_counted(len(pairs), 'seed')} in common" if fewer else None)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _number(value: float | None) -> float:

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from headway.report.names import cut_apart, shortened
 from headway.report.scale import time_unit
 
 _WIDTH, _LABEL, _ROW, _TOP = 860, 240, 30, 74
+_LETTERS = 30
+"""Of a name: what there is room for beside the bars."""
 _STYLE = (
     "svg{font:14px system-ui,sans-serif;background:#fff}text{fill:#222}.quiet{fill:#666}"
     ".wait{fill:#d55e00}.run{fill:#0072b2}"
@@ -35,14 +38,17 @@ def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
         f'<rect class="run" x="{_LABEL + 90}" y="44" width="14" height="14"/>',
         f'<text class="quiet" x="{_LABEL + 110}" y="56">running: together the mean time to completion</text>',
     ]
+    names = [str(row.get("variant") or row["policy"]) for row in known]
+    cut = cut_apart(shortened(names), _LETTERS)
     for index, row in enumerate(known):
-        parts.extend(_bar(row, _TOP + _ROW * index, scale, unit, size))
+        parts.extend(_bar(row, (names[index], cut[index]), _TOP + _ROW * index, scale, unit, size))
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _bar(row: Mapping[str, Any], y: int, scale: float, unit: str, size: int) -> list[str]:
+def _bar(row: Mapping[str, Any], names: tuple[str, str], y: int, scale: float, unit: str, size: int) -> list[str]:
     wait, whole = row["wait_mean_s"] * scale, row["jct_mean_s"] * scale
-    name = escape(str(row.get("variant") or row["policy"]))
+    full, shown = (escape(name) for name in names)
+    name = shown if shown == full else f"<title>{full}</title>{shown}"
     return [
         f'<text x="{_LABEL - 10}" y="{y + 16}" text-anchor="end">{name}</text>',
         f'<rect class="wait" x="{_LABEL}" y="{y}" width="{wait:.1f}" height="22"/>',

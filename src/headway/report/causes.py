@@ -10,9 +10,9 @@ They share the time equally, which is what the Shapley value gives each where on
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from math import sqrt
 from typing import Any
 
@@ -21,16 +21,16 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, exact_sum
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.sizes import size_class
 from headway.metrics.training.waits import Waits, waits
+from headway.metrics.window import Window
 from headway.streams import stream
 from headway.traces.build import no_collection
 from headway.training.cluster import Cluster
-from headway.training.explain import why_waiting
+from headway.training.explain import probe, why_waiting
 from headway.training.job import Job
-from headway.training.policies.backfills.conservative import Conservative
-from headway.training.policies.backfills.reservation import Reservation
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.orders.rounds import RoundOrder
+from headway.training.policies.parts import Reservation
 from headway.training.replay import Walk
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -42,8 +42,6 @@ LEAST_A_STRATUM = 4
 MOST_TENANTS = 50
 OTHERS = "(others)"
 """Where the tenants beyond the first so many by waiting time stand together."""
-SIZES = ((0, "no GPU"), (999, "part of a GPU"), (1000, "1"), (4000, "2-4"), (8000, "5-8"), (16000, "9-16"))
-LARGEST = "17 or more"
 ASKED_STEPS = 4_000
 """Up to so many instants a policy that remembers is asked all along, which takes as long as the run did."""
 _PARTS = 2520
@@ -60,10 +58,10 @@ class WaitRow:
     size: str
     """GPUs asked for, as a class."""
     waited: int
-    """Nanoseconds of all these jobs together; these of all rows sum to the run's exactly."""
+    """Nanoseconds of all these jobs together; those of all rows sum to what all jobs waited, exactly."""
     job_hours: float
     share: float
-    """Of the whole waiting time of the run."""
+    """Of the whole waiting time."""
     error: float
     """Standard error of ``job_hours``, from drawing points."""
 
@@ -126,10 +124,14 @@ def why_waited(
     seed: int = 0,
     *,
     ledger: Ledger | None = None,
+    window: Window | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> WaitCauses:
-    """Why the jobs of a run waited. ``policy`` is the one that wrote the tape, fresh; ``ledger`` spares making it."""
-    stretches = waits(ledger or Ledger(tape, jobs, cluster))
+    """Why the jobs of a run waited, or those that a window measures.
+
+    ``policy`` is the one that wrote the tape, fresh; ``ledger`` spares making it.
+    """
+    stretches = waits(ledger or Ledger(tape, jobs, cluster), window)
     if not len(stretches.job):
         return WaitCauses((), 0, 0.0, True)
     strata = _strata(jobs, stretches)
@@ -176,11 +178,6 @@ class _Points:
     stratum: IntArray
 
 
-def size_of(width_milli: int) -> str:
-    """The class of a job that asks for so many thousandths of a GPU."""
-    return next((name for most, name in SIZES if width_milli <= most), LARGEST)
-
-
 def _strata(jobs: Sequence[Job], stretches: Waits) -> _Strata:
     waited: dict[str, int] = {}
     for job, length in zip(stretches.job.tolist(), stretches.length.tolist(), strict=True):
@@ -192,7 +189,7 @@ def _strata(jobs: Sequence[Job], stretches: Waits) -> _Strata:
     for position, job in enumerate(stretches.job.tolist()):
         if job not in of_job:
             tenant = jobs[job].tenant
-            name = (tenant if tenant in named else OTHERS, size_of(jobs[job].width_milli))
+            name = (tenant if tenant in named else OTHERS, size_class(jobs[job].width_milli))
             of_job[job] = number.setdefault(name, len(number))
         code[position] = of_job[job]
     order = np.lexsort((stretches.job, stretches.start, code))
@@ -247,30 +244,23 @@ def _asked(
 
 
 def _remembers(policy: ComposedPolicy) -> bool:
-    """Whether why a job waits depends on what the policy did before: what it reserved, which round it is in.
-
-    Parts from elsewhere may remember anything.
-    """
+    """Whether why a job waits depends on what the policy did before: what it reserved, which round it is in."""
     parts = (policy.order, policy.backfill, policy.placement)
-    if any(not type(part).__module__.startswith("headway.") for part in parts):
-        return True
-    return hasattr(policy.backfill, "reservations") or (policy.preempts and isinstance(policy.order, RoundOrder))
+    once_a_round = policy.preempts and policy.order.one_instant
+    return policy.backfill.reserves or once_a_round or any(part.remembers for part in parts)
 
 
 def _stand_in(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
     """The policy as if it had been asked all along, nearly: a round's one instant of preemption counts as past, and
     jobs with reservations are those to which it would give one now."""
     other = copy(policy)
-    other.preempts = policy.preempts and not isinstance(policy.order, RoundOrder)
-    if isinstance(policy.backfill, Conservative):
+    other.preempts = policy.preempts and not policy.order.one_instant
+    if policy.backfill.reserves:
+        asked = probe(policy)
+        asked.preempts = other.preempts
+        promised = policy.backfill.would_promise(now, state, asked)
         other.backfill = made = copy(policy.backfill)
-        first = islice(state.queue.in_order(), policy.backfill.depth)
-        made.reservations = {job: Reservation(job, now, state.jobs[job].gpus, ()) for _, job in first}
-    elif hasattr(policy.backfill, "reservations"):
-        other.order, other.placement = copy(policy.order), copy(policy.placement)
-        other.backfill = deepcopy(policy.backfill)  # nobody asked it, so there is nothing in it
-        for _ in other.backfill.decide(now, state, other):
-            break  # it would start one more, which it did not when it was asked
+        made.reservations = {job: Reservation(job, now, state.jobs[job].gpus, ()) for job in promised}
     return other
 
 

@@ -42,8 +42,12 @@ def _bars(both: Comparison) -> str:
     """Mean time to completion, split into waiting and running: of each run, or of each size of job in one run."""
     if len(both.runs) > 1:
         lines, what = [_of_run(both, index) for index in range(len(both.runs))], "Mean time to completion"
+    elif both.baseline.seeds:
+        lines, what = [_of_run(both, 0)], "Mean time to completion"
     else:
         lines, what = [_of_run(both, 0), *_of_sizes(both.baseline)], "Mean time to completion, by size of job"
+    seeds = max(len(run.seeds) for run in both.runs)
+    what = f"{what}, over {seeds} seeds" if seeds else what
     known = [line.mean for line in lines if line.mean is not None]
     if not known:
         return ""
@@ -62,10 +66,10 @@ def _bars(both: Comparison) -> str:
 def _of_run(both: Comparison, index: int) -> Bar:
     run, several = both.runs[index], len(both.runs) > 1
     shown = both.cut(_LONGEST)[index]
-    summary = run.summary
+    summary = run.numbers
     role = "base" if several and index == both.base else "best" if index == both.best else ""
     tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and several else ""
-    moved, interval = both.changes[index]
+    moved, interval = both.changes[index].value, both.changes[index].interval
     told = f'<small title="{headline.signed(interval) if interval else ""}">{change(moved)}</small>'
     return Bar(
         f"<span{headline.in_full(run, shown)}>{plain(shown)}</span>{tag}" if several else "all jobs",
@@ -110,7 +114,7 @@ def _bar(line: Bar, scale: float, shown: str) -> str:
 def _tiles(both: Comparison) -> str:
     """Four numbers of the best run, each beside the baseline's."""
     best, base = both.runs[both.best], both.baseline
-    new, old = best.summary, base.summary
+    new, old = best.numbers, base.numbers
     tiles = [
         ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
         ("99th percentile of completion", duration(new.jct_s.p99), duration(old.jct_s.p99)),
@@ -118,8 +122,9 @@ def _tiles(both: Comparison) -> str:
         ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
     ]
     was = both.cut(_LONGEST)[both.base]
-    against = "" if best is base else f"<small{headline.in_full(base, was)}>{plain(was)}: {{}}</small>"
+    whose = f"<small{headline.in_full(base, was)}>{plain(was)}: "
     cells = "".join(
-        f"<div><dd>{value}</dd><dt>{what}</dt>{against.format(before)}</div>" for what, value, before in tiles
+        f"<div><dd>{value}</dd><dt>{what}</dt>{'' if best is base else f'{whose}{before}</small>'}</div>"
+        for what, value, before in tiles
     )
     return f'<dl class="tiles"><div class="of"{headline.in_full(best)}>{plain(best.label)}</div>{cells}</dl>'

@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import PurePath
 
+from headway.metrics.compare import Change
 from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
-from headway.report.words import THIN, change, count, duration, hours, listed, percent, plain, three_digits
+from headway.report.words import THIN, change, count, duration, hours, listed, number, percent, plain, three_digits
 from headway.training.cluster import Cluster
 from headway.units import SECOND
 
 _NOTICEABLE = 0.05
 """Changes smaller than this are not worth a sentence."""
 _MOST_NAMED = 8
+TOO_CLOSE = "too close to call"
 _WHOLE = 400
 """Letters of a name that is told in full."""
 
@@ -43,13 +45,13 @@ def answer(both: Comparison) -> str:
     if len(both.runs) == 1:
         return _of_one(both.baseline)
     best, base = both.runs[both.best], both.baseline
-    if best.summary.jct_s.mean is None:
+    if best.numbers.jct_s.mean is None:
         return "No job has completed in any of these runs yet."
     if not both.same_jobs:
         return _unlike(both)
     if best is base:
         return _unbeaten(both)
-    moved, interval = both.changes[both.best]
+    moved, interval = both.claim.value, both.claim.interval
     if moved is None:
         return f"Under {name(base)} no job has completed; under {name(best)} they take {_jct(best)} on average."
     if interval is not None and interval[1] >= 0:
@@ -61,10 +63,10 @@ def answer(both: Comparison) -> str:
 
 
 def _of_one(run: Measured) -> str:
-    mean, wait = run.summary.jct_s.mean, run.summary.wait_s.mean
+    mean, wait = run.numbers.jct_s.mean, run.numbers.wait_s.mean
     if mean is None or wait is None:
         return f"Under {name(run)} no job has completed yet."
-    if not run.summary.wait_s.max:
+    if not run.numbers.wait_s.max:
         return f"Under {name(run)} no job waits; they take {duration(mean)} on average."
     if wait < 0.01 * mean:
         text = f"Under {name(run)} jobs hardly wait: they take {duration(mean)} on average"
@@ -73,22 +75,23 @@ def _of_one(run: Measured) -> str:
 
 
 def _unbeaten(both: Comparison) -> str:
-    others = [(moved, i) for i, (moved, _) in enumerate(both.changes) if moved is not None]
+    others = [(each.value, index) for index, each in enumerate(both.changes) if each.value is not None]
     if not others:
         return f"Only under {name(both.baseline)} have jobs completed: {_jct(both.baseline)} on average."
     closest, index = min(others)
     if closest == 0:
         return f"{name(both.baseline)} and {name(both.runs[index])} finish jobs equally soon."
+    unsure = verdict(both.changes[index]) == TOO_CLOSE
     return (
-        f"No other policy finishes jobs sooner than {name(both.baseline)}; "
-        f"{name(both.runs[index])} comes closest, {_times(closest)} later."
+        f"No other policy finishes jobs sooner than {name(both.baseline)}; {name(both.runs[index])} comes closest, "
+        f"{_times(closest)} later{', within its uncertainty' if unsure else ''}."
     )
 
 
 def _unlike(both: Comparison) -> str:
     """Runs over different jobs: no winner is named."""
-    known = [run for run in both.runs if run.summary.jct_s.mean is not None]
-    low, high = (pick(known, key=lambda run: run.summary.jct_s.mean or 0.0) for pick in (min, max))
+    known = [run for run in both.runs if run.numbers.jct_s.mean is not None]
+    low, high = (pick(known, key=lambda run: run.numbers.jct_s.mean or 0.0) for pick in (min, max))
     if low is high:
         return f"Jobs have completed only under {name(low)}: {_jct(low)} on average."
     text = f"{len(both.runs)} runs over different jobs, which take between {_jct(low)} ({name(low)})"
@@ -96,23 +99,36 @@ def _unlike(both: Comparison) -> str:
 
 
 def _jct(run: Measured) -> str:
-    return duration(run.summary.jct_s.mean)
+    return duration(run.numbers.jct_s.mean)
 
 
 def details(both: Comparison) -> list[str]:
     """A few sentences more, as HTML: what it gains, what it costs."""
     best, base = both.runs[both.best], both.baseline
-    if best.summary.jct_s.mean is None:
+    if best.numbers.jct_s.mean is None:
         return []
     if not both.same_jobs:
         return []
     if best is base:
         return [*_alone(best)]
-    return [*_against(best, base), _use(best, base)]
+    return [*_against(best, base), _use(best, base), *_chosen(both)]
+
+
+def _chosen(both: Comparison) -> Iterator[str]:
+    """What the difference is worth, the best run having been picked from several after the fact."""
+    if both.claim.value is None or not both.claim_level:
+        return
+    if both.claim.interval is None:
+        yield "There are too few jobs or runs to tell how sure that is."
+    elif len(both.runs) > 2:
+        sure = percent(both.claim_level, 1 if both.claim_level < 0.999 else 2)
+        yield f"It is the best of {len(both.runs)} by this mean, so its difference is judged by a {sure} interval."
+        if both.rivals and both.claim.interval[1] < 0:
+            yield f"Too close to it to call: {listed([name(run) for run in both.rivals])}."
 
 
 def _alone(run: Measured) -> Iterator[str]:
-    wait, summary = run.summary.wait_s, run.summary
+    wait, summary = run.numbers.wait_s, run.numbers
     if wait.p50 is not None:
         if wait.max == 0:
             pass
@@ -125,7 +141,7 @@ def _alone(run: Measured) -> Iterator[str]:
             yield f"{text}, one in a hundred more than {duration(wait.p99)}."
     text = f"The GPUs are {percent(summary.gpu_utilisation, 0)} in use over {duration(summary.makespan_s)}"
     queue = three_digits(summary.queue_mean) if summary.queue_mean >= 0.005 else ""
-    yield f"{text}; on average {queue} jobs wait, at most {summary.queue_max:,}." if queue else f"{text}."
+    yield f"{text}; on average {queue} jobs wait, at most {number(summary.queue_max)}." if queue else f"{text}."
     if summary.lost_gpu_hours >= 0.05:
         yield (
             f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to preemptions, moves and failed nodes: "
@@ -134,7 +150,7 @@ def _alone(run: Measured) -> Iterator[str]:
 
 
 def _against(best: Measured, base: Measured) -> Iterator[str]:
-    new, old = best.summary, base.summary
+    new, old = best.numbers, base.numbers
     yield (
         f"The average job waits {duration(new.wait_s.mean)} instead of {duration(old.wait_s.mean)}; "
         + _median(new.wait_s.p50, old.wait_s.p50)
@@ -150,7 +166,7 @@ def _against(best: Measured, base: Measured) -> Iterator[str]:
             yield f"The slowest gain too: the 99th percentile falls by {_times(tail)}."
     if new.preemptions or new.migrations:
         done = [
-            count(number, one) for number, one in ((new.preemptions, "preemption"), (new.migrations, "move")) if number
+            count(times, one) for times, one in ((new.preemptions, "preemption"), (new.migrations, "move")) if times
         ]
         yield (
             f"It takes {listed(done)}; {hours(new.lost_gpu_hours)} GPU-hours are lost, "
@@ -167,7 +183,7 @@ def _median(new: float | None, old: float | None) -> str:
 
 
 def _use(best: Measured, base: Measured) -> str:
-    new, old = best.summary, base.summary
+    new, old = best.numbers, base.numbers
     longer = new.makespan_s / old.makespan_s - 1 if old.makespan_s else 0.0
     text = f"GPUs are {percent(new.gpu_utilisation, 0)} in use"
     if percent(new.gpu_utilisation, 0) != percent(old.gpu_utilisation, 0):
@@ -183,13 +199,14 @@ def _use(best: Measured, base: Measured) -> str:
 def facts(both: Comparison) -> list[tuple[str, str]]:
     """(what, which), both as HTML."""
     runs = both.runs
+    policies = shortened([run.policy for run in runs])
     return [
         ("Trace", _each([_trace(run) for run in runs])),
         ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
         ("Time", _spans([(run.span[1] - run.span[0]) / SECOND for run in runs])),
-        ("Policy" if len(runs) == 1 else "Policies", _each([plain(name) for name in shortened([run.policy for run in runs])])),
-        ("Seed", _each([str(run.stored.scene.experiment.run.seed) for run in runs])),
+        ("Policy" if len(runs) == 1 else "Policies", _each([plain(each) for each in policies])),
+        ("Seeds" if any(run.seeds for run in runs) else "Seed", _each([_seeds(run) for run in runs])),
     ]
 
 
@@ -199,6 +216,13 @@ def _each(values: list[str]) -> str:
     if len(distinct) > _MOST_NAMED:
         return f"{', '.join(distinct[:_MOST_NAMED])} and {len(distinct) - _MOST_NAMED} more"
     return ", ".join(distinct)
+
+
+def _seeds(run: Measured) -> str:
+    found = [int(row["seed"]) for row in run.seeds] or [run.stored.scene.experiment.run.seed]
+    if len(found) > 2 and found == [*range(found[0], found[-1] + 1)]:
+        return f"{found[0]} to {found[-1]}"
+    return listed([str(seed) for seed in found])
 
 
 def _jobs(run: Measured) -> str:
@@ -255,10 +279,13 @@ def _between(both: Comparison) -> Iterator[str]:
         yield "These runs did not serve the same jobs: more than the policy differs, and changes have no interval."
     if not both.same_cluster:
         yield "These runs did not have the same nodes."
+    for run, moved in zip(both.runs, both.changes, strict=True):
+        if moved.over and both.same_jobs:
+            yield f"The change of {name(run)} is over {escape(moved.over)}."
 
 
 def _warnings(run: Measured) -> Iterator[str]:
-    summary = run.summary
+    summary = run.numbers
     if summary.overload:
         # what follows the semicolon differs from run to run
         yield (
@@ -269,7 +296,7 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield escape(summary.growing[0].upper() + summary.growing[1:]) + "."
     if not run.stored.complete:
         ended = summary.jobs - summary.unfinished
-        yield f"Cut short: {ended:,} of {count(len(run.ledger.jobs), 'job')} had ended; means leave out the rest."
+        yield f"Cut short: {number(ended)} of {count(len(run.ledger.jobs), 'job')} had ended; means leave out the rest."
     elif summary.unfinished:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
     if run.skipped:
@@ -278,13 +305,13 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
 
 
-def verdict(moved: float | None, interval: tuple[float, float] | None) -> str:
+def verdict(moved: Change) -> str:
     """A change for people who do not see colours: better, worse, or too close to call."""
-    if moved is None:
+    if moved.value is None:
         return ""
-    if interval is not None and interval[0] <= 0 <= interval[1]:
-        return "too close to call"
-    return "sooner" if moved < 0 else "later" if moved > 0 else "equal"
+    if moved.interval is not None and moved.interval[0] <= 0 <= moved.interval[1]:
+        return TOO_CLOSE
+    return "sooner" if moved.value < 0 else "later" if moved.value > 0 else "equal"
 
 
 def signed(interval: tuple[float, float]) -> str:

@@ -14,16 +14,16 @@ from headway.core.tape import Tape
 from headway.errors import InputError
 from headway.formats.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
-from headway.metrics.compare import Sample, change, known, paired
-from headway.metrics.series import FloatArray
+from headway.metrics.compare import Change, Row, Sample, change, changed, changed_over_seeds, known, over_seeds
+from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.fragmentation import Fragmentation, fragmentation
 from headway.metrics.training.jobs import failed_gpu_seconds, gpu_seconds, job_table
 from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.summary import Summary, of_ledger
+from headway.metrics.training.sizes import size_class
+from headway.metrics.training.summary import Summary, from_json, of_ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.window import Window, span_of, window_of
-from headway.report.causes import size_of
 from headway.report.names import cut_apart
 from headway.report.words import size_label
 from headway.training.cluster import Cluster
@@ -87,6 +87,10 @@ class Measured:
     skipped: int = 0
     name: str = ""
     """What it is called in full, where that is longer."""
+    seeds: tuple[Row, ...] = ()
+    """Where it stands for runs of several seeds: what the results say of each, beginning with its own."""
+    drawn: bool = False
+    """Whether another seed would have given another run."""
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -113,8 +117,20 @@ class Measured:
 
     @cached_property
     def summary(self) -> Summary:
-        """All numbers, of the measured jobs."""
+        """All numbers of this run, of the measured jobs: what figures and the map show."""
         return of_ledger(self.ledger, self.window)
+
+    @cached_property
+    def row(self) -> Row:
+        """What the results say of it, as far as it is compared by that: with several seeds, of all together."""
+        if self.seeds:
+            return over_seeds(self.seeds, self.level)
+        return {"seed": self.stored.scene.experiment.run.seed, "jct_mean_s": self.summary.jct_s.mean}
+
+    @cached_property
+    def numbers(self) -> Summary:
+        """What headline and table tell: means over the runs of several seeds, else the summary."""
+        return from_json(self.row) if self.seeds else self.summary
 
     @cached_property
     def span(self) -> tuple[int, int]:
@@ -142,7 +158,7 @@ class Measured:
     @cached_property
     def table(self) -> pl.DataFrame:
         """One row a measured job, with the class of its size."""
-        sizes = [size_label(size_of(width)) for width in self.ledger.width[self.ledger.arrived].tolist()]
+        sizes = [size_label(size_class(width)) for width in self.ledger.width[self.ledger.arrived].tolist()]
         table = job_table(self.ledger).with_columns(size=pl.Series(sizes, dtype=pl.String))
         if self.window is None:
             return table
@@ -166,12 +182,20 @@ class Measured:
     @cached_property
     def jct_interval(self) -> Interval | None:
         """Where the mean JCT lies."""
+        if self.seeds:
+            return self._over_seeds("jct_mean")
         return known(mean_interval(self.jct, level=self.level)) if self.level else None
 
     @cached_property
     def wait_interval(self) -> Interval | None:
         """Where the mean wait lies."""
+        if self.seeds:
+            return self._over_seeds("wait_mean")
         return known(mean_interval(self.wait, level=self.level)) if self.level else None
+
+    def _over_seeds(self, stem: str) -> Interval | None:
+        low, high = self.row[f"{stem}_low_s"], self.row[f"{stem}_high_s"]
+        return None if low is None or high is None else (low, high)
 
     @cached_property
     def sample(self) -> Sample:
@@ -189,21 +213,26 @@ class Measured:
 
     @cached_property
     def lost(self) -> dict[str, float]:
-        """GPU-hours without lasting progress, by what took them."""
-        ledger = self.ledger
+        """GPU-hours of measured jobs without lasting progress, by what took them."""
+        ledger, chosen = self.ledger, slice(None) if self.window is None else self.window.jobs
         moved = ledger.kind[ledger.hold_row] == Kind.MIGRATE
         again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(moved)]
         before = np.append(0, ledger.hold_closed_by[:-1])[: len(moved)]
         evicted = again & (before == Kind.EVICTED)
-        hours = ledger.width[ledger.hold_job] / 1000 * (ledger.standstill / SECOND) / 3600
         rows = ledger.rows(Kind.EVICTED)
-        gone = gpu_seconds(ledger, ledger.summed(ledger.subject[rows], ledger.detail[rows]))
+
+        def hours(jobs: IntArray, lengths: IntArray) -> float:
+            return float(gpu_seconds(ledger, ledger.summed(jobs, lengths))[chosen].sum()) / 3600
+
+        def still(which: npt.NDArray[np.bool_]) -> float:
+            return hours(ledger.hold_job[which], ledger.standstill[which])
+
         return {
-            "standing still after a preemption": float(hours[~moved & ~evicted].sum()),
-            "standing still after a move": float(hours[moved].sum()),
-            "standing still after an eviction": float(hours[~moved & evicted].sum()),
-            "work lost with a failed node": float(gone.sum()) / 3600,
-            FAILED: float(failed_gpu_seconds(ledger).sum()) / 3600,
+            "standing still after a preemption": still(~moved & ~evicted),
+            "standing still after a move": still(moved),
+            "standing still after an eviction": still(~moved & evicted),
+            "work lost with a failed node": hours(ledger.subject[rows], ledger.detail[rows]),
+            FAILED: float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
         }
 
 
@@ -226,7 +255,7 @@ class Comparison:
     @cached_property
     def best(self) -> int:
         """The run with the shortest mean JCT; the baseline where it is as good as any."""
-        means = [run.summary.jct_s.mean for run in self.runs]
+        means = [run.numbers.jct_s.mean for run in self.runs]
         order = sorted(range(len(means)), key=lambda i: (means[i] is None, means[i] or 0.0, i != self.base, i))
         return order[0]
 
@@ -241,15 +270,41 @@ class Comparison:
         return all(run.stored.scene.cluster.nodes == self.baseline.stored.scene.cluster.nodes for run in self.runs)
 
     @cached_property
-    def changes(self) -> list[tuple[float | None, Interval | None]]:
+    def changes(self) -> list[Change]:
         """How far each mean JCT is from the baseline's: -0.25 is a quarter less; and where that lies."""
-        base = self.baseline
-        found: list[tuple[float | None, Interval | None]] = []
-        for index, run in enumerate(self.runs):
-            moved = change(run.summary.jct_s.mean, base.summary.jct_s.mean) if index != self.base else None
-            sure = moved is not None and self.same_jobs and base.level > 0
-            found.append((moved, paired(run.sample, base.sample, base.level) if sure else None))
-        return found
+        return [self._change(index, self.base, self.baseline.level) for index in range(len(self.runs))]
+
+    def _change(self, index: int, other: int, level: float) -> Change:
+        """How far the mean JCT of a run is from another's."""
+        run, base = self.runs[index], self.runs[other]
+        if run is base:
+            return Change()
+        if not self.same_jobs:
+            return Change(change(run.numbers.jct_s.mean, base.numbers.jct_s.mean))
+        if run.seeds or base.seeds:
+            return changed_over_seeds(run.row, base.row, level, (run.drawn, base.drawn))
+        return changed(run.sample, base.sample, level)
+
+    # --- the best of several ----------------------------------------------------------------------------------
+
+    @property
+    def claim_level(self) -> float:
+        """How sure a difference has to be that is told of the best run: the more there are to choose from, the likelier
+        one of them looks good by chance (Bonferroni's correction)."""
+        level = self.baseline.level
+        return 1 - (1 - level) / max(1, len(self.runs) - 1) if level else 0.0
+
+    @cached_property
+    def claim(self) -> Change:
+        """How far the best run is from the baseline, as sure as that."""
+        return self._change(self.best, self.base, self.claim_level)
+
+    @cached_property
+    def rivals(self) -> list[Measured]:
+        """Runs, other than the baseline, that cannot be told apart from the best one."""
+        others = [index for index in range(len(self.runs)) if index not in (self.best, self.base)]
+        told = [(index, self._change(index, self.best, self.claim_level).interval) for index in others]
+        return [self.runs[index] for index, sure in told if sure is not None and sure[0] <= 0 <= sure[1]]
 
 
 def _alike(left: Sequence[Job], right: Sequence[Job]) -> bool:

@@ -121,6 +121,7 @@ def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | 
             scene.speed(),
             scene.costs(),
             ledger=run.ledger,
+            window=run.window,
             progress=lambda time: tell(0.2 + 0.8 * time / horizon),
         )
     except InputError as problem:  # a policy from a file that is gone, or a tape that another one wrote
@@ -235,6 +236,7 @@ def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Se
     }
     leads = {
         "table": _about_numbers(both),
+        "map": _about_figures(both),
         "over-time": _about_time(both),
     }
     questions = [*QUESTIONS] if several else [("table", "What are the numbers?", ""), *QUESTIONS[1:]]
@@ -248,15 +250,35 @@ def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Se
 
 
 def _about_numbers(both: Comparison) -> str:
-    level = both.baseline.level
-    if not level:
+    lines = []
+    seeds = max(len(run.seeds) for run in both.runs)
+    if seeds:
+        lines.append(f"Numbers are means over the runs of {seeds} seeds{_where_drawn(both)}.")
+    if level := both.baseline.level:
+        how = "Student’s t over these runs" if seeds else "from blocks of consecutive jobs drawn again and again"
+        lines.append(f"Small numbers are {percent(level, 0)} intervals, {how}.")
+        if len(both.runs) > 1 and both.same_jobs:
+            lines.append(f"Changes compare the same {'seeds' if seeds else 'jobs'} in both runs.")
+    return " ".join(lines)
+
+
+def _where_drawn(both: Comparison) -> str:
+    return "" if all(run.seeds for run in both.runs) else ", where another seed gives another run"
+
+
+def _about_figures(both: Comparison) -> str:
+    """Which of the runs of several seeds the rest of the page is about."""
+    shown = {int(run.seeds[0]["seed"]) for run in both.runs if run.seeds}
+    if not shown:
         return ""
-    text = f"Small numbers are {percent(level, 0)} intervals, from blocks of consecutive jobs drawn again and again."
-    return f"{text} Changes compare the same jobs in both runs." if len(both.runs) > 1 and both.same_jobs else text
+    which = f"seed {shown.pop()}" if len(shown) == 1 else "the first seed of each"
+    return f"The map, and all figures and tables from here on, show the runs of {which}."
 
 
 def _about_time(both: Comparison) -> str:
     lines = []
+    if any(run.window is not None for run in both.runs):
+        lines.append("The whole run is shown, as on the map; all other sections are about the measured jobs.")
     if len(both.runs) == 1:
         lines.append("Lines are means over a stretch of time, bands how far it went up and down.")
     if figures.shown_until(both) < max(run.ledger.horizon for run in both.runs):

@@ -6,6 +6,7 @@ from shlex import quote
 
 import polars as pl
 
+from headway.metrics.training.summary import Summary
 from headway.report import headline
 from headway.report.causes import WaitCauses
 from headway.report.figures import MOST_BARS, Figure, parts_of
@@ -17,6 +18,7 @@ from headway.report.words import (
     duration,
     durations,
     hours,
+    number,
     percent,
     plain,
     size_labels,
@@ -82,15 +84,13 @@ def comparison(both: Comparison) -> str:
     several = len(both.runs) > 1
     heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
     heads += ["makespan", "GPU use", "fragm.", "preempt.", "moves", "lost GPU-h"]
-    longest = max((run.summary.jct_s.mean or 0.0 for run in both.runs), default=0.0)
-    waiting = max((run.summary.wait_s.mean or 0.0 for run in both.runs), default=0.0)
+    longest = max((run.numbers.jct_s.mean or 0.0 for run in both.runs), default=0.0)
+    waiting = max((run.numbers.wait_s.mean or 0.0 for run in both.runs), default=0.0)
     rows = []
     for index, run in enumerate(both.runs):
-        summary = run.summary
-        of = summary.jobs - summary.unfinished
-        jobs = f"{summary.jobs:,}" if not summary.unfinished else f"{of:,} <small>of {summary.jobs:,}</small>"
+        summary = run.numbers
         cells = [
-            jobs,
+            _jobs(summary),
             _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(both, index, "jct_s")),
             *([_against(both, index)] if several else []),
             _in(summary.jct_s.p50, longest),
@@ -99,14 +99,22 @@ def comparison(both: Comparison) -> str:
             format_duration(seconds(summary.makespan_s)),
             percent(summary.gpu_utilisation),
             percent(summary.fragmentation_mean),
-            f"{summary.preemptions:,}",
-            f"{summary.migrations:,}",
+            number(summary.preemptions),
+            number(summary.migrations),
             f"{summary.lost_gpu_hours:,.1f}",
         ]
         tag = " <small>baseline</small>" if several and index == both.base else ""
         policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
         rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
     return table(heads, rows, "All runs side by side") + _in_full(both)
+
+
+def _jobs(summary: Summary) -> str:
+    """How many jobs: those that are measured, and those that have ended, where that is not all."""
+    text = number(summary.jobs)
+    if summary.unfinished:
+        text = f"{number(summary.jobs - summary.unfinished)} <small>of {text}</small>"
+    return text if summary.measured_jobs == summary.jobs else f"{number(summary.measured_jobs)} <small>of {text}</small>"
 
 
 def _in_full(both: Comparison) -> str:
@@ -116,7 +124,7 @@ def _in_full(both: Comparison) -> str:
 
 
 def _is_best(both: Comparison, index: int, field: str) -> bool:
-    means = [getattr(run.summary, field).mean for run in both.runs]
+    means = [getattr(run.numbers, field).mean for run in both.runs]
     known = [mean for mean in means if mean is not None]
     return len(both.runs) > 1 and means[index] is not None and means[index] == min(known)
 
@@ -140,11 +148,11 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None, lo
 
 
 def _against(both: Comparison, index: int) -> str:
-    moved, interval = both.changes[index]
-    if moved is None:
+    moved = both.changes[index]
+    if moved.value is None:
         return NOTHING
-    told = f"<small>{headline.signed(interval)}</small>" if interval else ""
-    return f'<span title="{headline.verdict(moved, interval)}">{change(moved)}</span>{told}'
+    told = f"<small>{headline.signed(moved.interval)}</small>" if moved.interval else ""
+    return f'<span title="{headline.verdict(moved)}">{change(moved.value)}</span>{told}'
 
 
 def row(head: str, cells: Sequence[str]) -> str:

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from html import escape
 
-from headway.report.causes import LARGEST, SIZES
+from headway.metrics.training.sizes import SIZE_CLASSES
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _LONG = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "ms", "µs": "µs", "ns": "ns"}
 NOTHING = "–"
 THIN = "\N{NO-BREAK SPACE}"
 """Between a number and its unit: they stay on one line."""
-_SIZE_LABELS = {"1": "1 GPU", **{name: f"{name.replace('-', '–')} GPUs" for _, name in SIZES if "-" in name}}
 
 
 def duration(seconds: float | None) -> str:
@@ -68,9 +67,14 @@ def hours(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def number(value: float) -> str:
+    """How many; a mean of several numbers need not be whole."""
+    return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:,.1f}"
+
+
+def count(value: float, one: str, many: str = "") -> str:
     """``1 job``, ``2,000 jobs``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number(value)} {one if value == 1 else many or one + 's'}"
 
 
 def listed(names: list[str]) -> str:
@@ -80,12 +84,12 @@ def listed(names: list[str]) -> str:
 
 def size_label(size: str) -> str:
     """A class of sizes as a page says it."""
-    return f"{size} GPUs" if size == LARGEST else _SIZE_LABELS.get(size, size)
+    return size.replace("-", "–")
 
 
 def size_labels() -> list[str]:
     """All of them, the smallest first."""
-    return [*(size_label(name) for _, name in SIZES), size_label(LARGEST)]
+    return [size_label(name) for name in SIZE_CLASSES]
 
 
 def plain(text: str, most: int = 60) -> str:

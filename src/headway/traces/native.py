@@ -3,12 +3,13 @@
 Only ``submit_s``, ``work_s`` and ``gpus`` are required; an empty cell or a missing column takes the field's default.
 Times are decimal seconds (``work_s``), read exactly, or integer nanoseconds (``work_ns``). ``write`` writes the
 first into CSV and the second into Parquet, and leaves out optional columns in which every job has the default.
+``start_s`` is not part of a job: it is when the job really started, where that is known.
 """
 
 import gzip
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,9 @@ _COLUMNS = (
 )
 
 
+_START = _Column("start", "start", "time")
+
+
 def _is_parquet(path: Path) -> bool:
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     return plain.suffix.lower() in (".parquet", ".pq")
@@ -115,7 +119,7 @@ def recognises(head: Head) -> bool:
 def read(path: Path, strict: bool) -> Trace:
     """The jobs of a file in headway's own format."""
     sheet = Sheet(parquet_table(path) if _is_parquet(path) else csv_table(path, multiline=True), ())
-    sheet.only(name for column in _COLUMNS for name in column.spellings)
+    sheet.only(name for column in (*_COLUMNS, _START) for name in column.spellings)
     fields: dict[str, pl.Series] = {}
     for column in _COLUMNS:
         given = [name for name in column.spellings if name in sheet.columns]
@@ -127,6 +131,9 @@ def read(path: Path, strict: bool) -> Trace:
             )
         if given:
             fields[column.field] = _typed(sheet, column, given[0])
+    for name in set(_START.spellings) & set(sheet.columns):
+        start = sheet.time(name, default=-1) if name.endswith("_s") else sheet.whole(name, default=-1)
+        fields["start"] = start.to_frame("start").select(pl.when(pl.col("start") >= 0).then("start")).to_series()
     return sheet.trace(NAME, fields, strict=strict, id_column="name" if "name" in fields else "")
 
 
@@ -163,7 +170,7 @@ def _cells(column: _Column, jobs: tuple[Job, ...], exact: Callable[[int, int], A
             return values
 
 
-def _written(jobs: tuple[Job, ...], parquet: bool) -> bytes:
+def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int]) -> bytes:
     def exact(value: int, digits: int) -> Any:
         return _decimal(value, digits) if not parquet else value if digits == _TIME_DIGITS else value / 10**digits
 
@@ -172,6 +179,10 @@ def _written(jobs: tuple[Job, ...], parquet: bool) -> bytes:
         for column in _COLUMNS
         if column.field in _REQUIRED or any(getattr(job, column.field) != column.default for job in jobs)
     }
+    if starts:
+        began = [starts.get(job.name) for job in jobs]
+        name = _START.spellings[-1 if parquet else 0]
+        columns[name] = [None if start is None or start < 0 else exact(start, _TIME_DIGITS) for start in began]
     if parquet:
         sink = io.BytesIO()
         pq.write_table(pa.table(columns), sink, write_page_checksum=True)
@@ -193,14 +204,17 @@ def _put(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def write(jobs: Iterable[Job], path: str | Path) -> None:
-    """Write jobs to a CSV or (suffix ``.parquet``) Parquet file; ``.gz`` packs it. What is read back is equal."""
+def write(jobs: Iterable[Job], path: str | Path, starts: Mapping[str, int] | None = None) -> None:
+    """Write jobs to a CSV or (suffix ``.parquet``) Parquet file; ``.gz`` packs it. What is read back is equal.
+
+    ``starts`` is when jobs really started, by name, as in ``Trace.starts``.
+    """
     path = Path(path)
     checked = workload(jobs)
     if not checked:
         raise TraceError(f"trace {path}: there are no jobs to write")
     try:
-        data = _written(checked, _is_parquet(path))
+        data = _written(checked, _is_parquet(path), starts or {})
         _put(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, OverflowError, UnicodeError) as problem:
         raise TraceError(f"trace {path}: cannot be written ({str(problem).splitlines()[0]})") from None

@@ -165,7 +165,9 @@ class Sheet:
             self._refuse_unsorted(frame["submit"])
         self._note_apart(frame["submit"])
         starts = self._starts(frame, fields["start"]) if {"start", "name"} <= set(fields) else {}
-        return Trace(workload(jobs), format, frame.height, self.dropped, tuple(self.notes), starts)
+        # Checked, in order and numbered they are; names that must be unique were looked at above.
+        kept = tuple(jobs) if id_column else workload(jobs)
+        return Trace(kept, format, frame.height, self.dropped, tuple(self.notes), starts)
 
     def _starts(self, frame: pl.DataFrame, start: pl.Series) -> dict[str, int]:
         kept = frame.select("name", "submit", start.alias("start")).filter(self._sound())

@@ -18,7 +18,6 @@ _OFFSET = r"(?:Z|[+-]\d\d:?\d\d)$"
 _NOTHING = sorted({spelt for word in slurm.NOTHING for spelt in (word, word.capitalize(), word.upper())})
 _EPOCH = r"^\d{9,11}(?:\.\d+)?$"
 _SECONDS = r"^[0-9]{9,11}$"
-_DIGITS = r"^[0-9]{1,18}$"
 _LOCAL_LENGTH = len("2026-03-01T12:00:00")
 _NO_TEXT = pl.Series([None], dtype=pl.String)
 _NO_NUMBER = pl.Series([None], dtype=pl.Int64)
@@ -72,9 +71,8 @@ class Cells:
         if column not in self.frame.columns:
             return pl.Series(column, [], dtype=pl.String).clear(self.frame.height)
         if column not in self._texts:
-            name = pl.col(column).str.strip_chars()
-            told = ~name.is_in(_NOTHING)
-            self._texts[column] = self.frame.select(pl.when(told).then(name).alias(column)).to_series()
+            text = self.frame[column].str.strip_chars()
+            self._texts[column] = text.zip_with(~text.is_in(_NOTHING), _NO_TEXT)
         return self._texts[column]
 
     def looked_up(self, column: str, parse: Callable[[str], Any], kind: Any, rule: str) -> pl.Series:
@@ -89,8 +87,9 @@ class Cells:
             return int(first) if first.isdecimal() and len(first) < 20 and int(first) <= most else None
 
         text = self.text(column)
-        plain = text.zip_with(text.str.contains(_DIGITS), _NO_TEXT).cast(pl.Int64)
-        plain = plain.zip_with(plain <= most, _NO_NUMBER)
+        plain = text.cast(pl.Int64, strict=False)
+        signed = text.str.starts_with("+") | text.str.starts_with("-")
+        plain = plain.zip_with((plain <= most) & ~signed, _NO_NUMBER)
         others = text.zip_with(plain.is_null(), _NO_TEXT)
         found = self._frame(column, others, lambda text: (whole(text),), _READ, "is not a whole number")["read"]
         return plain.zip_with(plain.is_not_null(), found)

@@ -84,9 +84,11 @@ def _fields(sheet: Sheet) -> dict[str, pl.Series]:
     memory = _known(sheet.whole("requested_memory", default=-1)).fill_null(0)
     depends = sheet.whole("preceding_job", default=-1) > 0
     sheet.note(depends, "that waited for another to end (preceding job, think time): not played out")
+    submit = sheet.time("submit", least=0)
     return {
         "name": sheet.text("job"),
-        "submit": sheet.time("submit", least=0),
+        "submit": submit,
+        "start": submit + _known(sheet.time("wait", default=-1)),
         "work": work,
         "gpus": pl.repeat(0, len(work), dtype=pl.Int64, eager=True),
         "cpu_milli": processors * 1000,

@@ -58,11 +58,12 @@ def without(
 
 def _withdraw(world: TrainingState, policy: ComposedPolicy, jobs: Iterable[int]) -> None:
     """As if these jobs did not wait."""
-    reservations = getattr(policy.backfill, "reservations", {})
-    for job in jobs:
+    gone = set(jobs)
+    for job in gone:
         js = world.jobs.pop(job)
         world.queue.remove(js.lane, (js.key, js.id))
-        reservations.pop(job, None)
+    kept = {job: promise for job, promise in policy.backfill.reservations.items() if job not in gone}
+    policy.backfill.reservations = kept
 
 
 def _add_nodes(world: TrainingState, js: JobState, *, gathered: bool) -> None:

@@ -114,7 +114,7 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
 
 def _fits(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState, ahead: "Ahead") -> bool:
     """Whether the job itself could start now. With reservations only a job that nobody holds back may preempt."""
-    if hasattr(policy.backfill, "reservations") and ahead.waits and not (state.quotas and guaranteed(js)):
+    if policy.backfill.reserves and ahead.waits and not (state.quotas and guaranteed(js)):
         return policy.placement.place(state.pool, js) is not None
     return policy.admit(now, state, js) is not None
 
@@ -181,7 +181,7 @@ class Ahead:
         self.waits = sum(count for _, count in self._parts)
         self.holding = sum(count for _, count in self._strict)
         self.first = min((lane.head for lane, _ in self._parts), default=(0, -1))[1]
-        reserved = getattr(policy.backfill, "reservations", {})
+        reserved = policy.backfill.reservations
         self.holders = tuple(job for job in reserved if job in state.jobs and self._holds(state.jobs[job]))
         """Those ahead that were promised GPUs."""
 

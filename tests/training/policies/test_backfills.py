@@ -18,8 +18,9 @@ from headway.training.jobstate import Account, JobState
 from headway.training.policies.backfills.conservative import Conservative
 from headway.training.policies.backfills.easy import Easy
 from headway.training.policies.backfills.profile import NEVER, Profile
-from headway.training.policies.backfills.reservation import Reservation, copy_of, without
+from headway.training.policies.backfills.reservation import copy_of, without
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.parts import Reservation
 from headway.training.policies.registry import ORDERS, PLACEMENTS, build
 from headway.training.rows import Kind
 from headway.training.state import TrainingState

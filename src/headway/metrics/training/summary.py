@@ -1,7 +1,7 @@
 """A run in one record: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from headway.units import SECOND
 
 NODE = "node"
 Json = dict[str, str | int | float | bool | None]
+Count = float
+"""A number of things; a mean of such numbers need not be whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All numbers of one run. Times are in seconds."""
+    """All numbers of one run, or their means over runs of several seeds. Times are in seconds."""
 
-    jobs: int
-    measured_jobs: int
-    to_come: int
-    finished: int
-    failed: int
-    cancelled: int
-    unfinished: int
-    completed: int
+    jobs: Count
+    measured_jobs: Count
+    to_come: Count
+    finished: Count
+    failed: Count
+    cancelled: Count
+    unfinished: Count
+    completed: Count
     jct_s: Spread
     wait_s: Spread
     slowdown: Spread
@@ -69,22 +71,22 @@ class Summary:
     fragmentation: dict[str, float]
     fgd_fragmentation: float
     queue_mean: float
-    queue_max: int
+    queue_max: Count
     waiting_gpus_mean: float
     running_mean: float
-    preemptions: int
-    migrations: int
-    evictions: int
-    failed_attempts: int
-    node_failures: int
+    preemptions: Count
+    migrations: Count
+    evictions: Count
+    failed_attempts: Count
+    node_failures: Count
     gpu_hours: float
     lost_gpu_hours: float
     failed_gpu_hours: float
     jain_tenants: float | None
     jain_jobs: float | None
-    refusals: int
-    events: int
-    actions: int
+    refusals: Count
+    events: Count
+    actions: Count
     overload: str | None
     growing: str | None
 
@@ -193,11 +195,30 @@ def as_json(summary: Summary, policy: str) -> Json:
     for name in summary.__slots__:
         value = getattr(summary, name)
         if isinstance(value, Spread):
-            stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
-            flat |= {f"{stem}_{part}{unit}": getattr(value, part) for part in Spread.__slots__}
+            flat |= {key: getattr(value, part) for part, key in _keys(name).items()}
         elif isinstance(value, dict):
             flat["fragmentation_mean"] = summary.fragmentation_mean
             flat |= {f"{name}_{level}": share for level, share in value.items()}
         else:
             flat[name] = value
     return flat
+
+
+def from_json(flat: Mapping[str, Any]) -> Summary:
+    """The numbers in such an object; what else it holds is not looked at."""
+    found: dict[str, Any] = {}
+    for each in fields(Summary):
+        if each.type is Spread:
+            found[each.name] = Spread(**{part: flat[key] for part, key in _keys(each.name).items()})
+        elif each.name == "fragmentation":
+            levels = [key for key in flat if key.startswith("fragmentation_") and key != "fragmentation_mean"]
+            found[each.name] = {key.removeprefix("fragmentation_"): flat[key] for key in levels}
+        else:
+            found[each.name] = flat[each.name]
+    return Summary(**found)
+
+
+def _keys(name: str) -> dict[str, str]:
+    """What the parts of a spread are called in a flat object."""
+    stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
+    return {part: f"{stem}_{part}{unit}" for part in Spread.__slots__}

@@ -6,6 +6,7 @@ import numpy as np
 
 from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.window import Window
 from headway.training.rows import Kind
 
 _JOINS = (Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)
@@ -13,7 +14,7 @@ _JOINS = (Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """Stretches by job, then by time; none of length 0. Together they are exactly ``Ledger.wait``."""
+    """Stretches by job, then by time; none of length 0. Those of a job are exactly its ``Ledger.wait``."""
 
     job: IntArray
     start: IntArray
@@ -26,8 +27,8 @@ class Waits:
         return self.end - self.start
 
 
-def waits(ledger: Ledger) -> Waits:
-    """Where each job waited."""
+def waits(ledger: Ledger, window: Window | None = None) -> Waits:
+    """Where each job waited; with a window, each of those that it measures."""
     rows = ledger.rows(*_JOINS, Kind.START, Kind.CANCELLED)
     kind = ledger.kind[rows]
     rows = rows[(kind != Kind.CANCELLED) | (ledger.lease[rows] == 0)]  # one that ran does not leave the queue
@@ -37,4 +38,6 @@ def waits(ledger: Ledger) -> Waits:
     followed = np.append(job[1:] == job[:-1], False)[: len(rows)]
     end = np.where(followed, np.append(time[1:], 0)[: len(rows)], ledger.horizon)
     kept = joins & (end > time)
+    if window is not None:
+        kept &= (job >= window.first) & (job < window.last)
     return Waits(job[kept], time[kept], end[kept])

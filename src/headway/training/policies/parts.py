@@ -7,7 +7,9 @@ An ``Order`` says which job comes first. A ``Backfill`` walks the queue and says
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Protocol
 
 from headway.training.actions import Action, Placement
@@ -35,6 +37,10 @@ class Order(ABC):
     """A started job is not preempted before it has run this long; the policy is woken when one could be."""
     moves: ClassVar[bool] = False
     """Whether a running job's key can grow past a waiting one's while nothing happens."""
+    remembers: ClassVar[bool] = False
+    """Whether why a job waits depends on what it was asked before, in a way that the state does not show."""
+    one_instant: ClassVar[bool] = False
+    """Whether jobs are preempted for others at one instant a round only, which it remembers."""
 
     def bind(self, state: TrainingState) -> None:  # noqa: B027 - most orders need nothing
         """Told once, before the run, whose jobs it will order."""
@@ -81,6 +87,8 @@ class PlacementRule(ABC):
     """
 
     name: ClassVar[str]
+    remembers: ClassVar[bool] = False
+    """Whether where a job goes depends on what it was asked before, in a way that the state does not show."""
 
     @abstractmethod
     def place(self, pool: Pool, js: JobState) -> Placement | None:
@@ -118,6 +126,16 @@ class Admission(Protocol):
         """Grows when a job that could not be admitted may be admissible now; negative when that cannot be told."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """When and where a waiting job is to start at the latest, if the estimates are right."""
+
+    job: int
+    start: int
+    gpus: int
+    nodes: tuple[int, ...]
+
+
 class Backfill(ABC):
     """Who may overtake whom when the job that comes first cannot start."""
 
@@ -130,10 +148,21 @@ class Backfill(ABC):
     """Whether it needs running jobs in order of their expected end."""
     starves: ClassVar[bool] = False
     """Whether it may let a job wait for ever under endless arrivals of others."""
+    reserves: ClassVar[bool] = False
+    """Whether it promises GPUs to jobs that wait, and lets none start that would delay these."""
+    remembers: ClassVar[bool] = False
+    """Whether why a job waits depends on more that it was asked before than what it has reserved."""
+    reservations: Mapping[int, Reservation] = MappingProxyType({})
+    """What it has promised, by job; empty for one that promises nothing."""
 
     @abstractmethod
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """Start what may start; ``blocked`` then names the first job that could not."""
+
+    def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
+        """With ``reserves``: the jobs to which it would promise GPUs if it were asked now for the first time, when all
+        that may start has started. It is left as it is; ``policy`` is one that may be asked at will."""
+        return ()
 
 
 class Migration(ABC):

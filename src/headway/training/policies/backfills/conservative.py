@@ -24,9 +24,9 @@ from headway.training.actions import Action, Placement, PreemptJob, StartJob, Wa
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.profile import NEVER, Parts, Profile
-from headway.training.policies.backfills.reservation import Future, Reservation, run_time
+from headway.training.policies.backfills.reservation import Future, run_time
 from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
-from headway.training.policies.parts import Admission, Backfill, PlacementRule
+from headway.training.policies.parts import Admission, Backfill, PlacementRule, Reservation
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.queue import Entry, Lane
 from headway.training.state import TrainingState
@@ -48,6 +48,7 @@ class Conservative(Backfill):
 
     name: ClassVar[str] = "conservative"
     ranks_ends: ClassVar[bool] = True
+    reserves: ClassVar[bool] = True
 
     def __init__(self, depth: int = 100, interval: Duration = Duration(MINUTE)) -> None:  # noqa: B008
         if depth < 1:
@@ -90,6 +91,10 @@ class Conservative(Backfill):
             policy.blocked = self._first_blocked(state, policy)
         self._refreshed = state.refreshed
         self._future.note(state)
+
+    def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
+        """The first ones of the queue."""
+        return [job for _, job in islice(state.queue.in_order(), self.depth)]
 
     # --- whether the reservations stand -----------------------------------------------------------------------
 

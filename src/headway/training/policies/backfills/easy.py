@@ -10,7 +10,7 @@ reserved nodes is tried. There is one reservation for each set of partitions tha
 keeps out has none; one within its tenant's guarantee is not held back. Only the job that comes first may preempt.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import reduce
 from heapq import heappop, heappush
 from operator import or_
@@ -19,9 +19,9 @@ from typing import ClassVar, NamedTuple
 from headway.training.actions import Action, Placement, StartJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.backfills.reservation import Future, Reservation, Shadow, run_time, shadow_of, without
+from headway.training.policies.backfills.reservation import Future, Shadow, run_time, shadow_of, without
 from headway.training.policies.backfills.walk import guaranteed
-from headway.training.policies.parts import Admission, Backfill, Order
+from headway.training.policies.parts import Admission, Backfill, Order, Reservation
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 
@@ -44,6 +44,7 @@ class Easy(Backfill):
     name: ClassVar[str] = "easy"
     by_shape: ClassVar[bool] = True
     ranks_ends: ClassVar[bool] = True
+    reserves: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.reservations: dict[int, Reservation] = {}
@@ -71,6 +72,13 @@ class Easy(Backfill):
             for head in self._heads
             if (shadow := head.shadow) is not None
         }
+
+    def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
+        """The first blocked job, or those of several sets of partitions."""
+        fresh = type(self)()
+        for _ in fresh.decide(now, state, policy):
+            break  # it would start one more, which it did not when it was asked
+        return fresh.reservations
 
     # --- what can be skipped ----------------------------------------------------------------------------------
 

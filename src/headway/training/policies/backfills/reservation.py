@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 
 from headway.training.actions import Placement
 from headway.training.jobstate import JobState
@@ -18,16 +17,6 @@ from headway.training.pool import Pool
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """When and where a waiting job is to start at the latest, if the estimates are right."""
-
-    job: int
-    start: int
-    gpus: int
-    nodes: tuple[int, ...]
 
 
 class Future:

@@ -17,6 +17,7 @@ class RoundOrder(Order):
     """Keys of one round; ``refresh`` is how long a round is."""
 
     moves: ClassVar[bool] = True
+    one_instant: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._standing: list[tuple[int, int]] = []
