@@ -101,7 +101,7 @@ def test_a_file_of_variants_and_several_seeds(here: Path, capsys: pytest.Capture
     )
     ended = call(capsys, "run", "what.toml", "--seeds", "2", "--report", "page.html", "--baseline", "narrow")
     assert ended.status == 0, ended.err
-    assert "note: the report shows the runs of seed 0\n" in ended.err
+    assert "its map and figures show seed 0\n" in ended.err
     assert labels(here / "page.html") == ["wide", "narrow"]
     assert baseline(here / "page.html") == "narrow"
 

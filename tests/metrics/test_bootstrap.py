@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from headway.metrics import bootstrap
 from headway.metrics.bootstrap import (
+    FEWEST_JOBS,
     block_length,
     mean_interval,
     paired_interval,
@@ -84,8 +85,49 @@ def test_batches_of_jobs_give_nearly_the_interval_of_the_jobs() -> None:
     assert summed_interval(sums) == pytest.approx(whole, abs=0.3 * (whole[1] - whole[0]))
 
 
+# --- what cannot be ---------------------------------------------------------------------------------------------
+
+
+def test_two_jobs_say_nothing_about_others() -> None:
+    assert unknown(paired_interval([1.0, 2.0], [0.0, 5.0]))
+
+
+def test_where_a_resample_may_hold_none_that_counts_there_is_no_interval() -> None:
+    known = np.full(40, np.nan)
+    known[:9] = np.arange(1.0, 10.0)
+    assert unknown(paired_interval(known, np.ones(40)))
+    assert unknown(paired_interval(known, np.ones(40), relative=False))
+    assert unknown(paired_interval(np.ones(40), np.where(np.isnan(known), 0.0, known)))
+    assert not unknown(paired_interval(np.arange(1.0, 41.0), np.ones(40)))
+
+
+@pytest.mark.parametrize("count", [8, 20, 60])
+def test_a_change_is_never_below_all_of_it_and_is_covered(count: int) -> None:
+    lengths = stream(9, f"heavy {count}").lognormal(0, 2, (RUNS, count))
+    others = lengths * stream(9, f"noise {count}").lognormal(0, 0.5, lengths.shape)
+    intervals = [paired_interval(a, b, resamples=200) for a, b in zip(others, lengths, strict=True)]
+    assert all(low > -1 for low, _ in intervals)
+    assert covered(intervals, math.exp(0.125) - 1) >= 0.85
+    apart = [paired_interval(a, b, resamples=200) for a, b in zip(others, lengths[::-1], strict=True)]
+    assert all(low > -1 for low, _ in apart)
+    assert covered(apart, math.exp(0.125) - 1) >= 0.88
+
+
+def test_a_change_over_few_seeds_is_never_below_all_of_it() -> None:
+    low, high = replicated_change([1.0, 90.0], [100.0, 120.0])
+    assert -1 < low < 91 / 220 - 1 < high
+
+
+def test_no_mean_of_times_is_below_0() -> None:
+    waits = [0.0] * 30 + [900.0, 1200.0]
+    assert mean_interval(waits)[0] == 0.0
+    assert mean_interval(waits)[1] > np.mean(waits)
+    assert replicated_interval([0.0, 10.0])[0] == 0.0
+    assert mean_interval([-value for value in waits])[0] < np.mean(waits) * -1
+
+
 @given(
-    arrays.arrays(np.float64, st.integers(2, 60), elements=st.floats(0, 1e9)),
+    arrays.arrays(np.float64, st.integers(FEWEST_JOBS, 60), elements=st.floats(0, 1e9)),
     st.integers(0, 5),
     st.sampled_from([0.5, 0.9, 0.95, 0.999]),
 )
@@ -94,6 +136,7 @@ def test_an_interval_is_in_order_and_the_same_again(values: Floats, seed: int, l
         mean_interval(values, seed=seed, level=level, resamples=50),
         quantile_interval(values, 0.99, seed=seed, level=level, resamples=50),
     ):
+        assert interval[0] >= 0
         assert interval[0] <= interval[1] or interval[0] == pytest.approx(interval[1])
     again = mean_interval(values, seed=seed, level=level, resamples=50)
     assert again == mean_interval(values.copy(), seed=seed, level=level, resamples=50)
@@ -101,11 +144,20 @@ def test_an_interval_is_in_order_and_the_same_again(values: Floats, seed: int, l
     assert values.min() <= low <= high <= values.max()
 
 
+def unknown(interval: tuple[float, float]) -> bool:
+    return all(map(math.isnan, interval))
+
+
 def test_of_nothing_there_is_no_interval() -> None:
     for values in ([], [3.0], [math.nan, 3.0]):
-        assert all(map(math.isnan, mean_interval(values)))
-        assert all(map(math.isnan, quantile_interval(values, 0.5)))
-        assert all(map(math.isnan, replicated_interval(values)))
+        assert unknown(mean_interval(values))
+        assert unknown(quantile_interval(values, 0.5))
+        assert unknown(replicated_interval(values))
+    few = [1.0, 5.0, 3.0, 4.0, 9.0, 2.0, 6.0]
+    assert unknown(mean_interval(few))
+    assert unknown(quantile_interval(few, 0.5))
+    assert unknown(paired_interval(few, few[::-1]))
+    assert not unknown(mean_interval([*few, 7.0]))
     assert mean_interval([4.0] * 10) == (4.0, 4.0)
 
 
@@ -132,8 +184,8 @@ def test_the_series_takes_over_where_the_sum_ends() -> None:
 
 
 def test_seeds_by_hand() -> None:
-    low, high = replicated_interval([1.0, 2.0, 3.0])
-    assert (low + high) / 2 == pytest.approx(2.0)
+    low, high = replicated_interval([11.0, 12.0, 13.0])
+    assert (low + high) / 2 == pytest.approx(12.0)
     assert (high - low) / 2 == pytest.approx(4.3027 / math.sqrt(3), abs=1e-3)
     assert replicated_change([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == pytest.approx((1.0, 1.0))
     low, high = replicated_change([2.0, 4.0, 5.0], [1.0, 2.0, 3.0])

@@ -11,7 +11,7 @@ from headway.metrics.training.summary import of_ledger
 from headway.metrics.window import Window, span_of, still_growing, window_of
 from headway.sim.training import SimulatedCluster
 from headway.training.cluster import Cluster, uniform
-from headway.training.job import Job, workload
+from headway.training.job import Job, Outcome, workload
 from headway.training.policies.registry import build
 from headway.training.state import TrainingState
 from headway.units import HOUR
@@ -74,6 +74,27 @@ def test_a_window_measures_its_jobs_and_the_time_from_its_first_submission_to_it
     assert of_ledger(busy, Window(4, 6)).wait_s.mean == pytest.approx(4.5 * 3600)
     assert of_ledger(busy, Window(4, 6)).jct_s.max == pytest.approx(7 * 3600)
     assert span_of(busy, Window(4, 6)) == (4 * HOUR, 12 * HOUR)
+
+
+def test_what_is_counted_by_job_is_of_measured_jobs_and_what_happens_in_time_is_of_the_window() -> None:
+    ends = [(Outcome.CANCELLED, HOUR // 2) if hour == 4 else (Outcome.FINISHES, 0) for hour in range(10)]
+    jobs = workload(
+        Job(0, hour * HOUR, HOUR, gpus=1, outcome=outcome, outcome_after=after)
+        for hour, (outcome, after) in enumerate(ends)
+    )
+    whole = played(jobs, uniform(1, 1))
+    part, all_of_it = of_ledger(whole, Window(4, 6)), of_ledger(whole)
+    assert (all_of_it.finished, all_of_it.cancelled, all_of_it.unfinished) == (9, 1, 0)
+    assert (part.finished, part.cancelled, part.unfinished) == (1, 1, 0)
+    assert part.finished + part.failed + part.cancelled + part.unfinished == part.measured_jobs
+    rows = np.array([(h * HOUR, kind, 0, 0, 0, 0, 0) for kind in (5, 24) for h in (1, 5, 9)])
+    columns = (whole.time, whole.kind, whole.subject, whole.lease, whole.place, whole.detail, whole.value)
+    together = np.concatenate((np.column_stack(columns), rows))
+    told = Ledger(Tape(together[np.argsort(together[:, 0], kind="stable")]), jobs, whole.cluster)
+    part, all_of_it = of_ledger(told, Window(4, 6)), of_ledger(told)
+    assert (all_of_it.node_failures, all_of_it.refusals) == (3, 3)
+    assert (part.node_failures, part.refusals) == (1, 1)
+    assert (part.jobs, part.events, part.actions) == (all_of_it.jobs, all_of_it.events, all_of_it.actions)
 
 
 def test_a_window_of_all_jobs_gives_the_numbers_of_no_window() -> None:

@@ -114,6 +114,35 @@ def test_it_renders_and_asks_for_nothing_but_itself(shown: Shown) -> None:
     assert shown.complaints == []
 
 
+def test_what_gets_into_the_page_by_any_way_neither_runs_nor_reaches_a_network(
+    browser: Any, written: tuple[Path, dict[str, Path]]
+) -> None:
+    page = browser.new_page()
+    asked: list[Any] = []
+    page.goto(written[0].as_uri())
+    page.evaluate("() => headway.ready")
+    page.on("request", lambda request: asked.append(request))
+    refused = page.evaluate(
+        """async () => {
+            const refused = [];
+            document.addEventListener('securitypolicyviolation', event => refused.push(event.effectiveDirective));
+            const script = document.createElement('script');
+            script.textContent = 'window.pwned = 3';
+            document.body.append(script);
+            const box = document.createElement('div');
+            box.innerHTML = '<img src="http://127.0.0.1:9/seen.png" onerror="window.pwned = 4">';
+            document.body.append(box);
+            await fetch('http://127.0.0.1:9/told').catch(() => 0);
+            await new Promise(done => setTimeout(done, 50));
+            return refused;
+        }"""
+    )
+    assert page.evaluate("() => window.pwned") is None
+    assert {"script-src-elem", "script-src-attr", "img-src", "connect-src"} <= set(refused)
+    assert {request.failure for request in asked} <= {"csp"}  # refused before anything was sent
+    page.close()
+
+
 def test_names_from_a_trace_are_never_run(shown: Shown) -> None:
     assert shown.ask("() => window.pwned") is None
     assert shown.ask("() => document.querySelectorAll('img').length") == 0

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from base64 import b64encode
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,18 @@ def test_a_page_refers_to_nothing_outside_of_itself(built: str) -> None:
             assert not address or address.startswith(("#", "data:")), (tag, name, address)
     own = built.replace(page.get_plotlyjs(), "")
     assert not re.search(r"https?://|@import|url\(", own)
+
+
+def test_a_browser_is_told_to_ask_nothing_of_a_network_and_to_run_no_script_but_the_pages_own(built: str) -> None:
+    read = Page(built)
+    (policy,) = [a["content"] for _, a in read.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    kinds = [attributes.get("type") for tag, attributes in read.elements if tag == "script"]
+    run = [text for text, kind in zip(read.scripts, kinds, strict=True) if kind is None]
+    hashes = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in run]
+    assert len(hashes) == 3
+    assert policy is not None
+    assert policy.split("; ")[:2] == ["default-src 'none'", f"script-src {' '.join(hashes)}"]
+    assert built.index("Content-Security-Policy") < built.index("<title")
 
 
 def test_every_figure_is_one_that_plotly_knows_and_has_a_place(built: str) -> None:
@@ -382,7 +396,7 @@ def test_of_the_runs_of_several_seeds_the_first_is_shown(
         shutil.copytree(folders["fifo"], tmp_path / "runs" / name)
     target = tmp_path / "report.html"
     assert run(str(tmp_path / "runs"), "-o", str(target)) == 0
-    assert "shows seed-2" in capsys.readouterr().err
+    assert "map and figures show seed 3" in capsys.readouterr().err
     text = target.read_text()
-    assert [each["label"] for each in Page(text).facts()["runs"]] == ["fifo (seed-2)", "fifo (b)"]
+    assert [each["label"] for each in Page(text).facts()["runs"]] == ["fifo (a)", "fifo (b)"]
     assert "headway story runs/a/seed-2 " in text

@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,8 +14,12 @@ from headway.cli import console
 from headway.cli.progress import Tell, share_bar
 from headway.cli.runs import noted_order
 from headway.core.tape import FINAL_NAME, STREAM_NAME
-from headway.errors import ExperimentError, TapeError, unknown_name
+from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment import RESULT_NAME
+from headway.experiment.measured import draws
+from headway.formats.settings import Experiment
+from headway.metrics.compare import OF_ONE_SEED
+from headway.metrics.training.summary import from_json
 from headway.report import page
 from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
@@ -25,8 +29,18 @@ _LOOKED_AT_BYTES = 400
 """Of a file that is in the way: enough to tell a report."""
 
 
-def page_of(played: Sequence[tuple[Path, str]], target: Path, base: int = 0) -> None:
-    """A report of runs that were just played: their folders, and how a command names them ('' where they will go)."""
+class Place(NamedTuple):
+    """Where a run lies that is to be shown."""
+
+    folder: Path
+    shown: str
+    """How a command would name the folder; empty where it will go."""
+    seeds: tuple[Path, ...] = ()
+    """The folders of all its seeds, this one first, where it has several."""
+
+
+def page_of(played: Sequence[Place], target: Path, base: int = 0) -> None:
+    """A report of runs that were just played."""
     with share_bar("report") as tell:
         both = Comparison(opened(played, tell), base)
         write(target, page.build(both, tell=tell), "--report")
@@ -42,21 +56,21 @@ def told(target: Path, runs: int) -> None:
 # --- runs -----------------------------------------------------------------------------------------------------
 
 
-def folders(given: Sequence[str]) -> list[tuple[Path, str]]:
-    """Each run folder and how a command would name it; a folder without a tape stands for the runs below it."""
-    found: list[tuple[Path, str]] = []
+def folders(given: Sequence[str]) -> list[Place]:
+    """Each run; a folder without a tape stands for those below it."""
+    found: list[Place] = []
     for text in given:
         folder = Path(text)
         if not folder.is_dir():
             raise TapeError(f"run folder {folder}: there is no such folder")
-        below = [folder] if _holds_run(folder) else list(_below(folder))
+        below = [(folder,)] if _holds_run(folder) else list(_below(folder))
         if not below:
             raise TapeError(f"run folder {folder} holds no run, and no folder in it does: simulate --out makes one")
-        found.extend((each, shown_as(folder, each)) for each in below)
-    places = [folder.resolve() for folder, _ in found]
+        found.extend(Place(first, shown_as(folder, first), (first, *more) if more else ()) for first, *more in below)
+    places = [place.folder.resolve() for place in found]
     for index, place in enumerate(places):
         if place in places[:index]:
-            raise ExperimentError(f"run folder {found[index][0]}: is given twice")
+            raise ExperimentError(f"run folder {found[index].folder}: is given twice")
     return found
 
 
@@ -67,43 +81,80 @@ def shown_as(given: Path, folder: Path) -> str:
     return shown if within == "." else within if shown == "." else f"{shown}/{within}"
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """The runs in a folder, as they were asked for, else by name. Of those of several seeds a page shows the first."""
+def _below(folder: Path) -> Iterator[Sequence[Path]]:
+    """The runs in a folder, as they were asked for, else by name; those of several seeds of one together."""
     order = {name: position for position, name in enumerate(noted_order(folder))}
     inside = [each for each in folder.iterdir() if each.is_dir()]
     inside.sort(key=lambda each: (order.get(each.name, len(order)), each.name))
     seeds = sorted((int(m[1]), each) for each in inside if (m := _SEED.fullmatch(each.name)) and _holds_run(each))
-    if len(seeds) > 1:
-        console.note(f"note: {folder}: runs of {len(seeds)} seeds; the report shows {seeds[0][1].name}")
-        inside = [each for each in inside if not _SEED.fullmatch(each.name)] + [seeds[0][1]]
+    together = [each for _, each in seeds] if len(seeds) > 1 else []
     for each in inside:
+        if each in together:
+            continue
         if _holds_run(each):
-            yield each
+            yield (each,)
         elif each.is_dir():
             yield from _below(each)
+    if together:
+        yield together
 
 
 def _holds_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (FINAL_NAME, STREAM_NAME))
 
 
-def opened(places: Sequence[tuple[Path, str]], tell: Tell) -> tuple[Measured, ...]:
+def opened(places: Sequence[Place], tell: Tell) -> tuple[Measured, ...]:
     """Runs with names that tell them apart."""
     found = []
-    for folder, shown in places:
+    for place in places:
         tell("reading", 0.0)
-        found.append(_read(folder, shown))
+        found.append(_read(*_of_seeds(place)))
+    if shown := {run.seeds[0]["seed"] for run in found if run.seeds}:
+        which = f"seed {shown.pop()}" if len(shown) == 1 else "the first of each"
+        console.note(f"note: numbers of the report are means over seeds; its map and figures show {which}")
     return tuple(_told_apart(found))
 
 
-def _read(folder: Path, shown: str) -> Measured:
+def _of_seeds(place: Place) -> tuple[Place, tuple[dict[str, Any], ...]]:
+    """A run, and the results of its seeds; a seed without any, or that was stopped, is left out if others have some."""
+    results = {folder: result for folder in place.seeds if _usable(result := _result(folder))}
+    if len(results) < len(place.seeds):
+        left_out = [folder.name for folder in place.seeds if folder not in results]
+        console.note(f"note: {place.folder.parent}: no results of {', '.join(left_out)}: left out of means over seeds")
+    if len(results) < 2:
+        return place, ()
+    first = next(iter(results))
+    shown = place.shown and f"{place.shown.removesuffix(place.folder.name)}{first.name}"
+    return Place(first, shown, place.seeds), tuple(results.values())
+
+
+def _usable(result: Mapping[str, Any]) -> bool:
+    """Whether these are the results of a run that went to its end, with all that this version wants of them."""
+    try:
+        from_json(result)
+    except (KeyError, TypeError):
+        return False
+    return not result.get("stopped") and all(key in result for key in (*OF_ONE_SEED, "peak_rss_bytes"))
+
+
+def _read(place: Place, seeds: tuple[dict[str, Any], ...]) -> Measured:
+    folder = place.folder
     stored = experiment.open_run(folder)
     if not len(stored.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
     result = _result(folder)
     label = str(result.get("variant") or result.get("policy") or "") or stored.scene.experiment.policy.name
     skipped = result.get("skipped")
-    return Measured(label, shown, stored, skipped if isinstance(skipped, int) else 0)
+    left_out = skipped if isinstance(skipped, int) else 0
+    return Measured(label, place.shown, stored, left_out, seeds=seeds, drawn=_drawn(stored.scene.experiment))
+
+
+def _drawn(each: Experiment) -> bool:
+    """Whether another seed gives another run; where the policy is gone, nothing but the rest can tell."""
+    try:
+        return draws(each)
+    except InputError:
+        return False
 
 
 def _result(folder: Path) -> dict[str, Any]:
@@ -121,7 +172,7 @@ def _told_apart(measured: Sequence[Measured]) -> list[Measured]:
     apart: list[Measured] = []
     taken: set[str] = set()
     for run, short in zip(measured, labels, strict=True):
-        label = short if labels.count(short) == 1 else f"{short} ({run.stored.folder.resolve().name})"
+        label = short if labels.count(short) == 1 else f"{short} ({_folder(run).name})"
         name, number = label, 2
         while name in taken:
             name, number = f"{label} {number}", number + 1
@@ -130,13 +181,19 @@ def _told_apart(measured: Sequence[Measured]) -> list[Measured]:
     return apart
 
 
+def _folder(run: Measured) -> Path:
+    """Where a run lies, with all its seeds."""
+    folder = run.stored.folder.resolve()
+    return folder.parent if run.seeds else folder
+
+
 def position(runs: Sequence[Measured], baseline: str | None) -> int:
     """The run that a name means: its label, its policy or its folder. Without one, as the experiment wants it."""
     wanted = baseline or next((name for run in runs if (name := run.stored.scene.experiment.measure.baseline)), "")
     for names in (
         [run.label for run in runs],
         [run.name for run in runs],
-        [run.stored.folder.name for run in runs],
+        [_folder(run).name for run in runs],
         [run.shown_folder for run in runs],
         [run.policy for run in runs],
         [run.stored.scene.experiment.policy.name for run in runs],

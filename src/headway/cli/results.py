@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from headway.cli import STOPPED, console
-from headway.cli.pages import check_target, page_of, shown_as
+from headway.cli.pages import Place, check_target, page_of, shown_as
 from headway.cli.runs import apart, note_order, play
 from headway.errors import ExperimentError
 from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded, told_changes
@@ -85,14 +85,14 @@ def _kept(experiments: Sequence[Named], wanted: bool) -> Iterator[tuple[Sequence
         yield apart(moved, [label or each.policy.name for label, each in experiments]), False
 
 
-def _places(runs: Sequence[Named], for_good: bool) -> list[tuple[Path, str]]:
-    """The folder of each run, of several seeds that of the first, and how a command would name it."""
-    seeds = [seeded(each) for _, each in runs]
-    if any(len(each) > 1 for each in seeds):
-        console.note(f"note: the report shows the runs of seed {seeds[0][0].run.seed}")
+def _places(runs: Sequence[Named], for_good: bool) -> list[Place]:
+    """The folders of each run, and how a command would name the first."""
     root = Path(runs[0][1].run.out) if len(runs) == 1 else Path(runs[0][1].run.out).parent
-    folders = [Path(each[0].run.out) for each in seeds]
-    return [(folder, shown_as(root, folder) if for_good else "") for folder in folders]
+    seeds = [[Path(each.run.out) for each in seeded(one)] for _, one in runs]
+    return [
+        Place(each[0], shown_as(root, each[0]) if for_good else "", tuple(each) if len(each) > 1 else ())
+        for each in seeds
+    ]
 
 
 def tell_notes(ended: Sequence[Outcome]) -> None:

@@ -51,6 +51,7 @@ from headway.cli.results import show
 from headway.cli.runs import measure
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import sweep as sweeps
+from headway.experiment.identity import grid_in_place
 from headway.experiment.measured import NOTHING_DRAWN, draws
 from headway.experiment.pool import LocalPool
 from headway.experiment.sweep import Axes, Cell, Record, Store
@@ -65,7 +66,7 @@ ENGINES = ("local", "ray")
 MOST_FAILURES_TOLD = 5
 
 GridArgument = Annotated[
-    str | None, typer.Argument(help="An experiment as TOML, with a table [sweep].", metavar="[GRID.toml]")
+    str | None, typer.Argument(help="An experiment as TOML, with a table \\[sweep].", metavar="[GRID.toml]")
 ]
 FolderFlag = Annotated[
     str, typer.Option("--out", "-o", help="The folder of the sweep; what is done there is not done again.")
@@ -138,7 +139,7 @@ def sweep(
 
     headway sweep experiments/grid.toml --seeds 5 --baseline fifo -o sweeps/grid
     """
-    document, axes = _grid_of(locals())
+    document, axes = grid_in_place(*_grid_of(locals()))
     pool = _pool(engine, address, processes, keep_runs)
     _sweep(document, axes, Path(out), pool, as_json=as_json, keep=keep_runs, retry=retry)
 
@@ -155,10 +156,9 @@ def _sweep(
         stopped = _run(cells, store, pool, keep=keep, retry=retry)
         pivot.store(sweeps.flat(cells, store), folder)
         if stopped:
-            left = len(sweeps.outstanding(cells, store))
-            console.note(
-                f"stopped with {left:,} of {len(cells):,} cells to do: headway sweep {path} -o {folder} goes on"
-            )
+            left = len(sweeps.outstanding(cells, store, keep=keep))
+            command = f"headway sweep {path} -o {folder}{' --keep-runs' if keep else ''}"
+            console.note(f"stopped with {left:,} of {len(cells):,} cells to do: {command} goes on")
             sys.exit(STOPPED)
         failed = _report(cells, store, table.baseline, table.confidence, as_json=as_json)
     if table.seeds > 1 and not any(draws(cell.experiment) for cell in cells):
@@ -228,14 +228,15 @@ def _pool(engine: str, address: str | None, processes: int | None, keep: bool) -
 
 def _run(cells: Sequence[Cell], store: Store, pool: Pool, *, keep: bool, retry: bool) -> bool:
     """Do what is left to do, putting down each result as it comes; whether that was stopped."""
-    ahead = sweeps.outstanding(cells, store, retry=retry)
+    ahead = sweeps.outstanding(cells, store, retry=retry, keep=keep)
     done = len({cell.digest for cell in cells}) - len(ahead)
     if done:
         console.note(f"{done:,} of {done + len(ahead):,} cells are done already")
+    if again := keep and len(ahead) - len(sweeps.outstanding(ahead, store, retry=retry)):
+        console.note(f"run again, for their tapes were not kept: {again:,} cells that are done")
     if not ahead:
         return False
-    runs = store.folder / sweeps.RUNS_NAME
-    tasks = [(_kept(cell, runs) if keep else cell.experiment) for cell in ahead]
+    tasks = [(_kept(cell, store.run_of(cell)) if keep else cell.experiment) for cell in ahead]
     stopped = False
     with Board(done + len(ahead), "cells", done) as board:
 
@@ -247,7 +248,7 @@ def _run(cells: Sequence[Cell], store: Store, pool: Pool, *, keep: bool, retry: 
                 if end.stopped or (end.problem is None and end.result is None):
                     stopped = True
                     continue
-                failed: Record = {"row": None, "batches": [], "notes": [], "error": _line(end.problem)}
+                failed: Record = {"row": None, "batches": [], "measured": "", "notes": [], "error": _line(end.problem)}
                 store.write(ahead[end.task], end.result if end.problem is None else failed)
                 board.ended(end.task)
     return stopped
@@ -257,9 +258,8 @@ def _line(problem: Exception | None) -> str:
     return " ".join(f"{'' if isinstance(problem, ExperimentError) else type(problem).__name__ + ': '}{problem}".split())
 
 
-def _kept(cell: Cell, runs: Path) -> Experiment:
+def _kept(cell: Cell, folder: Path) -> Experiment:
     """The cell with a folder for its tape; what an earlier attempt left there is no run."""
-    folder = runs / cell.digest
     shutil.rmtree(folder, ignore_errors=True)
     return msgspec.structs.replace(
         cell.experiment, run=msgspec.structs.replace(cell.experiment.run, out=str(folder.resolve()))
@@ -271,8 +271,9 @@ def run_cell(each: Experiment, progress: experiment.Progress | None) -> Record |
     outcome = measure(each, "", progress)
     if outcome.stopped:
         return None
-    kept = [] if outcome.sample is None else batches(outcome.sample)
-    return {"row": outcome.row, "batches": kept, "notes": list(outcome.notes), "error": ""}
+    assert outcome.sample is not None  # it is one run
+    kept = {"batches": batches(outcome.sample), "measured": outcome.sample.digest}
+    return {"row": outcome.row, **kept, "notes": list(outcome.notes), "error": ""}
 
 
 def _report(cells: Sequence[Cell], store: Store, baseline: str, level: float, *, as_json: bool) -> int:
@@ -297,5 +298,11 @@ def _report(cells: Sequence[Cell], store: Store, baseline: str, level: float, *,
     growing = sum(1 for row in rows if row["growing"])
     if growing:
         console.note(f"note: in {growing:,} of {len(rows):,} combinations the queue grows all through what is measured")
+    elsewhere = sum(1 for row in rows if row.get("jct_change_over"))
+    if elsewhere:
+        console.note(
+            f"note: in {elsewhere:,} of {len(rows):,} combinations the change is over some of the seeds, or between "
+            "different jobs: jct_change_over in --json"
+        )
     console.note(f"results: {store.folder / 'results.parquet'}, {store.folder / 'results.csv'}")
     return len(failed)

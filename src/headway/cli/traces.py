@@ -54,6 +54,7 @@ def inspect(
     format: FormatFlag = None,
     columns: MapFlag = None,
     gpus: Annotated[int | None, typer.Option(help="Say also what the load is on so many GPUs.", min=1)] = None,
+    strict: StrictFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Say what a trace holds: jobs, GPUs, load over time, durations, oddities, and rows that would be dropped and why.
@@ -65,9 +66,9 @@ def inspect(
     headway trace inspect venus.csv.gz --gpus 1050 --json
     """
     if requests := _requests(path, format, columns):
-        record = inspected_requests(load_requests(path, requests))
+        record = inspected_requests(load_requests(path, requests, strict=bool(strict)))
     else:
-        record = inspected(_read(path, format, columns), gpus or 0)
+        record = inspected(_read(path, format, columns, strict), gpus or 0)
     if as_json:
         console.print_json(record)
     else:

@@ -1,32 +1,27 @@
 """A grid of runs: every combination of some keys' values, each for every seed. Finished cells are never run again.
 
 A cell is one run. It goes by a digest of all that its result depends on: its settings, the contents of the files that
-they name, and the version of headway. Its result is a file ``cells/<digest>.json`` of the sweep's folder that is there
+they name, and the code of headway. Its result is a file ``cells/<digest>.json`` of the sweep's folder that is there
 as a whole or not at all, so whatever is killed loses the cell it was at. Change the grid or a trace, and what is the
 same as before is still done; what is not is a new cell.
 """
 
 import fcntl
-import hashlib
 import itertools
 import json
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from headway import __version__, experiment
-from headway.errors import ExperimentError, TapeError, TraceError
-from headway.experiment.arrivals import stamp
+from headway import experiment
+from headway.errors import ExperimentError, TapeError
+from headway.experiment import RESULT_NAME
+from headway.experiment.identity import digest, in_place
 from headway.experiment.measured import draws, seeded
+from headway.experiment.whole import remove_unfinished, write_whole
 from headway.formats import toml
-from headway.formats.plugins import anchored
 from headway.formats.settings import Experiment
 from headway.metrics.compare import (
     DIFFERENT_JOBS,
@@ -47,7 +42,6 @@ CELLS_NAME = "cells"
 RUNS_NAME = "runs"
 MOST_CELLS = 100_000
 _NOT_VARIED = {"run.out": "-o", "run.seed": "--seed and --seeds", "measure.seeds": "--seeds"}
-_PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +90,7 @@ def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
             toml.put(changed, key, value)
         chosen = tuple(zip(axes, values, strict=True))
         said = ", ".join(f"{key}={value}" for key, value in chosen)
-        each = _anchored(toml.typed(changed, Experiment, f"{where}, {said}" if said else where))
+        each = in_place(toml.typed(changed, Experiment, f"{where}, {said}" if said else where))
         if each.variants:
             raise ExperimentError(f"{where}: a sweep has no variants; give [{TABLE}] keys with lists of values instead")
         experiment.policy_of(each)
@@ -118,48 +112,6 @@ def _check(axes: Axes) -> None:
         total *= len(values)
     if total > MOST_CELLS:
         raise ExperimentError(f"the grid has {total:,} combinations; at most {MOST_CELLS:,} make a sweep")
-
-
-def _anchored(each: Experiment) -> Experiment:
-    """The same with absolute paths and no folder: a cell may run in any process on any machine."""
-    trace = each.trace
-    if trace.path:
-        trace = msgspec.structs.replace(trace, path=str(Path(trace.path).expanduser().resolve()))
-    files = [each.cluster.file] if isinstance(each.cluster.file, str) else each.cluster.file
-    cluster = msgspec.structs.replace(each.cluster, file=[str(Path(file).resolve()) for file in files if file])
-    names = {key: anchored(getattr(each.policy, key)) for key in ("name", "backfill", "placement")}
-    policy = msgspec.structs.replace(each.policy, **names)
-    run = msgspec.structs.replace(each.run, out="")
-    return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, run=run)
-
-
-def digest(each: Experiment) -> str:
-    """What a cell's result depends on, as 24 characters."""
-    tables = msgspec.to_builtins(each)
-    tables["trace"]["path"] = _contents(each.trace.path)
-    tables["cluster"]["file"] = [_contents(file) for file in each.cluster.file]
-    for key in ("seeds", "baseline"):
-        del tables["measure"][key]
-    if not draws(each):
-        del tables["run"]["seed"]
-    for key in ("name", "backfill", "placement"):
-        for file in _PLUGIN.findall(tables["policy"][key]):
-            tables["policy"][key] = tables["policy"][key].replace(file, _contents(file))
-    text = json.dumps([__version__, tables], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _contents(path: str) -> str:
-    return _hashed(path, stamp(path)) if path else ""
-
-
-@lru_cache(maxsize=256)
-def _hashed(path: str, _stamp: tuple[int, ...]) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as problem:
-        raise TraceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
 
 
 # --- the folder -----------------------------------------------------------------------------------------------
@@ -188,6 +140,8 @@ class Store:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise TapeError(f"sweep folder {self.folder}: another sweep is at work in it") from None
+            for folder in (self.folder, self.cells):  # only who holds the lock writes here
+                remove_unfinished(folder)
             yield
 
     def read(self, cell: Cell) -> Record | None:
@@ -198,43 +152,41 @@ class Store:
             return None
         return record if isinstance(record, dict) and "row" in record and "error" in record else None
 
+    def kept(self, cell: Cell) -> bool:
+        """Whether the folder of its run is there, and the run went to its end."""
+        try:
+            result = json.loads((self.run_of(cell) / RESULT_NAME).read_bytes())
+        except (OSError, ValueError):
+            return False
+        return isinstance(result, dict) and result.get("stopped") is False
+
+    def run_of(self, cell: Cell) -> Path:
+        """The folder of its run, where runs are kept."""
+        return self.folder / RUNS_NAME / cell.digest
+
     def write(self, cell: Cell, record: Record) -> None:
         """Put down what became of a cell, as a whole or not at all."""
         whole = {"values": dict(cell.values), "seed": cell.seed, **record}
-        self.put(self.cells / f"{cell.digest}.json", json.dumps(whole, indent=1, allow_nan=False) + "\n")
-
-    def put(self, path: Path, text: str) -> None:
-        """A file that is there as a whole or not at all."""
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(unfinished, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        except OSError as problem:
-            with suppress(OSError):
-                unfinished.unlink()
-            raise TapeError(f"{path}: cannot be written ({problem.strerror or problem})") from None
+        text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
+        write_whole(self.cells / f"{cell.digest}.json", text.encode())
 
     def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
         """The grid as a file from which the sweep can be taken up again."""
         path = self.folder / GRID_NAME
         kept = {**json.loads(json.dumps(document)), TABLE: {}}
-        if given := kept.get("trace", {}).get("path"):
-            kept["trace"]["path"] = str(Path(given).expanduser().resolve())
         for key, values in axes.items():
             toml.put(kept[TABLE], key, values)
-        self.put(path, toml.write(kept))
+        write_whole(path, toml.write(kept).encode())
         return path
 
 
-def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False) -> list[Cell]:
-    """The cells that have no result yet, each once; with ``retry`` also those that failed."""
+def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False, keep: bool = False) -> list[Cell]:
+    """The cells to do, each once: without a result, with ``retry`` failed ones, with ``keep`` those without a run."""
     found: dict[str, Cell] = {}
     for cell in cells:
         record = store.read(cell)
-        if record is None or (retry and record["error"]):
+        lacking = keep and record is not None and not record["error"] and not store.kept(cell)
+        if record is None or lacking or (retry and record["error"]):
             found.setdefault(cell.digest, cell)
     return list(found.values())
 

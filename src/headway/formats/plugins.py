@@ -42,6 +42,14 @@ def anchored(spec: str) -> str:
     return "+".join(_anchored(term) for term in re.split(r"\+(?![^()]*\))", spec))
 
 
+def rooted(spec: str) -> str:
+    """The same as it was written, but for the paths of files, a site's settings too: those become absolute."""
+    if spec.startswith(SITE):
+        path, plus, more = spec.removeprefix(SITE).partition("+")
+        return f"{SITE}{Path(path).expanduser().resolve()}{plus}{more}"
+    return anchored(spec)
+
+
 def _anchored(term: str) -> str:
     match = _FROM_FILE.fullmatch(term)
     if match is None:

@@ -46,8 +46,11 @@ def read(path: str | Path) -> Site:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ExperimentError(f"config {path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ExperimentError(f"config {path}: is a directory, not a file") from None
     except (OSError, UnicodeDecodeError, ValueError) as problem:
-        raise ExperimentError(f"config {path}: cannot be read ({problem})") from None
+        reason = getattr(problem, "strerror", None) or problem
+        raise ExperimentError(f"config {path}: cannot be read ({reason})") from None
     settings = parse(text)
     known = ("prioritytype", "schedulertype", "slurmctldhost", "clustername", "controlmachine", *_WEIGHTS)
     if not any(key.partition("[")[0] in known for key in settings):

@@ -50,8 +50,7 @@ class RayPool:
         spread = _Spread(ray, tasks, work)
         try:
             while spread.submit():
-                for done in spread.heard(told):
-                    yield done
+                yield from spread.heard(told)
                 if self.note is not None and (line := spread.waiting()):
                     self.note(line)
         except KeyboardInterrupt:
@@ -136,7 +135,8 @@ class _Spread:
         if self.quiet_since is None or monotonic() - self.quiet_since < NOTICE_S:
             return ""
         self.quiet_since = math.inf
-        cpus, free = (int(each.get("CPU", 0)) for each in (self.ray.cluster_resources(), self.ray.available_resources()))
+        all_of_it, free_of_it = self.ray.cluster_resources(), self.ray.available_resources()
+        cpus, free = (int(each.get("CPU", 0)) for each in (all_of_it, free_of_it))
         return f"the Ray cluster is at no task: {free:,} of its {cpus:,} CPUs are free; still waiting"
 
     def left(self) -> list[int]:

@@ -3,6 +3,7 @@
 It takes the flat objects that ``--json`` prints, so what a table shows is what a script reads.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class Sample:
     names: tuple[str, ...]
     jct_s: FloatArray
     """nan for a job that did not complete."""
+
+    @property
+    def digest(self) -> str:
+        """Of the names: equal for runs that measured the same jobs."""
+        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def paired(sample: Sample, reference: Sample, level: float) -> Interval | None:
 
 
 def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] | None:
-    """The JCTs of the jobs that both name, in the order of the first; None where there are none, or names are shared."""
+    """The JCTs of the jobs that both name, in the order of the first; None where there are none, or names clash."""
     if any(len(set(each.names)) != len(each.names) for each in (sample, reference)):
         return None
     others = dict(zip(reference.names, reference.jct_s.tolist(), strict=True))

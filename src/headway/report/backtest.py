@@ -41,10 +41,11 @@ def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
     """All tables: policies side by side under these names, then those of the first by size and partition."""
     whole = [_named(name, each.whole) for name, each in zip(names, found, strict=True)]
     yield errors_table("", whole, "policy")
-    best = found[0]
-    yield errors_table("by size", best.by_size, "size")
-    if len(best.by_partition) > 1:
-        yield errors_table("by partition", best.by_partition, "partition")
+    first = found[0]
+    whose = f", {names[0]}" if len(found) > 1 else ""
+    yield errors_table(f"by size{whose}", first.by_size, "size")
+    if len(first.by_partition) > 1:
+        yield errors_table(f"by partition{whose}", first.by_partition, "partition")
 
 
 def _named(name: str, errors: Errors) -> Errors:

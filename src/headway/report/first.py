@@ -121,7 +121,7 @@ def _tiles(both: Comparison) -> str:
         ("GPUs in use", percent(new.gpu_utilisation, 0), percent(old.gpu_utilisation, 0)),
         ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
     ]
-    was = both.cut(_LONGEST)[both.base]
+    was = both.cut(24)[both.base]
     whose = f"<small{headline.in_full(base, was)}>{plain(was)}: "
     cells = "".join(
         f"<div><dd>{value}</dd><dt>{what}</dt>{'' if best is base else f'{whose}{before}</small>'}</div>"

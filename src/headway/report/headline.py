@@ -295,7 +295,7 @@ def _warnings(run: Measured) -> Iterator[str]:
     if summary.growing:
         yield escape(summary.growing[0].upper() + summary.growing[1:]) + "."
     if not run.stored.complete:
-        ended = summary.jobs - summary.unfinished
+        ended = int(run.ledger.ended.sum())
         yield f"Cut short: {number(ended)} of {count(len(run.ledger.jobs), 'job')} had ended; means leave out the rest."
     elif summary.unfinished:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."

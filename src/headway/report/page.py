@@ -6,9 +6,11 @@ runs give the same bytes: no time of day and no absolute path is written.
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from html import escape
 from importlib import resources
 from typing import Any
@@ -70,7 +72,10 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
     tell("page", (runs + 0.8) / (runs + 1))
     body = "\n".join(_sections(both, found, problems, parts))
     plain_answer = re.sub(r"<[^>]+>", "", answer(both))
+    scripts = {"plotly": get_plotlyjs(), "map_script": _file("clustermap.js"), "script": _file("page.js")}
     pieces = {
+        **scripts,
+        "allowed": _allowed(scripts.values()),
         "mark": MARK,
         "title": escape(title) if title else plain_answer,
         "heading": f'<p class="title">{escape(title)}</p>' if title else "",
@@ -79,14 +84,11 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
         "runs": _selector(both),
         "nav": _navigation(),
         "body": body,
-        "plotly": get_plotlyjs(),
         "facts": _json(_page_facts(both, parts)),
         "payloads": "\n".join(
             f'<script type="text/plain" id="payload-{index}">{text}</script>'
             for index, text in enumerate(parts.payloads)
         ),
-        "map_script": _file("clustermap.js"),
-        "script": _file("page.js"),
     }
     # one pass: what a trace's names bring in is never looked at for places to fill
     return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))
@@ -94,6 +96,16 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
 
 def _file(name: str) -> str:
     return resources.files("headway.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _allowed(scripts: Iterable[str]) -> str:
+    """What a browser is to hold the page to: no script but these is run, and nothing is asked of a network."""
+    digests = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
+    run = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {run}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _json(value: Any) -> str:

@@ -111,10 +111,10 @@ def comparison(both: Comparison) -> str:
 
 def _jobs(summary: Summary) -> str:
     """How many jobs: those that are measured, and those that have ended, where that is not all."""
-    text = number(summary.jobs)
+    text = number(summary.measured_jobs)
     if summary.unfinished:
-        text = f"{number(summary.jobs - summary.unfinished)} <small>of {text}</small>"
-    return text if summary.measured_jobs == summary.jobs else f"{number(summary.measured_jobs)} <small>of {text}</small>"
+        text = f"{number(summary.measured_jobs - summary.unfinished)} <small>of {text}</small>"
+    return text if summary.measured_jobs == summary.jobs else f"{text} <small>of {number(summary.jobs)}</small>"
 
 
 def _in_full(both: Comparison) -> str:

@@ -128,11 +128,12 @@ def _signed(value: float, digits: int) -> str:
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
-    jobs = _count(row["jobs"])
+    measured = row.get("measured_jobs", row["jobs"])
+    jobs = _count(measured)
     if row["unfinished"]:
-        jobs = f"{_count(row['jobs'] - row['unfinished'])} of {jobs}"
-    if row.get("measured_jobs", row["jobs"]) != row["jobs"]:
-        jobs = f"{_count(row['measured_jobs'])} of {jobs}"
+        jobs = f"{_count(measured - row['unfinished'])} of {jobs}"
+    if measured != row["jobs"]:
+        jobs = f"{jobs} of {_count(row['jobs'])}"
     return [
         str(row["policy"]),
         jobs,

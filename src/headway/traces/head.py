@@ -5,7 +5,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.traces.table import contents
+from headway.traces.table import contents, is_pipe
 
 LENGTH = 1 << 16
 
@@ -36,6 +36,8 @@ class Head:
 def head_of(path: Path) -> Head:
     """The head of a file, or the ``TraceError`` that reading it would give."""
     try:
+        if is_pipe(path):
+            return _head(path, contents(path)[:LENGTH])
         with path.open("rb") as file:
             data = file.read(LENGTH)
         if data[:2] == b"\x1f\x8b":
@@ -45,4 +47,8 @@ def head_of(path: Path) -> Head:
         data = contents(path)[:LENGTH]
     if not data:
         contents(path)
+    return _head(path, data)
+
+
+def _head(path: Path, data: bytes) -> Head:
     return Head(path, data.decode("utf-8-sig", errors="replace"), data[:4] == b"PAR1")

@@ -4,6 +4,7 @@
 ``sacct --json`` and ``squeue --json`` are JSON. Nothing is judged here, only brought into one shape.
 """
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +23,7 @@ COLUMNS = (
 """Every column that means something here; others are ignored."""
 
 _RECORD = "JobId="
+_LAYOUTS = 6
 _KEYS = {
     "JobIDRaw": "JobId",
     "Array": "ArrayJobId",
@@ -113,11 +115,50 @@ def _from_records(path: Path) -> Table:
     if not lines.select(opens.all()).item():
         jobs = lines.group_by(opens.cum_sum().alias("job"), maintain_order=True)
         lines = jobs.agg(pl.col("line").first(), pl.col("text").str.join(" "))
-    # A blank before the key is literal text to look for, which is much faster than a choice; a job's id comes first.
-    keys = {name: f"^{key}" if name == "JobIDRaw" else f" {key}" for name, key in _KEYS.items()}
-    cells = {name: pl.col("text").str.extract(rf"{key}=(\S*)") for name, key in keys.items()}
-    frame = lines.select(**cells).with_columns(pl.col("User").str.replace(r"\(\d+\)$", ""), _id().alias("JobID"))
+    frame = _values(lines["text"]).with_columns(pl.col("User").str.replace(r"\(\d+\)$", ""), _id().alias("JobID"))
     return Table(path, frame.drop("Array", "Task", "Het", "Offset"), lines["line"])
+
+
+def _values(records: pl.Series) -> pl.DataFrame:
+    """The values of ``_KEYS`` in each record.
+
+    Records that one command wrote have their keys at the same places, apart from those of array tasks and the like.
+    Cutting at blanks and taking what is at these places needs a fifth of the time of searching each record for each
+    key, which is left for the records that are like no other.
+    """
+    left = pl.DataFrame({"text": records, "words": records.str.split(" ")}).with_row_index("row")
+    found = []
+    for _ in range(_LAYOUTS):
+        if left.is_empty():
+            break
+        cells, alike = _at_places(left["words"][0])
+        like = left.select(alike.fill_null(False)).to_series()
+        found.append(left.filter(like).select("row", **cells))
+        left = left.filter(~like)
+    found.append(left.select("row", **{name: _searched(name) for name in _KEYS}))
+    return pl.concat(found).sort("row").drop("row")
+
+
+def _at_places(words: pl.Series) -> tuple[dict[str, pl.Expr], pl.Expr]:
+    """What to read where in records that are like this one, and which those are."""
+    places: dict[str, int] = {}
+    for place, word in enumerate(words):
+        places.setdefault(word.partition("=")[0], place)
+    cells, alike = {}, pl.col("words").list.len() == len(words)
+    for name, pattern in _KEYS.items():
+        key = next((key for key in places if re.fullmatch(pattern, key)), None)
+        if key is None:
+            cells[name] = _searched(name)
+            continue
+        word = pl.col("words").list.get(places[key], null_on_oob=True)
+        cells[name] = word.str.strip_prefix(f"{key}=")
+        alike &= word.str.starts_with(f"{key}=")
+    return cells, alike
+
+
+def _searched(name: str) -> pl.Expr:
+    # A blank before the key is literal text to look for, much faster than a choice; the id has none: it comes first.
+    return pl.col("text").str.extract(rf"{'^' if name == 'JobIDRaw' else ' '}{_KEYS[name]}=(\S*)")
 
 
 def _id() -> pl.Expr:

@@ -7,8 +7,10 @@ be named. Whatever is wrong with the file itself (missing, truncated, not text, 
 import csv
 import gzip
 import io
+import sys
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 
 from headway.errors import TraceError
 
+STDIN = Path("-")
 SURPLUS = "\x00surplus"
 """The column that catches fields beyond the header's; no header can hold this name."""
 
@@ -33,10 +36,24 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+_PACKED = {b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+
+
+@cache
+def _flowed(path: Path) -> bytes:
+    """What came out of a pipe: it can be read once."""
+    return sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether it is no file that can be read again: ``-`` for standard input, a pipe, a device."""
+    return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
+
+
 def contents(path: Path) -> bytes:
     """The bytes of a file, unpacked where it is gzip."""
     try:
-        data = path.read_bytes()
+        data = _flowed(path) if is_pipe(path) else path.read_bytes()
     except FileNotFoundError:
         raise TraceError(f"trace {path}: there is no such file") from None
     except IsADirectoryError:
@@ -48,6 +65,9 @@ def contents(path: Path) -> bytes:
     if data[:2] != b"\x1f\x8b":
         if path.suffix == ".gz":
             raise TraceError(f"trace {path}: ends in .gz but is not gzip data")
+        for magic, kind in _PACKED.items():
+            if data.startswith(magic):
+                raise TraceError(f"trace {path}: is packed with {kind}: unpack it first (gzip is read as it is)")
         return data
     try:
         return gzip.decompress(data)

@@ -130,14 +130,15 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
     hours = (end - start) / (3600 * SECOND)
     jobs = int(ledger.arrived.sum())
     kinds = np.bincount(ledger.kind, minlength=int(max(Kind)) + 1)
+    ended_by = ledger.ended_by[chosen]
     return Summary(
         jobs=jobs,
         measured_jobs=int(ledger.arrived[chosen].sum()),
         to_come=len(ledger.jobs) - jobs,
-        finished=int((ledger.ended_by == Kind.FINISHED).sum()),
-        failed=int((ledger.ended_by == Kind.FAILED).sum()),
-        cancelled=int((ledger.ended_by == Kind.CANCELLED).sum()),
-        unfinished=int((ledger.arrived & ~ledger.ended).sum()),
+        finished=int((ended_by == Kind.FINISHED).sum()),
+        failed=int((ended_by == Kind.FAILED).sum()),
+        cancelled=int((ended_by == Kind.CANCELLED).sum()),
+        unfinished=int((ledger.arrived & ~ledger.ended)[chosen].sum()),
         completed=int(completed.sum()),
         jct_s=spread((ledger.end - ledger.submit)[chosen][completed], SECOND),
         wait_s=spread(ledger.wait[chosen][completed], SECOND),
@@ -153,18 +154,24 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         migrations=int(ledger.counted(Kind.MIGRATE)[chosen].sum()),
         evictions=int(ledger.counted(Kind.EVICTED)[chosen].sum()),
         failed_attempts=int(ledger.counted(Kind.FAILED)[chosen].sum()),
-        node_failures=int(kinds[Kind.NODE_FAILED]),
+        node_failures=_within(ledger, Kind.NODE_FAILED, start, end) if window else int(kinds[Kind.NODE_FAILED]),
         gpu_hours=float(gpu_seconds(ledger, ledger.held)[chosen].sum()) / 3600,
         lost_gpu_hours=float(lost_gpu_seconds(ledger)[chosen].sum()) / 3600,
         failed_gpu_hours=float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
         jain_tenants=tenant_fairness(ledger, chosen),
         jain_jobs=jain(fairness[~np.isnan(fairness)]),
-        refusals=int(kinds[Kind.REFUSED]),
+        refusals=_within(ledger, Kind.REFUSED, start, end) if window else int(kinds[Kind.REFUSED]),
         events=int(kinds[:FIRST_ACTION].sum()),
         actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.WAKE_AT]].sum()),
         overload=overload(ledger),
         growing=still_growing(ledger, window),
     )
+
+
+def _within(ledger: Ledger, kind: Kind, start: int, end: int) -> int:
+    """Rows of a kind between two instants, both included."""
+    times = ledger.time[ledger.rows(kind)]
+    return int(((times >= start) & (times <= end)).sum())
 
 
 def _over_time(ledger: Ledger, lines: Timeline, start: int, end: int) -> dict[str, Any]:
