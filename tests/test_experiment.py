@@ -295,3 +295,17 @@ def test_placement_at_random_draws_from_the_seed_of_the_run() -> None:
     chosen = described(policy={"name": "fifo", "placement": "random(seed=3)"}, run={"seed": 7})
     assert experiment.policy_of(chosen).name == "fifo+random(seed=3)"
     assert experiment.policy_of(described(policy={"name": "fifo+random"})).name == "fifo+random"
+
+
+def test_a_damaged_result_is_said_and_not_taken_for_a_run_that_was_cut_short(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,60,1\n")
+    document: toml.Document = {
+        "trace": {"path": str(tmp_path / "jobs.csv")},
+        "cluster": {"nodes": 1, "gpus_per_node": 1},
+        "run": {"out": str(tmp_path / "run")},
+    }
+    experiment.run(toml.typed(document, Experiment, "test"))
+    assert not experiment.open_run(tmp_path / "run").complete
+    (tmp_path / "run" / "result.json").write_text("x")
+    with pytest.raises(TapeError, match=r"result\.json cannot be read"):
+        experiment.open_run(tmp_path / "run")

@@ -1,37 +1,26 @@
-"""Statistics on the command line, several runs at a time, and sweeps: what is done stays done, whatever is killed."""
+"""Statistics on the command line, and sweeps: what is done stays done, whatever is killed."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
 
 from headway.cli import main
-from headway.errors import ExperimentError, HeadwayError, TapeError
-from headway.experiment import sweep
-from headway.experiment.pool import LocalPool
+from headway.errors import ExperimentError, TapeError
+from headway.experiment import identity, sweep
+from headway.experiment.identity import grid_in_place
 from headway.experiment.sweep import Store
 from headway.formats import toml
-from headway.live.tasks import Done, Progress
+from tests.processes import SLOW, at_work, gone, program, slow_policy, until
 
+SAMPLES = Path(__file__).parent / "samples"
 SIZE = ("--nodes", "2", "--gpus-per-node", "8")
 DRAWN: toml.Document = {"trace": {"synthetic": {"jobs": 120}}, "cluster": {"nodes": 6, "gpus_per_node": 8}}
-LONG = """
-[trace.synthetic]
-jobs = 12000
-[cluster]
-nodes = 64
-gpus_per_node = 8
-[sweep]
-policy.name = ["fifo", "sjf", "srtf", "las"]
-"""
 
 
 class Ended(NamedTuple):
@@ -66,49 +55,6 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def program(*arguments: object) -> subprocess.Popen[str]:
-    """The program in a process of its own."""
-    source = str(Path(__file__).resolve().parent.parent / "src")
-    return subprocess.Popen(
-        [sys.executable, "-m", "headway", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": source},
-    )
-
-
-def until(holds: Callable[[], object], running: subprocess.Popen[str]) -> None:
-    """Wait for something that a program at work brings about."""
-    began = monotonic()
-    while not holds():
-        assert running.poll() is None, running.communicate()
-        assert monotonic() - began < 120
-        sleep(0.02)
-
-
-def children(process: int) -> list[int]:
-    """The processes that a process started and that run Python's workers."""
-    listed = Path(f"/proc/{process}/task/{process}/children")
-    found = [int(word) for word in listed.read_text().split()] if listed.exists() else []
-    return [child for child in found if b"spawn_main" in _command(child)]
-
-
-def _command(process: int) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def gone(process: int) -> bool:
-    """Whether it has ended; what nobody has waited for yet has."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 # --- intervals, baselines, windows, seeds -----------------------------------------------------------------------
 
 
@@ -137,6 +83,34 @@ def test_policies_are_compared_with_the_baseline_that_is_named(trace: Path, call
     wrong = call(*arguments, "--baseline", "strf")
     assert (wrong.status, wrong.out) == (2, "")
     assert "unknown baseline 'strf'; did you mean 'srtf'?" in wrong.err
+
+
+def test_no_time_is_said_to_be_below_0(tmp_path: Path, call: Callable[..., Ended]) -> None:
+    rows = "".join(f"{100 * (i // 2 if i in (6, 7) else i)},50,8\n" for i in range(40))
+    (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
+    row = call("simulate", "--trace", tmp_path / "jobs.csv", "--nodes", "1", "--gpus-per-node", "8", "--json").json
+    assert 0 == row["wait_mean_low_s"] < row["wait_mean_s"] < row["wait_mean_high_s"]
+
+
+def test_a_change_is_over_the_jobs_that_both_could_run(tmp_path: Path, trace: Path, call: Callable[..., Ended]) -> None:
+    path = tmp_path / "sizes.toml"
+    small = {"name": "small", "set": {"cluster.gpus_per_node": 4}}
+    path.write_text(
+        toml.write(
+            {
+                "trace": {"path": str(trace), "skip_infeasible": True, "same_jobs": False},
+                "cluster": {"nodes": 1, "gpus_per_node": 8},
+                "variants": [{"name": "large"}, small],
+            }
+        )
+    )
+    ended = call("run", path, "--json")
+    large, little = ended.json
+    assert little["skipped"] > 0
+    assert little["jct_change_over"] == f"{little['jobs']} jobs in common"
+    assert little["jct_change_low"] <= little["jct_change"] <= little["jct_change_high"]
+    assert little["jct_change"] != pytest.approx(little["jct_mean_s"] / large["jct_mean_s"] - 1)
+    assert f"note: small: its change against large is over {little['jobs']} jobs in common" in ended.err
 
 
 def test_a_window_is_measured_and_the_rest_only_loads_the_system(trace: Path, call: Callable[..., Ended]) -> None:
@@ -176,63 +150,6 @@ def test_where_nothing_is_drawn_there_is_one_run(trace: Path, call: Callable[...
     assert call(*arguments, "--failures", "mtbf=2h").json["seeds"] == 5
 
 
-# --- several processes ------------------------------------------------------------------------------------------
-
-
-def work(task: Any, told: Progress | None) -> Any:
-    """What the pool does here: a number is squared; other words say what goes wrong."""
-    if isinstance(task, Path) and not task.exists():
-        task.write_text("")
-        os.kill(os.getpid(), signal.SIGKILL)
-    if task == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if task == "wrong":
-        raise ExperimentError("this is wrong")
-    if told is not None:
-        told(1, 2, 3, 4)
-    return task**2 if isinstance(task, int) else "again"
-
-
-def test_a_pool_gives_every_result_whatever_dies(tmp_path: Path) -> None:
-    heard: list[tuple[int, ...]] = []
-    tasks = [2, "die", tmp_path / "once", "wrong", 5]
-    found = {done.task: done for done in LocalPool(2).run(tasks, work, lambda *at: heard.append(at))}
-    assert (found[0].result, found[2].result, found[4].result) == (4, "again", 25)
-    assert isinstance(found[1].problem, HeadwayError)
-    assert "killed by SIGKILL, 2 times" in str(found[1].problem)
-    assert str(found[3].problem) == "this is wrong"
-    assert (0, 1, 2, 3, 4) in heard
-
-
-def test_a_pool_that_is_stopped_says_what_it_did_not_do() -> None:
-    pool = LocalPool(1)
-    ends: list[Done] = []
-    for done in pool.run([1, 2, 3], work):
-        ends.append(done)
-        pool.stop()
-    assert [end.task for end in ends] == [0, 1, 2]
-    assert [end.stopped for end in ends] == [False, True, True]
-
-
-def test_a_signal_to_the_parent_alone_stops_all_its_runs(tmp_path: Path) -> None:
-    path, out = tmp_path / "long.toml", tmp_path / "runs"
-    path.write_text(
-        "variants = [{name = 'a'}, {name = 'b', set = {policy = {name = 'sjf'}}}]\n"
-        "[trace]\nsynthetic = {jobs = 30000}\n[cluster]\nnodes = 128\ngpus_per_node = 8\n"
-    )
-    tapes = [out / name / "tape.arrow" for name in "ab"]
-    with program("run", path, "--out", out, "--processes", "2") as running:
-        until(lambda: all(tape.exists() and tape.stat().st_size > 10**5 for tape in tapes), running)
-        workers = children(running.pid)
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate()
-    assert running.returncode == 130
-    assert len(workers) == 2
-    assert all(map(gone, workers))
-    assert "stopped at" in err
-    assert all((out / name / "tape.parquet").exists() for name in "ab")
-
-
 # --- sweeps -----------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +179,52 @@ def test_a_cell_is_new_when_what_it_depends_on_changes_and_only_then(trace: Path
     assert digest(trace={"path": str(tmp_path / "moved.csv")}) == before
     trace.write_text((tmp_path / "moved.csv").read_text() + "90000,5,1\n")
     assert digest() != before
+
+
+def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    for name in ("a.csv", "b.csv"):
+        Path(name).write_text(trace.read_text())
+    Path("nodes.txt").write_text((SAMPLES / "scontrol-nodes.txt").read_text())
+    Path("mine.py").write_text(SLOW)
+    Path("slurm.conf").write_text("SchedulerType=sched/builtin\nPriorityType=priority/basic\n")
+    document: toml.Document = {"cluster": {"file": ["nodes.txt"]}, "measure": {"baseline": "slurm:slurm.conf"}}
+    axes: dict[str, list[Any]] = {
+        "policy.name": ["fifo", "mine.py:Slow+easy", "slurm:slurm.conf"],
+        "trace.path": ["a.csv", "./b.csv"],
+    }
+    document, axes = grid_in_place(document, axes)
+    before = sweep.cells_of(document, axes, "test")
+    sweep.check_baseline(before, document["measure"]["baseline"])
+    Store(tmp_path / "s").keep_grid(document, axes)
+    monkeypatch.chdir(elsewhere)
+    kept = toml.read(tmp_path / "s" / sweep.GRID_NAME)
+    after = sweep.cells_of(kept, sweep.axes_of(kept), "test")
+    assert [cell.digest for cell in after] == [cell.digest for cell in before]
+    assert [cell.values for cell in after] == [cell.values for cell in before]
+    sweep.check_baseline(after, kept["measure"]["baseline"])
+
+
+def test_other_code_makes_other_cells(tmp_path: Path) -> None:
+    for name in ("training/fifo.py", "cli/app.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("one = 1\n")
+    before = identity.code_of(tmp_path)
+    (tmp_path / "cli" / "app.py").write_text("one = 2\n")  # no number comes from there
+    assert identity.code_of(tmp_path) == before
+    (tmp_path / "training" / "fifo.py").write_text("one = 2\n")
+    assert identity.code_of(tmp_path) != before
+    assert identity.code() == identity.code_of(Path(identity.__file__).parents[1])
+
+
+def test_a_cell_goes_by_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    (before,) = sweep.cells_of(DRAWN, {}, "test")
+    monkeypatch.setattr(identity, "code", lambda: "edited")
+    (after,) = sweep.cells_of(DRAWN, {}, "test")
+    assert before.digest != after.digest
 
 
 @pytest.mark.parametrize(
@@ -309,13 +272,18 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, trace: Path, call: Calla
 
 def test_a_cell_is_the_run_that_simulate_makes(tmp_path: Path, trace: Path, call: Callable[..., Ended]) -> None:
     words = ("--trace", trace, "--gpus-per-node", "8", "--nodes", "2")
-    rows = call("sweep", *words, "--policies", "fifo,srtf", "-o", tmp_path / "s", "--json", "--keep-runs").json
+    sweeping = ("sweep", *words, "--policies", "fifo,srtf", "-o", tmp_path / "s", "--json", "--processes", "1")
+    rows = call(*sweeping).json
     alone = call("simulate", *words, "--policy", "srtf", "--json").json
     assert rows[1]["digest"] == alone["digest"]
     assert rows[1]["jct_mean_low_s"] == alone["jct_mean_low_s"]
+    again = call(*sweeping, "--keep-runs")
+    assert "run again, for their tapes were not kept: 2 cells that are done" in again.err
+    assert [row["digest"] for row in again.json] == [row["digest"] for row in rows]
     kept = list((tmp_path / "s" / "runs").iterdir())
     assert len(kept) == 2
     assert call("audit", kept[0]).status == 0
+    assert "2 of 2 cells are done already" in call(*sweeping, "--keep-runs").err
 
 
 def test_a_cell_that_fails_is_recorded_and_run_again_only_on_request(
@@ -363,39 +331,88 @@ def test_a_folder_of_something_else_or_in_use_is_refused(tmp_path: Path) -> None
         Store(tmp_path / "notes.txt")
 
 
+def test_what_those_who_were_killed_left_is_cleared_away(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    left = [store.cells / ".0123.json.4711", store.folder / ".grid.toml.4711"]
+    for path in left:
+        path.write_text("{")
+    (store.cells / "0123.json").write_text("{}")
+    with store.locked():
+        assert not any(path.exists() for path in left)
+        assert sorted(path.name for path in store.cells.iterdir()) == [".lock", "0123.json"]
+
+
+def record(seed: int, mean: float, jobs: str = "same") -> sweep.Record:
+    """What a cell of so long a mean JCT came to."""
+    batches = [[mean * (1 + i % 3), 1] for i in range(30)]
+    times = dict.fromkeys(("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "makespan_s"), mean)
+    row = {"seed": seed, "digest": "", "stopped": False, "jobs": 30, "gpu_utilisation": 1.0, "peak_rss_bytes": 1}
+    return {"row": {**row, **times}, "batches": batches, "measured": jobs, "notes": [], "error": ""}
+
+
+FAILED: sweep.Record = {"row": None, "batches": [], "measured": "", "notes": [], "error": "out of luck"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "change", "over"),
+    [
+        ({0: 10.1, 1: 10.9, 2: 9.1, 3: 101.0}, 131.1 / 130 - 1, None),
+        ({0: 10.1, 1: 10.9, 2: 9.1}, 30.1 / 30 - 1, "3 seeds in common"),
+        ({3: 50.0}, -0.5, "1 seed in common"),
+    ],
+)
+def test_a_change_is_over_the_seeds_that_neither_side_lost(
+    tmp_path: Path, mine: dict[int, float], change: float, over: str | None
+) -> None:
+    document: toml.Document = {**DRAWN, "measure": {"seeds": 4}}
+    cells, store = sweep.cells_of(document, {"policy.name": ["fifo", "srtf"]}, "test"), Store(tmp_path)
+    for cell in cells:
+        means = {0: 10.0, 1: 11.0, 2: 9.0, 3: 100.0} if dict(cell.values)["policy.name"] == "fifo" else mine
+        store.write(cell, record(cell.seed, means[cell.seed]) if cell.seed in means else FAILED)
+    _, row = sweep.results(cells, store, "", 0.95)
+    assert row["jct_change"] == pytest.approx(change)
+    assert row["jct_change_over"] == over
+    if len(mine) > 1:
+        assert row["jct_change_low"] <= row["jct_change"] <= row["jct_change_high"]
+
+
+def test_cells_that_measured_different_jobs_are_not_paired(tmp_path: Path) -> None:
+    cells, store = sweep.cells_of(DRAWN, {"cluster.nodes": [6, 8]}, "test"), Store(tmp_path)
+    for cell, jobs, mean in zip(cells, ("same", "other"), (10.0, 5.0), strict=True):
+        store.write(cell, record(0, mean, jobs))
+    row = sweep.results(cells, store, "", 0.95)[1]
+    assert (row["jct_change"], row["jct_change_low"], row["jct_change_over"]) == (-0.5, None, "different jobs")
+    store.write(cells[1], record(0, 5.0))
+    row = sweep.results(cells, store, "", 0.95)[1]
+    assert (row["jct_change_low"], row["jct_change_over"]) == (pytest.approx(-0.5), None)
+
+
 def test_whatever_is_killed_a_sweep_goes_on_where_it_was(tmp_path: Path, call: Callable[..., Ended]) -> None:
-    grid, out = tmp_path / "grid.toml", tmp_path / "s"
-    grid.write_text(LONG)
-    cells = out / "cells"
-    with program("sweep", grid, "-o", out, "--seeds", "2", "--processes", "2") as running:
-        until(lambda: len(list(cells.glob("*.json"))) >= 1 and len(children(running.pid)) == 2, running)
-        workers = children(running.pid)
-        os.kill(workers[0], signal.SIGKILL)
-        until(lambda: set(children(running.pid)) - set(workers), running)  # another one in its place
-        workers = children(running.pid)
+    slow, out = tmp_path / "policy", tmp_path / "s"
+    grid, cells = tmp_path / "grid.toml", out / "cells"
+    document: toml.Document = {**DRAWN, "measure": {"seeds": 2}}
+    grid.write_text(toml.write(document | {"sweep": {"policy": {"name": ["fifo", slow_policy(slow)]}}}))
+    with program("sweep", grid, "-o", out, "--processes", "2") as running:
+        until(lambda: len(at_work(slow)) == 2, running)  # the first two cells are done
+        first = at_work(slow)
+        os.kill(min(first), signal.SIGKILL)
+        until(lambda: at_work(slow) - first, running)  # another one in its place
         running.kill()
-    until_gone(workers)
+    until(lambda: all(map(gone, at_work(slow))))
     done = {path.name: path.read_bytes() for path in cells.glob("*.json")}
-    assert done
+    assert len(done) == 2
     assert all(json.loads(text)["error"] == "" for text in done.values())
-    with program("sweep", grid, "-o", out, "--seeds", "2", "--processes", "2") as running:
-        until(lambda: len(list(cells.glob("*.json"))) > len(done), running)
-        workers = children(running.pid)
+    before = at_work(slow)
+    with program("sweep", "-o", out, "--processes", "2") as running:
+        until(lambda: len(at_work(slow) - before) == 2, running)
         running.send_signal(signal.SIGINT)
         printed, err = running.communicate()
-    assert all(map(gone, workers))
-    if running.returncode == 130:  # else it was done before the signal came
-        assert printed == ""
-        assert f"headway sweep {out / 'grid.toml'} -o {out} goes on" in err
-    ended = call("sweep", "-o", out, "--json", "--processes", "2")
+    assert all(map(gone, at_work(slow)))
+    assert (running.returncode, printed) == (130, "")
+    assert f"stopped with 2 of 4 cells to do: headway sweep {out / 'grid.toml'} -o {out} goes on" in err
+    (slow / "go").touch()
+    ended = call("sweep", "-o", out, "--json", "--processes", "1")
     assert ended.status == 0
-    assert [row["seeds"] for row in ended.json] == [2] * 4
+    assert [row["seeds"] for row in ended.json] == [2, 2]
+    assert ended.json[0]["runs"][0]["digest"] == ended.json[1]["runs"][0]["digest"]
     assert all((cells / name).read_bytes() == text for name, text in done.items())
-
-
-def until_gone(processes: list[int]) -> None:
-    """Processes end with their parent, however it ended."""
-    began = monotonic()
-    while not all(map(gone, processes)):
-        assert monotonic() - began < 60
-        sleep(0.02)

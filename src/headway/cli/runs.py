@@ -13,9 +13,11 @@ from headway.cli.progress import Board
 from headway.errors import ExperimentError
 from headway.experiment.measured import Outcome, measured, replicated, seeded
 from headway.experiment.pool import LocalPool
+from headway.experiment.sweep import Record
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.live.tasks import Done, Far
+from headway.metrics.compare import batches
 
 INDEX_NAME = "runs.json"
 """Beside the folders of runs that were made together: their names in the order that was asked for."""
@@ -35,6 +37,16 @@ def measure_task(task: tuple[str, Experiment], progress: experiment.Progress | N
     """The same for a pool of processes."""
     label, each = task
     return measure(each, label, progress)
+
+
+def run_cell(each: Experiment, progress: experiment.Progress | None) -> Record | None:
+    """One cell of a sweep, in whatever process; None when it was stopped before its end."""
+    outcome = measure(each, "", progress)
+    if outcome.stopped:
+        return None
+    assert outcome.sample is not None  # it is one run
+    kept = {"batches": batches(outcome.sample), "measured": outcome.sample.digest}
+    return {"row": outcome.row, **kept, "notes": list(outcome.notes), "error": ""}
 
 
 def under_each(document: toml.Document, specs: Sequence[str]) -> list[tuple[str, Experiment]]:

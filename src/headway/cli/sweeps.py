@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headway import experiment
 from headway.cli import STOPPED, console
 from headway.cli.app import app
 from headway.cli.flags import (
@@ -48,7 +47,7 @@ from headway.cli.flags import (
 )
 from headway.cli.progress import Board
 from headway.cli.results import show
-from headway.cli.runs import measure
+from headway.cli.runs import run_cell
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import sweep as sweeps
 from headway.experiment.identity import grid_in_place
@@ -59,7 +58,6 @@ from headway.formats import toml
 from headway.formats.settings import Experiment, check_measure
 from headway.live.ray_pool import RayPool
 from headway.live.tasks import Far, Pool
-from headway.metrics.compare import batches
 from headway.report import pivot
 
 ENGINES = ("local", "ray")
@@ -264,16 +262,6 @@ def _kept(cell: Cell, folder: Path) -> Experiment:
     return msgspec.structs.replace(
         cell.experiment, run=msgspec.structs.replace(cell.experiment.run, out=str(folder.resolve()))
     )
-
-
-def run_cell(each: Experiment, progress: experiment.Progress | None) -> Record | None:
-    """One cell, in whatever process; None when it was stopped before its end."""
-    outcome = measure(each, "", progress)
-    if outcome.stopped:
-        return None
-    assert outcome.sample is not None  # it is one run
-    kept = {"batches": batches(outcome.sample), "measured": outcome.sample.digest}
-    return {"row": outcome.row, **kept, "notes": list(outcome.notes), "error": ""}
 
 
 def _report(cells: Sequence[Cell], store: Store, baseline: str, level: float, *, as_json: bool) -> int:

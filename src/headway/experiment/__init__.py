@@ -386,6 +386,8 @@ def open_run(folder: str | Path) -> StoredRun:
 def _went_to_its_end(folder: Path) -> bool:
     try:
         result = msgspec.json.decode((folder / RESULT_NAME).read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except FileNotFoundError:
         return False
+    except (OSError, msgspec.DecodeError) as problem:
+        raise TapeError(f"run folder {folder}: {RESULT_NAME} cannot be read ({problem})") from None
     return isinstance(result, dict) and result.get("stopped") is False
