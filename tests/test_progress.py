@@ -47,9 +47,9 @@ def test_bars_say_how_many_jobs_have_ended_and_how_many_cells_are_at_work(board:
         assert every.fields["at"] == "1 of 4 cells done, 2 at work"
         assert (every.completed, every.total) == (0.25, 3)
         assert (one.completed, far_away.total, far_away.fields["at"]) == (0.25, None, "at work")
-        assert one.fields["at"] == "25 of 100 jobs ended, 5 waiting, 3 running · 1h of 2h"
+        assert one.fields["at"] == "1h 00m of 2h 00m · 25 % ended, 5 wait, 3 run"
         board.tell(0, "fifo", Far(3 * HOUR, 2 * HOUR, 100, 75, 5, 3))
-        assert board._bar.tasks[1].fields["at"].endswith("all have arrived")
+        assert board._bar.tasks[1].fields["at"] == "all arrived · 75 % ended, 5 wait, 3 run"
         board.ended(0)
         board.ended(1)
         assert board._bar.tasks[0].fields["at"] == "3 of 4 cells done, 0 at work"

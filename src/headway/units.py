@@ -139,6 +139,11 @@ def exact_duration(time: int) -> str:
     return "".join(texts) or "0s"
 
 
+def counted(number: int, what: str) -> str:
+    """So many of something: ``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def format_size(size_bytes: int) -> str:
     """Bytes as a short text: ``500 GB``."""
     value = float(size_bytes)

@@ -13,19 +13,51 @@ from headway.cli.program import app
 
 RUN = ["--trace", "--format", "--map", "--cluster", "--nodes", "--gpus-per-node"]
 PARTS = ["--backfill", "--placement", "--preemption", "--preemption-cost", "--migration", "--migration-cost"]
-REST = [
-    *("--estimates", "--quantum", "--failures", "--cpus-per-node", "--memory-per-node", "--load", "--skip-infeasible"),
-    *("--strict", "--lenient", "--seed", "--out", "--json", "--by"),
-]
+REST = ["--estimates", "--quantum", "--failures", "--cpus-per-node", "--memory-per-node"]
+ROWS = ["--strict", "--lenient"]
+JOBS = ["--skip-infeasible", *ROWS]
+SURE = ["--warmup", "--measure-jobs", "--confidence", "--no-intervals"]
+FILE = ["--format", "--map", *ROWS, "--force"]
 COMMANDS = {
-    "simulate": [*RUN, "--policy", *PARTS, *REST, "--set"],
-    "compare": ["--policies", *RUN, *PARTS, *REST, "--picture", "--set", "--processes"],
-    "run": ["path", "--out", "--json", "--by", "--picture", "--set", "--processes"],
-    "demo": ["--jobs", "--seed", "--json", "--picture", "--processes"],
-    "policies": ["--json"],
+    "demo": ["--jobs", "--seed", "--seeds", "--baseline", "--json", "--picture", "--report", "--processes"],
+    "simulate": [
+        *(*RUN, "--policy", *PARTS, *REST, "--load", *JOBS, "--seed", "--seeds", *SURE),
+        *("--out", "--json", "--by", "--report", "--set"),
+    ],
+    "compare": [
+        *("--policies", *RUN, *PARTS, *REST, "--load", *JOBS, "--seed", "--seeds", "--baseline", *SURE),
+        *("--out", "--json", "--by", "--picture", "--report", "--set", "--processes"),
+    ],
+    "run": [
+        *("path", "--seeds", "--baseline", *SURE, "--out", "--json", "--by", "--picture", "--report", "--set"),
+        "--processes",
+    ],
+    "sweep": [
+        *("--out", "-o", "grid", "--policies", "--loads", "--nodes", "--vary"),
+        *(*RUN[:4], "--gpus-per-node", *PARTS, *REST, *JOBS, "--seed", "--seeds", "--baseline", *SURE),
+        *("--json", "--set", "--processes", "--engine", "--address", "--keep-runs", "--retry"),
+    ],
+    "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open"],
     "story": ["folder", "job", "--json"],
-    "replay": ["folder"],
+    "explain": ["folder", "job", "--at", "--draws", "--json"],
+    "whatif": [
+        *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),
+        *("--upgrade", "--failures", "--load", "--set", "--skip-infeasible", "--out", "--json"),
+    ],
+    "backtest": [*RUN, "--config", "--policies", *JOBS, "--json", "--set"],
+    "export": ["folder", "--perfetto", "--parquet", "--csv", "--force"],
     "audit": ["folder"],
+    "replay": ["folder"],
+    "policies": ["--json"],
+    "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
+    "trace formats": ["--json"],
+    "trace convert": ["source", "out", *FILE],
+    "trace slice": ["source", "out", "--from", "--to", "--jobs", "--tenant", *FILE],
+    "trace scale": ["source", "out", "--load", *FILE],
+    "trace generate": [
+        *("kind", "--out", "--jobs", "--gpus", "--load", "--seed", "--outcomes", "--no-outcomes"),
+        *("--estimates", "--no-estimates", "--force"),
+    ],
 }
 FIRST_KEYS = [
     *("policy", "jobs", "finished", "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "makespan_s"),
@@ -34,13 +66,20 @@ FIRST_KEYS = [
 ]
 
 
-def test_the_commands_and_their_flags() -> None:
-    group: Any = typer.main.get_command(app)
-    found = {
-        name: [word for option in command.params for word in (*option.opts, *option.secondary_opts)]
-        for name, command in group.commands.items()
-    }
+def _flags(group: Any, prefix: str = "") -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found |= _flags(command, f"{prefix}{name} ")
+        else:
+            found[f"{prefix}{name}"] = [word for each in command.params for word in (*each.opts, *each.secondary_opts)]
+    return found
+
+
+def test_the_commands_and_their_flags_in_the_order_of_the_help() -> None:
+    found = _flags(typer.main.get_command(app))
     assert found == COMMANDS
+    assert list(found) == list(COMMANDS)
 
 
 def test_the_first_keys_of_a_result_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,8 +92,8 @@ def test_the_first_keys_of_a_result_in_their_order(tmp_path: Path, capsys: pytes
 
 def test_what_traces_offers() -> None:
     names = [
-        *("FORMATS", "Dropped", "Trace", "estimates", "guess", "load", "load_scale", "offered_load", "philly_like"),
-        "write",
+        *("FORMATS", "REQUEST_FORMATS", "REQUEST_READERS", "Dropped", "RequestTrace", "Trace", "estimates", "guess"),
+        *("load", "load_requests", "load_scale", "offered_load", "philly_like", "write"),
     ]
     assert traces.__all__ == names
     assert all(hasattr(traces, name) for name in names)

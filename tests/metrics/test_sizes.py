@@ -26,7 +26,7 @@ def test_wider_jobs_never_stand_before_narrower_ones(widths: list[int]) -> None:
 
 def test_classes_read_well() -> None:
     assert list(dict.fromkeys(map(size_class, [0, 1, 999, *range(1000, 200_000, 1000)]))) == list(SIZE_CLASSES)
-    assert SIZE_CLASSES == (
+    assert (
         *("no GPU", "part of a GPU", "1 GPU", "2 GPUs", "3-4 GPUs", "5-8 GPUs", "9-16 GPUs", "17-32 GPUs"),
         *("33-64 GPUs", "65 GPUs or more"),
-    )
+    ) == SIZE_CLASSES

@@ -11,7 +11,7 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument
 from headway.cli.stored import job_number, stored
-from headway.errors import ExperimentError, TapeError
+from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment import StoredRun
 from headway.experiment.whatif import origin
 from headway.metrics.training.ledger import Ledger
@@ -83,7 +83,10 @@ def _time(found: StoredRun, at: str | None, job: int) -> int:
         return min(end, moment_to_ask(Ledger(found.tape, found.scene.jobs, found.scene.cluster), job))
     if at.strip() == "end":
         return end
-    time = parse_duration(at, what="--at")
+    try:
+        time = parse_duration(at, what="--at")
+    except InputError as problem:
+        raise InputError(f"{problem}; or end") from None
     if time > end:
         how = "ends" if found.complete else "was cut short"
         raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")

@@ -13,6 +13,7 @@ from headway import experiment
 from headway.cli import console
 from headway.cli.progress import Tell, share_bar
 from headway.cli.runs import noted_order
+from headway.cli.stored import what_followed
 from headway.core.tape import FINAL_NAME, STREAM_NAME
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment import RESULT_NAME
@@ -63,6 +64,8 @@ def folders(given: Sequence[str]) -> list[Place]:
         folder = Path(text)
         if not folder.is_dir():
             raise TapeError(f"run folder {folder}: there is no such folder")
+        if (line := what_followed(folder)) is not None:
+            raise TapeError(line)
         below = [(folder,)] if _holds_run(folder) else list(_below(folder))
         if not below:
             raise TapeError(f"run folder {folder} holds no run, and no folder in it does: simulate --out makes one")
@@ -91,7 +94,9 @@ def _below(folder: Path) -> Iterator[Sequence[Path]]:
     for each in inside:
         if each in together:
             continue
-        if _holds_run(each):
+        if (line := what_followed(each)) is not None:
+            console.note(f"note: {line.partition(': ')[0]}: left out")
+        elif _holds_run(each):
             yield (each,)
         elif each.is_dir():
             yield from _below(each)

@@ -1,15 +1,15 @@
-"""All commands: importing a module of commands adds them to the program, in the order in which help lists them."""
+"""All commands: importing a module of commands adds them to the program; help lists them in the order here."""
 
-from headway.cli import backtests as _backtests
-from headway.cli import commands as _commands
-from headway.cli import explains as _explains
-from headway.cli import exports as _exports
-from headway.cli import reports as _reports
-from headway.cli import sweeps as _sweeps
-from headway.cli import traces as _traces
-from headway.cli import whatifs as _whatifs
+from headway.cli import backtests, commands, explains, exports, reports, sweeps, traces, whatifs
 from headway.cli.app import app
 
 __all__ = ["app"]
 
-_ = _commands, _backtests, _sweeps, _reports, _traces, _explains, _exports, _whatifs
+_ORDER = (
+    *(commands.demo, commands.simulate, commands.compare, commands.run, sweeps.sweep, reports.report),
+    *(commands.story, explains.explain, whatifs.whatif, backtests.backtest, exports.export),
+    *(commands.audit, commands.replay, commands.policies),
+)
+
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))
+assert traces.trace.registered_commands, "the group of commands for traces is part of the program"

@@ -1,6 +1,7 @@
 """Bars on stderr: how far the trace of each run is, how many of several are done, which part of a task. None where
 nobody looks."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -79,9 +80,9 @@ class Board:
 
 
 def _at(far: Far) -> str:
-    """In words, with the time of the trace; when all have arrived the rest is waited for."""
-    when = f"{format_duration(far.now)} of {format_duration(far.last)}" if far.now < far.last else "all have arrived"
-    return f"{far.ended:,} of {far.jobs:,} jobs ended, {far.waiting:,} waiting, {far.running:,} running · {when}"
+    """In words that leave room for a bar: the time of the trace, until all have arrived, and the jobs."""
+    when = f"{format_duration(far.now)} of {format_duration(far.last)}" if far.now < far.last else "all arrived"
+    return f"{when} · {math.floor(100 * far.share)} % ended, {far.waiting:,} wait, {far.running:,} run"
 
 
 @contextmanager

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from headway import experiment
 from headway.cli import console
+from headway.core.tape import FINAL_NAME, STREAM_NAME
 from headway.errors import TapeError
+from headway.experiment import EXPERIMENT_NAME
 from headway.experiment.whatif import CONTINUATION_NAME, origin
 from headway.training.job import Job
+
+_MOST_NAMED = 3
 
 
 def stored(folder: str, checked: str = "") -> experiment.StoredRun:
@@ -15,16 +19,47 @@ def stored(folder: str, checked: str = "") -> experiment.StoredRun:
     try:
         found = experiment.open_run(folder)
     except TapeError as problem:
-        if not (Path(folder) / CONTINUATION_NAME).is_dir() or (came := origin(Path(folder))) is None:
+        if (line := _no_run(Path(folder))) is None:
             raise
-        raise TapeError(
-            f"{folder} holds no run but what followed changes on the way: take the run it came from, {came.run}"
-        ) from problem
+        raise TapeError(line) from problem
     if not len(found.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
     if checked and not found.complete:
         console.note(f"note: the run was cut short after {len(found.tape):,} rows; {checked}")
     return found
+
+
+def what_followed(folder: Path) -> str | None:
+    """The line about a what-if without a run, given by its folder or that of its tape; None for any other folder."""
+    place = folder.parent if folder.name == CONTINUATION_NAME else folder
+    if _has_tape(place) or not (place / CONTINUATION_NAME).is_dir() or (came := origin(place)) is None:
+        return None
+    what = "a what-if without a run, which holds no run but what followed changes on the way"
+    return f"{folder} is {what}: take the run it came from, {came.run}"
+
+
+def _has_tape(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (FINAL_NAME, STREAM_NAME))
+
+
+def _no_run(folder: Path) -> str | None:
+    """What a folder without a run holds instead, in one line: what followed changes, or runs; None for neither."""
+    if (line := what_followed(folder)) is not None:
+        return line
+    if _has_tape(folder) or not (runs := _runs_in(folder)):
+        return None
+    more = f" and {len(runs) - _MOST_NAMED:,} more" if len(runs) > _MOST_NAMED else ""
+    what = "a run is in it: take" if len(runs) == 1 else "runs are in it: take one of"
+    return f"{folder} holds no run itself, but {what} {', '.join(map(str, runs[:_MOST_NAMED]))}{more}"
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Runs one or two folders below, by name; seed-2 before seed-10."""
+    try:
+        found = [file.parent for depth in ("*", "*/*") for file in folder.glob(f"{depth}/{EXPERIMENT_NAME}")]
+    except OSError:
+        return []
+    return sorted(filter(_has_tape, found), key=lambda each: (each.parent, len(each.name), each.name))
 
 
 def job_number(jobs: Sequence[Job], wanted: str) -> int:

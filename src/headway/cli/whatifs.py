@@ -17,13 +17,14 @@ from headway.cli.stored import stored
 from headway.errors import ExperimentError
 from headway.experiment.changes import Changes
 from headway.experiment.measured import numbers
-from headway.experiment.whatif import WhatIf, auditable, store, time_of, what_if
+from headway.experiment.whatif import WhatIf, auditable, check_writable, store, time_of, what_if
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.differences import tables, widest
-from headway.units import SECOND, format_duration
+from headway.units import SECOND, counted, format_duration
 
 Value = TypeVar("Value")
+_MOST_NAMED = 6
 _option = partial(typer.Option, rich_help_panel="Changes")
 AtFlag = Annotated[str, typer.Option("--at", help="From when on: 2d, 36h, 50% of the run, end.", metavar="TIME")]
 AddFlag = Annotated[
@@ -96,6 +97,7 @@ def whatif(
     target = None if out is None else Path(_given("--out", out))
     if target is not None:
         experiment.check_folder(target)
+        check_writable(target)
     time = time_of(at, run)
     with progress_bar(f"from {format_duration(time)} on") as told:
         found = what_if(run, time, changes, skip_infeasible=bool(skip_infeasible), folder=target, progress=told)
@@ -124,14 +126,15 @@ def _result(run: experiment.StoredRun, found: WhatIf) -> dict[str, Any]:
     """Everything that is printed."""
     before = Ledger(found.before, found.jobs, run.scene.cluster)
     after = Ledger(found.after.tape, found.after.scene.jobs, found.after.scene.cluster)
+    recorded = Ledger(found.recorded, found.jobs, run.scene.cluster) if found.left_out else None
+    differs = difference(before, after, found.at, found.left_out, recorded)
     return {
         "run": str(run.folder),
         "at_s": found.at / SECOND,
         "policy_before": run.scene.policy().name,
         "policy_after": found.after.policy,
         "changes": list(found.plan.told),
-        "left_out": len(found.left_out),
-        **as_json(difference(before, after, found.at, found.left_out), run.scene.experiment.measure.confidence),
+        **as_json(differs, run.scene.experiment.measure.confidence),
         "digest": found.after.tape.digest,
     }
 
@@ -141,14 +144,25 @@ def _show(found: WhatIf, result: dict[str, Any]) -> None:
     out = console.out(widest(shown))
     what = "; ".join(found.plan.told) or "nothing changes"
     out.print(f"From {format_duration(found.at)} on: {what}", highlight=False, markup=False, soft_wrap=True)
-    jobs = f"{result['jobs']:,} jobs were not over by then or came later"
-    out.print(
-        f"{jobs}: {result['better']:,} of them end sooner after they arrive, {result['worse']:,} later\n",
-        highlight=False,
-        soft_wrap=True,
-    )
+    jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
+    sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
+    lines = [f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later", *_without(found), ""]
+    out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     for position, table in enumerate(shown):
         out.print(*([""] if position else []), table)
+
+
+def _without(found: WhatIf) -> Iterator[str]:
+    """The line about jobs that are compared with nothing."""
+    if not found.left_out:
+        return
+    jobs = [found.jobs[job] for job in found.left_out]
+    named = [job.name or str(job.id) for job in jobs[:_MOST_NAMED]]
+    more = f" and {len(jobs) - _MOST_NAMED:,} more" if len(jobs) > _MOST_NAMED else ""
+    yield (
+        f"{counted(len(jobs), 'job')} can never run after the change and {'is' if len(jobs) == 1 else 'are'} left out "
+        f"of both sides: {', '.join(named)}{more}"
+    )
 
 
 def _notes(run: experiment.StoredRun, found: WhatIf) -> Iterator[str]:
@@ -161,8 +175,14 @@ def _notes(run: experiment.StoredRun, found: WhatIf) -> Iterator[str]:
     if not run.complete:
         yield "note: the run was cut short; what it is compared with is its continuation without changes"
     yield from (f"note: {note}" for note in found.plan.notes)
+    if not found.plan.same_failures:
+        yield (
+            "note: failures are drawn: the difference is that of one draw. The same for runs with other seeds "
+            "(simulate --seed) tells how much of it is chance"
+        )
     if found.left_out:
-        yield f"note: {len(found.left_out):,} jobs could never run under the changes and are left out"
+        jobs = counted(len(found.left_out), "job")
+        yield f"note: before is the run continued without {jobs} that can never run after the change"
 
 
 def _stopped(found: WhatIf, target: Path | None) -> str:

@@ -24,7 +24,7 @@ from headway.traces import load_scale
 from headway.training.cluster import Cluster, Node, Tenant
 from headway.training.job import Job
 from headway.training.tenancy import apportion
-from headway.units import REFERENCE_SPEED_PPM
+from headway.units import REFERENCE_SPEED_PPM, counted
 
 SETTABLE = ("policy.", "costs.", "failures.mtbf", "failures.repair", "cluster.gpu_speed.", "cluster.sharing_penalty")
 IN_FORCE_AFTER = 2
@@ -158,7 +158,7 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes:
     if not later:
         notes.append(f"--load {load} changes nothing: no job arrives after that time")
         return jobs
-    told.append(f"{len(later):,} jobs arrive {load} times as fast")
+    told.append(f"{counted(len(later), 'job')} arrive{'s' if len(later) == 1 else ''} {load} times as fast")
     times = (at + max(IN_FORCE_AFTER, job.submit) for job in later)  # rounded down, but not to where the run has been
     return (*jobs[:here], *(replace(job, submit=time) for job, time in zip(later, times, strict=True)))
 
@@ -173,20 +173,21 @@ def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tup
     names = {node.name: index for index, node in enumerate(cluster.nodes)}
     wanted = [piece.strip() for piece in text.split(",")]
     if len(wanted) == 1 and wanted[0].isdecimal() and wanted[0] not in names:
-        count = within("--remove-nodes", _whole("--remove-nodes", wanted[0]), 1, len(names) - 1)
-        removed = tuple(range(len(names) - count, len(names)))
+        count = within("--remove-nodes", _whole("--remove-nodes", wanted[0]), 1, MOST_NODES)
+        removed = tuple(range(max(0, len(names) - count), len(names)))
     else:
         for name in wanted:
             if name not in names:
                 raise ExperimentError(f"--remove-nodes: {_unknown('node', name, names)}")
         removed = tuple(sorted({names[name] for name in wanted}))
-        if len(removed) == len(names):
-            raise ExperimentError(f"--remove-nodes {text}: these are all {len(names)} nodes; one has to stay")
+    if len(removed) == len(names):
+        has = f"all {len(names):,} nodes" if len(names) > 1 else "the only node"
+        raise ExperimentError(f"--remove-nodes {text}: would take {has} of the cluster; at least one has to stay")
     nodes = list(cluster.nodes)
     for index in removed:
         nodes[index] = replace(nodes[index], gpus=0, cpu_milli=0, memory_bytes=0)
     gone = sum(cluster.nodes[index].gpus for index in removed)
-    told.append(f"{len(removed)} of {len(names)} nodes removed ({gone} GPUs): {_listed(cluster, removed)}")
+    told.append(f"{len(removed)} of {len(names)} nodes removed ({_gpus(gone)}): {_listed(cluster, removed)}")
     tenants = _within_capacity(cluster.tenants, sum(node.gpus for node in nodes), told)
     return replace(cluster, nodes=tuple(nodes), tenants=tenants), removed
 
@@ -217,7 +218,7 @@ def _upgraded(
         for index in found:
             nodes[index] = replace(nodes[index], gpu_type=new)
         changed.extend(found)
-        told.append(f"{len(found)} nodes of type {old} get {new} GPUs")
+        told.append(f"{counted(len(found), 'node')} of type {old} get{'s' if len(found) == 1 else ''} {new} GPUs")
     return replace(cluster, nodes=tuple(nodes)), tuple(sorted(changed))
 
 
@@ -250,7 +251,8 @@ def _with(scene: Scene, cluster: Cluster, texts: Sequence[str], told: list[str])
         )
         cluster = replace(cluster, nodes=(*cluster.nodes, *new), partitions=partitions)
         where = f" in {', '.join(homes)}" if homes else ""
-        told.append(f"{count} nodes added with {gpus} GPUs of type {new[0].gpu_type} each{where}")
+        each = " each" if count > 1 else ""
+        told.append(f"{counted(count, 'node')} added with {_gpus(gpus)} of type {new[0].gpu_type}{each}{where}")
     return cluster
 
 
@@ -341,7 +343,7 @@ def _with_tenants(scene: Scene, cluster: Cluster, changes: Changes, told: list[s
 
 
 def _gpus(gpus: int | None) -> str:
-    return "none" if gpus is None else f"{gpus} GPUs"
+    return "none" if gpus is None else counted(gpus, "GPU")
 
 
 def _unknown(what: str, name: str, valid: Iterable[str], most: int = 12) -> str:

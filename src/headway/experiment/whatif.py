@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import msgspec
@@ -46,9 +47,12 @@ class WhatIf:
     jobs: tuple[Job, ...]
     """As they arrived without the changes."""
     before: Tape
+    """Without the changes, and without the jobs that are left out: the same jobs as with them."""
     after: RunResult
     left_out: tuple[int, ...]
     """Jobs that could never run under the changes: cancelled when they came into force, or never submitted."""
+    recorded: Tape
+    """The run as it was, as far as it goes."""
 
     @property
     def continuation(self) -> Tape:
@@ -79,13 +83,25 @@ def time_of(text: str, stored: StoredRun) -> int:
             raise InputError(f"--at {text!r} is not understood: write a part of the run from 0% to 100%")
         time = round(last * part / 100)
     else:
-        time = span(wanted, "--at")
+        time = _duration(text)
     if time > end and not stored.complete and wanted.endswith("%"):
         time = end
     if time > end or (stored.complete and time == end):
         whole = "ends" if stored.complete else "was cut short"
         raise ExperimentError(f"--at {text}: the run {whole} at {format_duration(last)}; nothing is left to continue")
     return time
+
+
+def _duration(text: str) -> int:
+    try:
+        return span(text.strip(), "--at")
+    except ExperimentError:
+        raise  # a time, but not one that can be meant
+    except InputError as problem:
+        raise InputError(
+            f"--at {text[:60]!r} is not understood: write a time since the run began (2d, 36h), a part of the run (50%) "
+            "or end"
+        ) from problem
 
 
 def moment_at(
@@ -134,13 +150,13 @@ def what_if(
     planned = plan(scene, at, changes)
     left_out = _hopeless(stored, at, planned, skip_infeasible)
     before = stored.tape
-    if not stored.complete:
-        unchanged = _continued(stored, at, plan(scene, at, Changes()), (), None, progress)
+    if not stored.complete or left_out:
+        unchanged = _continued(stored, at, plan(scene, at, Changes()), left_out, None, progress)
         if unchanged.stopped:
             raise KeyboardInterrupt
         before = unchanged.tape
     after = _continued(stored, at, planned, left_out, folder, progress)
-    return WhatIf(planned, at, scene.jobs, before, after, left_out)
+    return WhatIf(planned, at, scene.jobs, before, after, left_out, stored.tape)
 
 
 def _clear_of_steps(tape: Tape, at: int) -> int:
@@ -208,7 +224,7 @@ def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[in
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     """Bring the changes into force, right after the moment; what they do to nodes and jobs goes onto the tape."""
-    if planned.nothing:
+    if planned.nothing and not left_out:
         return
     now = moment.time + IN_FORCE_AFTER
     state, executor, scene = moment.state, moment.executor, planned.scene
@@ -224,13 +240,13 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     for node in (*came_back, *planned.added):
         state.apply(now, NodeRecovered(node))
     _change_faults(now, moment, planned)
-    _send_away(now, state, left_out)
+    made_room = _send_away(now, state, left_out)
     if left_out or not planned.same_arrivals:
         gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
         executor.expect([job for job in scene.jobs[here:] if job.id not in gone])
     if not planned.same_policy:
         executor.forget_wakes()
-    if not planned.same_policy or not planned.same_cluster:
+    if made_room or not planned.same_policy or not planned.same_cluster:
         executor.execute(now - 1, WakeAt(now))
 
 
@@ -260,12 +276,13 @@ def _failure_model(scene: Scene) -> FailureModel | None:
     return FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
 
 
-def _send_away(now: int, state: TrainingState, jobs: Sequence[int]) -> None:
-    """Cancel what lives of these jobs."""
-    for job in jobs:
-        if job in state.jobs:
-            js = state.jobs[job]
-            state.apply(now, JobCancelled(job, js.lease if job in state.running else 0))
+def _send_away(now: int, state: TrainingState, jobs: Sequence[int]) -> bool:
+    """Cancel what lives of these jobs; whether any did."""
+    here = [job for job in jobs if job in state.jobs]
+    for job in here:
+        js = state.jobs[job]
+        state.apply(now, JobCancelled(job, js.lease if job in state.running else 0))
+    return bool(here)
 
 
 # --- what is kept -------------------------------------------------------------------------------------------------
@@ -290,6 +307,21 @@ def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
         writer.close()
     why = "jobs were left out" if found.plan.same_cluster else "its cluster changed"
     return f"{folder}: the difference, and the tape of what followed; not a run, because {why} on the way"
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse, before any work, a folder that could not be written; nothing of the attempt is left."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise TapeError(f"--out {folder}: cannot be written ({problem.strerror or problem})") from None
+    finally:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
 
 
 @contextmanager

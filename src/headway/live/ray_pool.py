@@ -128,7 +128,7 @@ class _Spread:
 
     def waiting(self) -> str:
         """A line when none of the tasks has been at work for a while; once, until one was."""
-        if self.begun:
+        if self.begun or not self.given:
             self.quiet_since = None
         elif self.quiet_since is None:
             self.quiet_since = monotonic()

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from headway.report.scale import time_unit
 from headway.report.tables import width_of
-from headway.units import format_duration, seconds
+from headway.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration, seconds
 
 Row = Mapping[str, Any]
 MOST_TENANTS = 40
@@ -30,6 +30,10 @@ _LINES = (
 )
 _ALWAYS = ("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "end_s", "gpu_utilisation")
 """What has a line even when it is 0 or stays as it was."""
+
+
+_SHOWN = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (10 * SECOND, 10 * MILLISECOND), (SECOND, MILLISECOND))
+"""From which length on a duration is shown to which unit."""
 
 
 def tables(found: Row) -> Iterator[Table]:
@@ -70,6 +74,15 @@ def _range(row: Row) -> str:
     return "" if low is None or high is None else f"[{_percent(low)}, {_percent(high)}]"
 
 
+def _duration(value_s: float | None) -> str:
+    """A duration rounded to the unit that is shown, where all else would cut it off; a dash where there is none."""
+    if value_s is None:
+        return "–"
+    time = seconds(float(value_s))
+    unit = next((unit for least, unit in _SHOWN if time >= least), 1)
+    return format_duration((time + unit // 2) // unit * unit)
+
+
 def _percent(value: float) -> str:
     text = f"{100 * value:+.1f}"
     return text if float(text) else text[1:]
@@ -79,7 +92,7 @@ def _said(key: str, value: float | None, before: Row) -> str:
     if value is None:
         return "–"
     if key == "end_s":
-        return format_duration(seconds(float(value)))
+        return _duration(value)
     if key == "gpu_utilisation":
         return f"{100 * value:.1f} %"
     return _time(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
@@ -87,14 +100,16 @@ def _said(key: str, value: float | None, before: Row) -> str:
 
 def _tenants(found: Row) -> Table:
     rows: Sequence[Row] = found["tenants"]
-    shown = sorted(sorted(rows, key=lambda row: -int(row["jobs"]))[:MOST_TENANTS], key=lambda row: str(row["tenant"]))
+    most = sorted(rows, key=lambda row: -int(row["jobs"] + row["left_out"]))[:MOST_TENANTS]
+    shown = sorted(most, key=lambda row: str(row["tenant"]))
     more = f", the {MOST_TENANTS} of {len(rows)} with most jobs" if len(rows) > MOST_TENANTS else ""
     sure = any(_range(row) for row in shown)
     of_jct = ["JCT before", "after", "change", *([_level(found)] if sure else [])]
-    table = _table(f"by tenant{more}", "tenant", "jobs", *of_jct, "wait before", "after", "change")
+    gone = ["never run"] if any(row["left_out"] for row in shown) else []
+    table = _table(f"by tenant{more}", "tenant", "jobs", *gone, *of_jct, "wait before", "after", "change")
     units = {key: time_unit(max((row[f"{key}_before_s"] or 0) for row in shown)) for key in ("jct", "wait")}
     for row in shown:
-        cells: list[str | Text] = [str(row["tenant"]), f"{row['jobs']:,}"]
+        cells: list[str | Text] = [str(row["tenant"]), f"{row['jobs']:,}", *([f"{row['left_out']:,}"] if gone else [])]
         for key, unit in units.items():
             cells += [_time(row[f"{key}_before_s"], *unit), _time(row[f"{key}_after_s"], *unit)]
             cells.append(_change(row[f"{key}_change"], less_is_better=True))
@@ -108,11 +123,13 @@ def _jobs(rows: Sequence[Row], title: str) -> Table:
     table.columns[1].justify = "left"
     for row in rows:
         before, after = row["jct_before_s"], row["jct_after_s"]
-        times = [format_duration(seconds(time)) for time in (before, after, abs(after - before))]
-        sign = "-" if after < before else "+"
-        style = "green" if after < before else "red"
+        if row["never_runs"]:
+            differs = Text("never runs", "red")
+        else:
+            sign, style = ("-", "green") if after < before else ("+", "red")
+            differs = Text(sign + _duration(abs(after - before)), style)
         table.add_row(
-            str(row["job"]), str(row["tenant"]), f"{row['gpus']:g}", times[0], times[1], Text(sign + times[2], style)
+            str(row["job"]), str(row["tenant"]), f"{row['gpus']:g}", _duration(before), _duration(after), differs
         )
     return table
 

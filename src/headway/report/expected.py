@@ -4,7 +4,8 @@ The run is continued again and again under its own policy until the job starts, 
 last as long as jobs of their size did until then, given how long they have run already; where users announced run
 times, as much of their announcement. Each continuation draws from another sample of these jobs, because how long jobs
 last is not known well from some hundreds of them. Later arrivals are stretches of earlier ones, as they came in the
-week before. No further node fails. What the trace says about the future is not looked at.
+week before. No further node fails. What the trace says about the future is not looked at, but for one thing: before
+some jobs have ended there is nothing to draw from, and jobs without an announced run time last as the trace says.
 """
 
 from bisect import bisect_right
@@ -64,6 +65,8 @@ class Expected:
     """Jobs that had ended, whose run times were drawn from; with too few of them what is announced is taken as true."""
     arrivals: int
     """Earlier arrivals that later ones were drawn from."""
+    from_trace: bool = False
+    """Whether too few had ended, and run times that nobody announced were taken from the trace."""
 
     def record(self) -> dict[str, Any]:
         """For machines."""
@@ -74,6 +77,7 @@ class Expected:
             "started": self.started,
             "history_jobs": self.history,
             "arrivals_jobs": self.arrivals,
+            "run_times_from_trace": self.from_trace,
         }
 
 
@@ -101,7 +105,7 @@ def expected_start(
                 progress(draw + 1, count)
     starts.sort()
     p10, p50, p90 = (_quantile(starts, count, part) for part in (0.1, 0.5, 0.9))
-    return Expected(p10, p50, p90, count, len(starts), lasting.history, len(arriving.past))
+    return Expected(p10, p50, p90, count, len(starts), lasting.history, len(arriving.past), lasting.from_trace)
 
 
 def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
@@ -146,10 +150,13 @@ def _first_start(tape: Tape, job: int) -> int | None:
 class Lasting:
     """How much work jobs turn out to be, by size, from those that ended in a stretch of tape and those that run."""
 
-    def __init__(self, seen: Sequence[tuple[Job, int, bool]]) -> None:
+    def __init__(self, seen: Sequence[tuple[Job, int, bool]], whole: "Lasting | None" = None) -> None:
         """``seen`` are jobs, how much of each was done, and whether it was over then; those that were not say that
-        such jobs last longer than that."""
+        such jobs last longer than that. ``whole`` is what they are a sample of, for where that has too few."""
         self._seen = seen
+        self._whole = whole
+        self.from_trace = False
+        """Whether a run time was asked for that neither these jobs nor its user could tell, and the trace did."""
         self.history = sum(over for _, _, over in seen)
         work: dict[str, list[tuple[float, bool]]] = {}
         parts: dict[str, list[tuple[float, bool]]] = {}
@@ -173,7 +180,7 @@ class Lasting:
 
     def again(self, random: Random) -> "Lasting":
         """From as many jobs drawn from the same: how much else the history might have said."""
-        return Lasting(random.choices(self._seen, k=len(self._seen))) if self._seen else self
+        return Lasting(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
 
     def redrawn(self, now: int, js: JobState, random: Random) -> Job:
         """A live job as it may turn out: it runs on for as long as some that had run as long as it has."""
@@ -181,12 +188,19 @@ class Lasting:
         return replace(js.job, work=work, **_FINISHES)
 
     def drawn(self, job: Job, done: int, random: Random) -> int:
-        """Work in all of a job of which so much is done."""
+        """Work in all of a job of which so much is done.
+
+        Before enough jobs have ended it is what was announced, and where nothing was, what the trace says: the one
+        case in which the future is looked at, which ``from_trace`` then says.
+        """
         pools, unit = (self._parts, job.estimate) if job.estimate else (self._work, 1)
         pool = pools.get(size_class(job.width_milli))
         if pool is None or pool.ended < LEAST_HISTORY:
             pool = pools.get("")
         if pool is None or pool.ended < LEAST_HISTORY:
+            if self._whole is not None:
+                return self._whole.drawn(job, done, random)
+            self.from_trace |= not job.estimate
             return max(done + 1, job.estimate or job.work)
         return max(done + 1, round(pool.draw(done / unit, random) * unit))
 

@@ -16,7 +16,7 @@ from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
-from headway.report.expected import Expected, expected_start
+from headway.report.expected import LEAST_HISTORY, Expected, expected_start
 from headway.report.story import clock
 from headway.sim.copies import Copies
 from headway.sim.faults import Faults
@@ -238,15 +238,20 @@ def _forecast(expected: Expected, at: int) -> list[str]:
     if not expected.started:
         return [f"in none of {expected.draws} continuations within what was looked at"]
     clocked = "" if expected.p50 is None else f", at {clock(expected.p50 // SECOND * SECOND)}"
-    rest = (
-        f"run times as of {expected.history:,} jobs that had ended, arrivals as of {expected.arrivals:,} before"
-        if expected.history
-        else "no job had ended yet: run times as they were announced"
-    )
+    rest = f"{_run_times(expected)}, arrivals as of {expected.arrivals:,} before"
     return [
         f"{told(expected.p50)} from then{clocked} (median of {expected.draws} continuations: {rest})",
         f"80 % of them between {told(expected.p10)} and {told(expected.p90)} from then",
     ]
+
+
+def _run_times(expected: Expected) -> str:
+    """Where the run times of a forecast come from."""
+    if expected.from_trace:
+        return f"run times taken from the trace where none was announced: fewer than {LEAST_HISTORY} jobs had ended"
+    if expected.history < LEAST_HISTORY:
+        return f"run times as they were announced: fewer than {LEAST_HISTORY} jobs had ended"
+    return f"run times as of {expected.history:,} jobs that had ended"
 
 
 # --- making room ----------------------------------------------------------------------------------------------

@@ -117,9 +117,7 @@ class _Pods:
     def trace(self) -> Trace:
         """The jobs, in order of submission."""
         now = max([record.seen for record in self.records.values()])
-        gangs = [gang for gang in self._gangs() if self._ran(gang)]
-        rows = [(_values([self.records[at] for at in gang], now), gang) for gang in gangs]
-        rows = [(row, gang) for row, gang in rows if row[1] > 0 or self._idle(gang)]
+        rows = [(row, gang) for gang in self._gangs() if (row := self._row(gang, now)) is not None]
         if not rows:
             first = str(next(iter(self.left_out.values()))).replace("line", "item", 1)
             raise TraceError(f"trace {self.path}: none of its {self.rows} pods can be a job; the first: {first}")
@@ -156,9 +154,18 @@ class _Pods:
             return [gang]
         return [[at] for at in gang]
 
+    def _row(self, gang: list[int], now: int) -> _Row | None:
+        """The values of a job, unless its pods cannot be one."""
+        pods = [self.records[at] for at in gang]
+        row = _alone(pods[0], now) if len(pods) == 1 else None
+        if row is None and self._ran(gang):
+            row = _values(pods, now)
+        if row is not None and row[1] <= 0:
+            self._leave_out(gang, "ran for less than a second: there is nothing to run")
+            return None
+        return row
+
     def _ran(self, gang: list[int]) -> bool:
-        if len(gang) == 1 and _sound(self.records[gang[0]]):
-            return True
         members = [self.records[at] for at in gang]
         if not any(each.gpus or each.cpu_milli or each.memory_bytes for each in members):
             rule = "asks for no GPU, no CPU and no memory"
@@ -169,10 +176,6 @@ class _Pods:
         else:
             return True
         self._leave_out(gang, rule)
-        return False
-
-    def _idle(self, gang: list[int]) -> bool:
-        self._leave_out(gang, "ran for less than a second: there is nothing to run")
         return False
 
     def _leave_out(self, gang: Iterable[int], rule: str) -> None:
@@ -209,13 +212,6 @@ class _Pods:
         self.notes.extend(f"{who}: {count:,}; {what}" for count, who, what in told if count)
 
 
-def _sound(record: PodRecord) -> bool:
-    """Whether a pod that stands alone asked for something, started, and tells its end if it ended."""
-    if record.started is None or not (record.gpus or record.cpu_milli or record.memory_bytes):
-        return False
-    return record.ended is not None or record.phase not in ("Succeeded", "Failed")
-
-
 def _name(record: PodRecord) -> str:
     return f"{record.namespace}/{record.name}"
 
@@ -235,8 +231,6 @@ def _unique(names: Sequence[str]) -> list[str]:
 def _values(pods: list[PodRecord], now: int) -> _Row:
     """The values, in the order of ``_FIELDS``, of the job that some pods are together."""
     first = pods[0]
-    if len(pods) == 1 and first.started is not None:
-        return _value(first, (now if first.ended is None else first.ended) - first.started)
     members = _members(pods)
     ran = [each for each in pods if each.started is not None]
     start = min([each.started or 0 for each in ran])
@@ -259,8 +253,13 @@ def _values(pods: list[PodRecord], now: int) -> _Row:
     )
 
 
-def _value(pod: PodRecord, work: int) -> _Row:
-    """The same of the job that one pod is."""
+def _alone(pod: PodRecord, now: int) -> _Row | None:
+    """The same of the job that one pod is; None if it asked for nothing, never started, or does not tell its end."""
+    if pod.started is None or not (pod.gpus or pod.cpu_milli or pod.memory_bytes):
+        return None
+    if pod.ended is None and pod.phase in ("Succeeded", "Failed"):
+        return None
+    work = (now if pod.ended is None else pod.ended) - pod.started
     outcome = _outcome(pod)
     return (
         pod.created,

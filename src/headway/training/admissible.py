@@ -136,15 +136,14 @@ def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
     """Why the tenant could never start the job even when it holds nothing."""
     if tenant is None:
         return None
-    limits = [limit for limit in (tenant.limit_gpus,) if limit is not None]
+    limits = [(tenant.limit_gpus, "limit")] if tenant.limit_gpus is not None else []
     if tenant.guaranteed_gpus is not None and not (tenant.borrow and job.preemptible):
-        limits.append(tenant.guaranteed_gpus)
-    if limits and job.width_milli > min(limits) * WHOLE_GPU_MILLI:
-        wanted = job.width_milli / WHOLE_GPU_MILLI
-        return (
-            f"it wants {wanted:g} GPUs; the largest job that fits the quota of tenant {tenant.name} has {min(limits)}"
-        )
-    return None
+        limits.append((tenant.guaranteed_gpus, "quota"))
+    most, what = min(limits, default=(None, ""))
+    if most is None or job.width_milli <= most * WHOLE_GPU_MILLI:
+        return None
+    wanted = job.width_milli / WHOLE_GPU_MILLI
+    return f"it wants {wanted:g} GPUs; the largest job that fits the {what} of tenant {tenant.name} has {most}"
 
 
 def _unplaced(eligible: _Eligible, empty: Pool, job: Job, place: Place | None) -> str | None:

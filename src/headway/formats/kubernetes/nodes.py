@@ -72,7 +72,10 @@ def gpu_type(label: str) -> str:
 
 def product(labels: Mapping[str, str]) -> str:
     """The label that names the GPUs, as it is written; empty where there is none."""
-    return next((labels[name] for name in PRODUCTS if labels.get(name)), "")
+    for name in PRODUCTS:
+        if label := labels.get(name):
+            return label
+    return ""
 
 
 def slicing(labels: Mapping[str, str]) -> Slicing:

@@ -4,7 +4,7 @@ Nothing is left out or made up here: times that the object does not tell are Non
 the reader of the record to decide. Times are nanoseconds since 1970.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 
@@ -61,7 +61,6 @@ STOPPED = frozenset((
 _JOBS = ("batch.kubernetes.io/job-name", "job-name")
 _REPLICATED = ("ReplicaSet", "DaemonSet")
 _HARMLESS = frozenset(f"{prefix}kubernetes.io/{what}" for prefix in ("", "beta.") for what in ("os", "arch"))
-_GANG_KEYS = frozenset(GANGS)
 _CARD_MODEL = "alibabacloud.com/gpu-card-model"
 _MIRROR = "kubernetes.io/config.mirror"
 _KNOWN = frozenset((*GANGS, *INDEXES, *ROLES, *QUEUES, *_JOBS, _CARD_MODEL, _MIRROR))
@@ -120,7 +119,8 @@ def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
     marks = marked(meta.annotations) if meta.annotations else None
     sliced = _slicing(spec, nodes) if nodes or spec.node_selector else WHOLE
     gpus, cpu_milli, memory_bytes = _request(spec, marks, sliced)
-    types, unmodelled = _wants(spec, notes)
+    choosy = spec.node_selector or spec.affinity or spec.resource_claims or _CARD_MODEL in notes
+    types, unmodelled = _wants(spec, notes) if choosy else ((), ())
     owner = "Node" if _MIRROR in notes else meta.owner_references[0].kind if meta.owner_references else ""
     gang, loose = _gang(spec, notes, owner) if notes or spec.scheduling_group else ("", False)
     return PodRecord(
@@ -129,7 +129,7 @@ def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
         sum([each.restart_count for each in status.container_statuses]) if status.container_statuses else 0,
         gpus.gpus, gpus.gpu_milli, gpus.guessed, cpu_milli, memory_bytes,
         types, gang, loose, _rank(notes) if gang else "",
-        spec.node_name or "", spec.priority or 0, spec.priority_class_name or _queue(notes),
+        spec.node_name or "", spec.priority or 0, spec.priority_class_name or _first_of(QUEUES, notes) or "",
         max(0, spec.active_deadline_seconds or 0) * SECOND, unmodelled,
     )  # fmt: skip
 
@@ -142,8 +142,12 @@ def _notes(meta: Metadata) -> Mapping[str, str]:
     return {**annotations, **labels} if annotations else labels
 
 
-def _queue(notes: Mapping[str, str]) -> str:
-    return next((notes[name] for name in QUEUES if name in notes), "") if notes else ""
+def _first_of(names: Sequence[str], notes: Mapping[str, str]) -> str | None:
+    """What the strongest of these names says."""
+    for name in names:
+        if name in notes:
+            return notes[name]
+    return None
 
 
 def _request(spec: Spec, by_annotation: Amounts | None, slicing: Slicing) -> tuple[GpuRequest, int, int]:
@@ -186,11 +190,9 @@ def _gang(spec: Spec, notes: Mapping[str, str], owner: str) -> tuple[str, bool]:
         return "", False  # replicas of a service come and go one by one, whatever scheduler groups them
     if spec.scheduling_group and spec.scheduling_group.pod_group_name:
         return spec.scheduling_group.pod_group_name, False
-    if named := _GANG_KEYS & notes.keys():
-        return notes[min(named, key=GANGS.index)], False
-    if INDEXES[1] in notes:
-        return next((notes[name] for name in _JOBS if name in notes), ""), True
-    return "", False
+    if (named := _first_of(GANGS, notes)) is not None:
+        return named, False
+    return (_first_of(_JOBS, notes) or "", True) if INDEXES[1] in notes else ("", False)
 
 
 def _rank(notes: Mapping[str, str]) -> str:
@@ -201,15 +203,12 @@ def _rank(notes: Mapping[str, str]) -> str:
 
 def _wants(spec: Spec, notes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The GPU types a pod accepts, and what else it wants of its node that is not modelled."""
-    if not (spec.node_selector or spec.affinity or spec.resource_claims or _CARD_MODEL in notes):
-        return (), ()
     types: tuple[str, ...] = tuple(filter(None, notes[_CARD_MODEL].split("|"))) if _CARD_MODEL in notes else ()
-    unmodelled = []
+    unmodelled: list[str] = []
     if spec.node_selector:
-        chosen = [gpu_type(value) for name, value in spec.node_selector.items() if name in PRODUCTS]
-        types = tuple(chosen) or types
-        if spec.node_selector.keys() - _HARMLESS - set(PRODUCTS):
-            unmodelled.append("a node selector")
+        chosen, others_too = _selected(tuple(spec.node_selector.items()))
+        types = chosen or types
+        unmodelled.extend(("a node selector",) if others_too else ())
     if spec.affinity:
         listed, others = _affinity(spec.affinity)
         types = types or listed
@@ -217,6 +216,13 @@ def _wants(spec: Spec, notes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple
     if spec.resource_claims:
         unmodelled.append("resource claims")
     return types, tuple(unmodelled)
+
+
+@lru_cache(maxsize=1024)
+def _selected(selector: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], bool]:
+    """The GPU types of a node selector, and whether it asks for anything else."""
+    types = tuple([gpu_type(value) for name, value in selector if name in PRODUCTS])
+    return types, any(name not in _HARMLESS and name not in PRODUCTS for name, _ in selector)
 
 
 def _affinity(affinity: Mapping[str, object]) -> tuple[tuple[str, ...], list[str]]:

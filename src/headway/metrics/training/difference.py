@@ -1,7 +1,10 @@
 """Two ways in which one run could go on, job by job: who gains, who loses, and what it comes to for each tenant.
 
 Both ledgers are of the whole run and have the same jobs; they are the same up to a time. Compared are jobs that were
-not over by then, and, of these, those that completed both ways.
+not over by then, and, of these, those that completed both ways. Jobs that could never run under the changes are in
+neither way after that time, so that nobody gains by their absence; what they came to in the run itself is told beside.
+
+Seconds are rounded to whole microseconds: the changes themselves take nanoseconds.
 """
 
 from collections.abc import Sequence
@@ -23,6 +26,8 @@ MOST_JOBS = 10
 """So many of those that gain and of those that lose most are named."""
 _NOTICED = MILLISECOND
 """By less a job neither gains nor loses: the changes themselves take nanoseconds."""
+_DIGITS = 6
+"""Of seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +39,10 @@ class Difference:
     at: int
     compared: npt.NDArray[np.bool_]
     """Jobs that were not over by then and could run both ways."""
+    left_out: tuple[int, ...] = ()
+    """Jobs that could never run under the changes, in order of submission; neither way has them after that time."""
+    recorded: Ledger | None = None
+    """The run with them, as it was."""
 
     @property
     def both(self) -> npt.NDArray[np.bool_]:
@@ -49,12 +58,14 @@ class Difference:
         return gains
 
 
-def difference(before: Ledger, after: Ledger, at: int, left_out: Sequence[int] = ()) -> Difference:
-    """What differs after ``at``; jobs that are left out of one are not compared."""
+def difference(
+    before: Ledger, after: Ledger, at: int, left_out: Sequence[int] = (), recorded: Ledger | None = None
+) -> Difference:
+    """What differs after ``at``; jobs that are left out are not compared, but told with what ``recorded`` has."""
     over = before.ended & (before.end <= at)
     compared = ~over
     compared[list(left_out)] = False
-    return Difference(before, after, at, compared)
+    return Difference(before, after, at, compared, tuple(left_out), recorded)
 
 
 def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
@@ -65,10 +76,12 @@ def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
     both = found.both
     gains = found.gains_s
     sides = (("before", found.before), ("after", found.after))
-    whole = {name: _side(ledger, found.at, both, found.compared) for name, ledger in sides}
+    until = min(_last_end(ledger, found.at) for _, ledger in sides)
+    whole = {name: _side(found, ledger, both, until) for name, ledger in sides}
     return {
         "jobs": int(found.compared.sum()),
         "completed": int(both.sum()),
+        "left_out": len(found.left_out),
         "better": int((gains > 0).sum()),
         "worse": int((gains < 0).sum()),
         **whole,
@@ -77,16 +90,22 @@ def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
         **_interval(found, both, level),
         "tenants": list(_tenants(found, level)),
         "gain": _named(found, np.argsort(-gains, kind="stable"), gains > 0),
-        "lose": _named(found, np.argsort(gains, kind="stable"), gains < 0),
+        "lose": [*_never_run(found), *_named(found, np.argsort(gains, kind="stable"), gains < 0)],
     }
 
 
-def _side(
-    ledger: Ledger, at: int, jobs: npt.NDArray[np.bool_], compared: npt.NDArray[np.bool_]
-) -> dict[str, float | int | None]:
-    """The numbers of one way: of jobs over their whole life, of the cluster after the time."""
-    jct, wait = _of(ledger.end - ledger.submit, jobs), _of(ledger.wait, jobs)
-    end = max(int(ledger.end.max(initial=at)), at)
+def _last_end(ledger: Ledger, at: int) -> int:
+    return max(int(ledger.end.max(initial=at)), at)
+
+
+def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until: int) -> dict[str, float | int | None]:
+    """The numbers of one way: of jobs over their whole life, of the cluster after the time.
+
+    How busy it is is told of the same stretch both ways, while both have jobs: else one that ends late counts as idle
+    GPUs on its side alone.
+    """
+    at = found.at
+    jct, wait = _of(_jct(ledger), jobs), _of(ledger.wait, jobs)
     late = ledger.time > at
     held = timeline(ledger).allocated
     gpus = ledger.cluster.gpus
@@ -96,10 +115,10 @@ def _side(
         "jct_p99_s": _quantile(jct, 0.99),
         "wait_mean_s": _mean(wait),
         "wait_p99_s": _quantile(wait, 0.99),
-        "never_started": int((compared & ledger.ended & (ledger.first_start < 0)).sum()),
-        "end_s": end / SECOND,
+        "never_started": int((found.compared & ledger.ended & (ledger.first_start < 0)).sum()),
+        "end_s": _seconds(_last_end(ledger, at)),
         "gpus": gpus,
-        "gpu_utilisation": held.mean(at, end) / gpus if gpus and end > at else None,
+        "gpu_utilisation": held.mean(at, until) / gpus if gpus and until > at else None,
         "preemptions": int((late & (ledger.kind == Kind.PREEMPT)).sum()),
         "migrations": int((late & (ledger.kind == Kind.MIGRATE)).sum()),
         "evictions": int((late & (ledger.kind == Kind.EVICTED)).sum()),
@@ -115,15 +134,19 @@ def _interval(found: Difference, jobs: npt.NDArray[np.bool_], level: float) -> d
 
 
 def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
-    """A row a tenant that has a job to compare, by name."""
+    """A row a tenant that has a job to compare or one that is left out, by name."""
     names, codes = found.before.codes("tenant")
+    left_out = np.zeros(len(codes), dtype=np.bool_)
+    left_out[list(found.left_out)] = True
     rows = []
     for code in sorted(range(len(names)), key=names.__getitem__):
         theirs = found.compared & (codes == code)
-        if not theirs.any():
+        without = int((left_out & (codes == code)).sum())
+        if not theirs.any() and not without:
             continue
         both = found.both & theirs
-        row: dict[str, Any] = {"tenant": names[code], "jobs": int(theirs.sum()), "completed": int(both.sum())}
+        counts = {"jobs": int(theirs.sum()), "completed": int(both.sum()), "left_out": without}
+        row: dict[str, Any] = {"tenant": names[code], **counts}
         for key, way in (("jct", _jct), ("wait", _wait)):
             first, second = (_mean(_of(way(ledger), both)) for ledger in (found.before, found.after))
             row |= {f"{key}_before_s": first, f"{key}_after_s": second, f"{key}_change": change(second, first)}
@@ -133,21 +156,30 @@ def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
 
 def _named(found: Difference, order: IntArray, which: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
     """The first of these jobs in an order, with what they came to both ways."""
-    rows = []
-    for job in order[which[order]][:MOST_JOBS].tolist():
-        described = found.before.jobs[job]
-        rows.append(
-            {
-                "job": described.name or str(job),
-                "tenant": described.tenant,
-                "gpus": described.width_milli / WHOLE_GPU_MILLI,
-                "jct_before_s": float(_jct(found.before)[job] / SECOND),
-                "jct_after_s": float(_jct(found.after)[job] / SECOND),
-                "wait_before_s": float(found.before.wait[job] / SECOND),
-                "wait_after_s": float(found.after.wait[job] / SECOND),
-            }
-        )
-    return rows
+    return [_job(job, found.before, found.after) for job in order[which[order]][:MOST_JOBS].tolist()]
+
+
+def _never_run(found: Difference) -> list[dict[str, Any]]:
+    """The widest of the jobs that are left out: they lose whatever they had."""
+    recorded = found.recorded or found.before
+    widest = sorted(found.left_out, key=lambda job: -recorded.jobs[job].width_milli)
+    return [_job(job, recorded, None) for job in widest[:MOST_JOBS]]
+
+
+def _job(job: int, before: Ledger, after: Ledger | None) -> dict[str, Any]:
+    """A job with what it came to both ways; None where it did not complete, and where it never runs."""
+    described = before.jobs[job]
+    row: dict[str, Any] = {
+        "job": described.name or str(job),
+        "tenant": described.tenant,
+        "gpus": described.width_milli / WHOLE_GPU_MILLI,
+        "never_runs": after is None,
+    }
+    for key, way in (("jct", _jct), ("wait", _wait)):
+        for side, ledger in (("before", before), ("after", after)):
+            known = ledger is not None and ledger.completed[job]
+            row[f"{key}_{side}_s"] = _seconds(int(way(ledger)[job])) if ledger is not None and known else None
+    return row
 
 
 def _jct(ledger: Ledger) -> IntArray:
@@ -159,13 +191,17 @@ def _wait(ledger: Ledger) -> IntArray:
 
 
 def _of(values: IntArray, jobs: npt.NDArray[np.bool_]) -> FloatArray:
-    seconds: FloatArray = values[jobs] / SECOND
+    seconds: FloatArray = np.round(values[jobs] / SECOND, _DIGITS)
     return seconds
 
 
+def _seconds(time: int) -> float:
+    return round(time / SECOND, _DIGITS)
+
+
 def _mean(values: FloatArray) -> float | None:
-    return float(values.mean()) if len(values) else None
+    return round(float(values.mean()), _DIGITS) if len(values) else None
 
 
 def _quantile(values: FloatArray, part: float) -> float | None:
-    return float(np.quantile(values, part)) if len(values) else None
+    return round(float(np.quantile(values, part)), _DIGITS) if len(values) else None
