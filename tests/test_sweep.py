@@ -16,9 +16,16 @@ from headway.experiment import identity, sweep
 from headway.experiment.identity import grid_in_place
 from headway.experiment.sweep import Store
 from headway.formats import toml
-from tests.processes import SLOW, at_work, gone, program, slow_policy, until
+from tests.processes import at_work, gone, program, slow_policy, until
 
 SAMPLES = Path(__file__).parent / "samples"
+MINE = """
+from headway.training.policies.orders.fifo import Fifo
+
+
+class Mine(Fifo):
+    name = "mine-in-a-grid"
+"""
 SIZE = ("--nodes", "2", "--gpus-per-node", "8")
 DRAWN: toml.Document = {"trace": {"synthetic": {"jobs": 120}}, "cluster": {"nodes": 6, "gpus_per_node": 8}}
 
@@ -189,11 +196,11 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
     for name in ("a.csv", "b.csv"):
         Path(name).write_text(trace.read_text())
     Path("nodes.txt").write_text((SAMPLES / "scontrol-nodes.txt").read_text())
-    Path("mine.py").write_text(SLOW)
+    Path("mine.py").write_text(MINE)
     Path("slurm.conf").write_text("SchedulerType=sched/builtin\nPriorityType=priority/basic\n")
     document: toml.Document = {"cluster": {"file": ["nodes.txt"]}, "measure": {"baseline": "slurm:slurm.conf"}}
     axes: dict[str, list[Any]] = {
-        "policy.name": ["fifo", "mine.py:Slow+easy", "slurm:slurm.conf"],
+        "policy.name": ["fifo", "mine.py:Mine+easy", "slurm:slurm.conf"],
         "trace.path": ["a.csv", "./b.csv"],
     }
     document, axes = grid_in_place(document, axes)
@@ -206,6 +213,9 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
     assert [cell.digest for cell in after] == [cell.digest for cell in before]
     assert [cell.values for cell in after] == [cell.values for cell in before]
     sweep.check_baseline(after, kept["measure"]["baseline"])
+    monkeypatch.chdir(here)
+    kept["measure"]["baseline"] = "slurm:slurm.conf"  # as a flag says it, beside the grid that was kept
+    sweep.check_baseline(before, grid_in_place(kept, axes)[0]["measure"]["baseline"])
 
 
 def test_other_code_makes_other_cells(tmp_path: Path) -> None:

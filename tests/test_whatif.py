@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, InfeasibleJobError, InputError
 from headway.experiment import Scene, StoredRun, changes
 from headway.experiment.changes import Changes, Plan
-from headway.experiment.whatif import WhatIf, moment_at, time_of, what_if
+from headway.experiment.whatif import WhatIf, check_writable, moment_at, time_of, what_if
 from headway.formats.cluster_table import ClusterTable, LevelTable
 from headway.formats.settings import CostsTable, Experiment, FailuresTable, MaintenanceTable, PolicyTable, RunTable
 from headway.metrics.training.difference import as_json, difference
@@ -196,7 +197,7 @@ def test_added_nodes_serve_those_who_wait() -> None:
     assert ends(found) == pytest.approx({0: 100, 1: 160, 2: 200, 3: 170})
     assert starts(found)[1] == [1]
     assert found.plan.scene.cluster.nodes[1] == Node("added-1", 4)
-    assert found.plan.told == ("1 nodes added with 4 GPUs of type gpu each",)
+    assert found.plan.told == ("1 node added with 4 GPUs of type gpu",)
 
 
 def test_jobs_on_a_removed_node_are_evicted_and_go_on_elsewhere() -> None:
@@ -359,15 +360,67 @@ def test_jobs_that_could_never_run_are_named_or_left_out() -> None:
     found = asked(stored, 50 * SECOND, remove_nodes="1", skip=True)
     assert found.left_out == (0, 2)
     assert ends(found) == pytest.approx({0: 50, 1: 60, 3: 220})
-    ledgers = [
-        Ledger(tape, jobs, cluster)
-        for tape, cluster in ((found.before, stored.scene.cluster), (found.after.tape, found.plan.scene.cluster))
-    ]
-    told = as_json(difference(*ledgers, found.at, found.left_out))
-    assert told["jobs"] == 2
-    assert [row["job"] for row in told["gain"]] == ["1"]
+    told = compared(stored, found)
+    assert (told["jobs"], told["left_out"]) == (2, 2)
+    assert told["gain"] == [], "job 1 starts at once either way: without the change, too, nobody is before it"
+    assert told["before"]["jct_mean_s"] == told["after"]["jct_mean_s"] == (59 + 10) / 2
     with pytest.raises(InfeasibleJobError, match="no job that is left could ever run"):
         asked(recorded(scene_of(uniform(2, 4), seconds_of((0, 100, 8)))), SECOND, remove_nodes="1", skip=True)
+
+
+def compared(stored: StoredRun, found: WhatIf) -> dict[str, Any]:
+    """The difference that changes make."""
+    before, after, whole = (
+        Ledger(tape, jobs, cluster)
+        for tape, jobs, cluster in (
+            (found.before, found.jobs, stored.scene.cluster),
+            (found.after.tape, found.after.scene.jobs, found.plan.scene.cluster),
+            (found.recorded, found.jobs, stored.scene.cluster),
+        )
+    )
+    return as_json(difference(before, after, found.at, found.left_out, whole))
+
+
+def cells(told: dict[str, Any], title: str) -> list[list[str]]:
+    """The rows of a table as they are shown."""
+    table = next(table for table in tables(told) if str(table.title or "").startswith(title))
+    return list(map(list, zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)))
+
+
+def test_who_can_never_run_loses_and_nobody_gains_by_it() -> None:
+    # wide jobs of a block everybody under fifo until 100, 210 and so on; on one node they could never run
+    wide = [Job(0, 110 * i * SECOND, 100 * SECOND, 8, tenant="a") for i in range(12)]
+    narrow = [Job(0, (110 * i + 1) * SECOND, 10 * SECOND, 1, tenant="b") for i in range(12)]
+    stored = recorded(scene_of(uniform(2, 4), workload([*wide, *narrow])))
+    found = asked(stored, 50 * SECOND, remove_nodes="1", skip=True)
+    assert len(found.left_out) == 12
+    told = compared(stored, found)
+    assert (told["jobs"], told["left_out"], told["better"]) == (12, 12, 0)
+    assert told["change"]["jct_mean_s"] == 0
+    first, second = told["tenants"]
+    assert (first["tenant"], first["jobs"], first["left_out"], first["jct_before_s"]) == ("a", 0, 12, None)
+    assert (second["tenant"], second["jobs"], second["left_out"]) == ("b", 12, 0)
+    assert len(told["lose"]) == 10
+    lost = {"job": "0", "tenant": "a", "gpus": 8, "never_runs": True, "jct_before_s": 100, "jct_after_s": None}
+    assert told["lose"][0] == lost | {"wait_before_s": 0, "wait_after_s": None}
+    assert cells(told, "by tenant")[0] == ["a", "0", "12", "–", "–", "", "", "–", "–", ""]
+    assert cells(told, "jobs that lose")[0] == ["0", "a", "8", "1m 40s", "–", "never runs"]
+
+
+def test_times_are_rounded_to_what_is_shown() -> None:
+    jobs = seconds_of((0, 100, 4), (0, 60, 4), (60, 10, 4))
+    stored = recorded(scene_of(uniform(1, 4), jobs))
+    found = asked(stored, 60 * SECOND, add_nodes=["1"])
+    told = compared(stored, found)
+    gains = {row["job"]: (row["jct_before_s"], row["jct_after_s"]) for row in told["gain"]}
+    assert gains == {"1": (160, 120), "2": (110, 50)}, "to the microsecond, though changes take nanoseconds"
+    assert cells(told, "jobs that gain") == [
+        ["2", "default", "4", "1m 50s", "50s", "-1m 00s"],
+        ["1", "default", "4", "2m 40s", "2m 00s", "-40s"],
+    ]
+    row = told["gain"][0]
+    long = {**told, "gain": [{**row, "jct_before_s": 86399.7, "jct_after_s": 59.998}], "tenants": [], "lose": []}
+    assert cells(long, "jobs that gain")[0][3:] == ["1d 0h", "1m 00s", "-23h 59m"]
 
 
 def test_the_difference_in_numbers() -> None:
@@ -385,7 +438,7 @@ def test_the_difference_in_numbers() -> None:
     assert told["after"]["jct_mean_s"] == pytest.approx((199 + 198 + 160) / 3)
     assert told["change"]["jct_mean_s"] == pytest.approx(557 / 757 - 1)
     assert (told["before"]["gpus"], told["after"]["gpus"]) == (4, 8)
-    assert told["before"]["gpu_utilisation"] == pytest.approx((4 * 200 + 2 * 10) / (4 * 210))
+    assert told["before"]["gpu_utilisation"] == 1, "up to 210 both ways, when the first of the two is over"
     assert told["after"]["gpu_utilisation"] == pytest.approx((4 * 200 + 2 * 10) / (8 * 110))
     assert [(row["tenant"], row["jobs"]) for row in told["tenants"]] == [("a", 1), ("b", 2)]
     assert told["tenants"][1]["wait_change"] == pytest.approx((98 + 150) / (198 + 250) - 1)
@@ -426,8 +479,9 @@ def test_nanoseconds_are_no_loss() -> None:
     ("wanted", "line"),
     [
         ({"remove_nodes": "n9"}, "--remove-nodes: unknown node 'n9'; did you mean 'n1'?"),
-        ({"remove_nodes": "n0,n1"}, "these are all 2 nodes; one has to stay"),
-        ({"remove_nodes": "2"}, "--remove-nodes 2 must lie in 1 to 1"),
+        ({"remove_nodes": "n0,n1"}, "would take all 2 nodes of the cluster; at least one has to stay"),
+        ({"remove_nodes": "2"}, "--remove-nodes 2: would take all 2 nodes of the cluster; at least one has to stay"),
+        ({"remove_nodes": "0"}, "--remove-nodes 0 must lie in 1 to"),
         ({"remove_nodes": "9" * 5000}, "--remove-nodes 999999999999999999… is too large"),
         ({"add_nodes": ["9" * 5000]}, "--add-nodes 999999999999999999… is too large"),
         ({"add_nodes": ["1:" + "9" * 5000]}, "--add-nodes: GPUs 999999999999999999… is too large"),
@@ -459,6 +513,31 @@ def test_what_cannot_be_changed_is_said_in_one_line(wanted: dict[str, Any], line
     assert "\n" not in str(refused.value)
 
 
+def test_the_only_node_has_to_stay() -> None:
+    with pytest.raises(ExperimentError, match="would take the only node of the cluster; at least one has to stay"):
+        asked(busy(), SECOND, remove_nodes="1")
+
+
+def test_a_limit_is_called_a_limit() -> None:
+    with pytest.raises(InfeasibleJobError, match="the largest job that fits the limit of tenant default has 3"):
+        asked(busy(), SECOND, limit={"default": 3})
+    with pytest.raises(InfeasibleJobError, match="the largest job that fits the quota of tenant default has 3"):
+        asked(busy(), SECOND, quota={"default": 3})
+
+
+def test_one_is_not_many() -> None:
+    cluster = replace(uniform(2, 1), nodes=(Node("n0", 1, "old"), Node("n1", 1, "new")))
+    stored = recorded(scene_of(cluster, seconds_of((0, 10, 1), (5, 10, 1))))
+    found = asked(stored, SECOND, upgrade={"old": "h100"}, add_nodes=["1"], limit={"default": 1}, load="2")
+    assert found.plan.told == (
+        "1 node of type old gets h100 GPUs",
+        "1 node added with 1 GPU of type h100",
+        "limit of default: 1 GPU instead of none",
+        "1 job arrives 2 times as fast",
+    )
+    assert asked(stored, SECOND, remove_nodes="1").plan.told == ("1 of 2 nodes removed (1 GPU): n1",)
+
+
 def test_a_time_is_a_duration_a_part_or_the_end() -> None:
     stored = busy()
     assert int(stored.tape.column("time")[-1]) == 310 * SECOND
@@ -470,6 +549,8 @@ def test_a_time_is_a_duration_a_part_or_the_end() -> None:
     for text in ("half", "-5s", "101%", "x%", ""):
         with pytest.raises(InputError, match="--at"):
             time_of(text, stored)
+    with pytest.raises(InputError, match=r"--at 'banana' is not understood: .*2d.*50%.*end"):
+        time_of("banana", stored)
     cut = replace(stored, tape=stored.tape.until(250 * SECOND), complete=False)
     assert time_of("end", cut) == 100 * SECOND, "the step before the last one, which may be half a step"
     assert time_of("100%", cut) == 100 * SECOND
@@ -550,6 +631,51 @@ def test_what_is_stored_is_never_what_an_audit_calls_broken(
         refused = capsys.readouterr().err
         assert line in refused
         assert refused.endswith(f"take the run it came from, {run_folder}\n")
+    if not run:
+        page = str(tmp_path / "page.html")
+        for place in (out, out / "continuation"):
+            assert command("report", str(place), "-o", page) == 2
+            said = capsys.readouterr()
+            assert re.fullmatch(
+                r"headway: .* is a what-if without a run, .*: take the run it came from, .*\n", said.err
+            )
+
+
+def test_a_report_of_several_runs_leaves_what_ifs_without_one_out(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("whatif", str(run_folder), "--at", "30%", "--add-nodes", "1", "--out", str(tmp_path / "more")) == 0
+    capsys.readouterr()
+    assert command("report", str(tmp_path), "-o", str(tmp_path / "page.html")) == 0
+    assert f"note: {tmp_path / 'more'} is a what-if without a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [["whatif", "--at", "1h"], ["explain", "0"], ["story", "0"], ["audit"], ["replay"]])
+def test_a_folder_that_holds_runs_says_which(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    above = run_folder.parent / "seeds"
+    for seed in (0, 2, 10, 11):
+        shutil.copytree(run_folder, above / f"seed-{seed}")
+    capsys.readouterr()
+    assert command(verb[0], str(above), *verb[1:]) == 2
+    named = ", ".join(str(above / f"seed-{seed}") for seed in (0, 2, 10))
+    assert capsys.readouterr().err == (
+        f"headway: {above} holds no run itself, but runs are in it: take one of {named} and 1 more\n"
+    )
+
+
+def test_where_nothing_can_be_written_is_noticed_before_the_work(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("headway.cli.whatifs.what_if", lambda *_, **__: pytest.fail("it works already"))
+    capsys.readouterr()
+    place = tmp_path / "file" / "out"
+    assert command("whatif", str(run_folder), "--at", "1h", "--policy", "fifo", "--out", str(place)) == 2
+    assert capsys.readouterr().err == f"headway: --out {place}: cannot be written (Not a directory)\n"
+    check_writable(tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists(), "nothing of the attempt is left"
 
 
 def test_what_was_continued_under_changes_is_explained_up_to_them(
@@ -595,6 +721,28 @@ def test_what_is_interrupted_leaves_nothing_half_written(
     out.mkdir()
     assert command("whatif", str(run_folder), "--at", "1h", *flags, "--out", str(out)) == 130
     assert list(out.iterdir()) == []
+
+
+def test_other_failures_are_said_to_be_one_draw(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("whatif", str(run_folder), "--at", "20%", "--failures", "mtbf=2d,repair=1h") == 0
+    assert "note: failures are drawn: the difference is that of one draw." in capsys.readouterr().err
+    assert command("whatif", str(run_folder), "--at", "20%", "--policy", "fifo") == 0
+    assert "one draw" not in capsys.readouterr().err
+
+
+def test_jobs_that_are_left_out_are_said_beside_the_headline(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert command("whatif", str(run_folder), "--at", "20%", "--remove-nodes", "3", "--skip-infeasible") == 0
+    printed = capsys.readouterr()
+    line = re.search(
+        r"later\n(\d+) jobs? can never run after the change and (is|are) left out of both sides: \d+.*\n\n", printed.out
+    )
+    assert line
+    assert re.search(r"^tenant +jobs +never run +JCT before", printed.out, re.MULTILINE)
+    assert "never runs" in printed.out.partition("jobs that lose most")[2]
+    assert f"note: before is the run continued without {line[1]} job" in printed.err
 
 
 def test_the_tables_of_a_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,6 +189,30 @@ def test_jobs_last_at_least_as_long_as_they_have_and_like_others_of_their_size()
     few = Lasting.until(Ledger(drive("fifo", world).tape.until(5 * SECOND), world.jobs, world.cluster), (), 0)
     assert few.history < LEAST_HISTORY
     assert few.drawn(Job(0, 0, 5, estimate=7 * SECOND), 0, random) == 7 * SECOND
+    assert not few.from_trace
+    assert few.again(random).drawn(Job(0, 0, 5 * SECOND), 0, random) == 5 * SECOND
+    assert few.from_trace, "nothing else is known, and it is said"
+    assert not lasting.from_trace
+
+
+@pytest.mark.parametrize(
+    ("before", "estimate", "told"),
+    [
+        (3, 0, "run times taken from the trace where none was announced: fewer than 20 jobs had ended"),
+        (3, 50, "run times as they were announced: fewer than 20 jobs had ended"),
+        (30, 0, "run times as of 30 jobs that had ended"),
+    ],
+)
+def test_where_run_times_come_from_is_said(before: int, estimate: int, told: str) -> None:
+    known = estimate * SECOND
+    early = [Job(0, i * SECOND, SECOND, 4, estimate=known) for i in range(before)]
+    late = [Job(0, (100 + i) * SECOND, 60 * SECOND, 4, estimate=known) for i in range(3)]
+    world = World(uniform(1, 4), workload([*early, *late]))
+    tape = drive("fifo", world).tape
+    found = explain(world.cluster, world.jobs, tape, build("fifo"), before + 1, 110 * SECOND, draws=5)
+    assert f"(median of 5 continuations: {told}, arrivals as of" in "\n".join(found.lines())
+    record = found.record()["expected_start"]
+    assert record["run_times_from_trace"] == (before == 3 and not estimate)
 
 
 @settings(max_examples=25)

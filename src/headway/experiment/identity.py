@@ -108,11 +108,12 @@ def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[
                 toml.put(named, key, absolute(value))
         if key in axes:
             again[key] = [absolute(value) for value in axes[key]]
-    baseline = named.get("measure", {}).get("baseline") if isinstance(named.get("measure"), dict) else None
-    for key, values in axes.items():
-        for before, after in zip(values, again[key], strict=True):
-            if isinstance(before, str) and before == baseline:
-                named["measure"]["baseline"] = after
+    for leaf, value in toml.leaves(document):
+        if leaf == "measure.baseline":
+            found = (
+                absolute(value) for key, absolute in _NAMING_FILES.items() if absolute(value) in again.get(key, ())
+            )
+            toml.put(named, leaf, next(found, value))
     return named, again
 
 

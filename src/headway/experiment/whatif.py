@@ -99,8 +99,8 @@ def _duration(text: str) -> int:
         raise  # a time, but not one that can be meant
     except InputError as problem:
         raise InputError(
-            f"--at {text[:60]!r} is not understood: write a time since the run began (2d, 36h), a part of the run (50%) "
-            "or end"
+            f"--at {text[:60]!r} is not understood: write a time since the run began (2d, 36h), "
+            "a part of the run (50%) or end"
         ) from problem
 
 

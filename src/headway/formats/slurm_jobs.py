@@ -25,6 +25,7 @@ NUMBERS = (
 """Columns of whole numbers; times are in seconds since 1970, the limit in minutes."""
 Column = Sequence[str | None] | Sequence[int | None]
 _MOST = 2**63
+_MARK = b"\xef\xbb\xbf"
 
 
 class _Set(msgspec.Struct, gc=False):
@@ -134,13 +135,13 @@ class _File(msgspec.Struct, gc=False):
 _listed = msgspec.json.Decoder(list[_Resource] | None).decode
 
 
-def read(data: bytes) -> dict[str, Column]:
+def read(data: bytes | memoryview) -> dict[str, Column]:
     """The cells of all jobs, a column each, in ``TEXTS`` and ``NUMBERS``; ``InputError`` says why there are none.
 
     Columns and not rows, because a hundred thousand rows of 25 cells each take longer to make than the text to decode.
     """
     try:
-        jobs = msgspec.json.decode(data, type=_File).jobs
+        jobs = msgspec.json.decode(data[3:] if data[:3] == _MARK else data, type=_File).jobs
         return {**_times(jobs), **_numbers(jobs), **_texts(jobs)} if jobs else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         reason = str(problem).splitlines()[0]

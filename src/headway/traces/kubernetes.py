@@ -16,7 +16,7 @@ from headway.errors import TraceError
 from headway.formats.kubernetes import WHOLE, Item, ObjectError, PodRecord, Slicing, objects, pod, slicing
 from headway.traces.build import build, no_collection
 from headway.traces.head import Head
-from headway.traces.table import contents
+from headway.traces.table import mapped
 from headway.traces.trace import Dropped, Trace
 from headway.training.job import Job, Outcome, broken_rule, workload
 from headway.units import WHOLE_GPU_MILLI
@@ -39,7 +39,7 @@ def recognises(head: Head) -> bool:
 
 def read(path: Path, strict: bool) -> Trace:
     """The jobs of a file of pods."""
-    data = contents(path)
+    data = mapped(path)
     with no_collection():
         pods = _Pods(path)
         shared = pods.take(data, {})
@@ -62,7 +62,7 @@ class _Pods:
     notes: list[str] = field(default_factory=list)
     rows: int = 0
 
-    def take(self, data: bytes, shared: Mapping[str, Slicing]) -> dict[str, Slicing]:
+    def take(self, data: bytes | memoryview, shared: Mapping[str, Slicing]) -> dict[str, Slicing]:
         """Read each pod; of several versions of one the last counts. The answer is how nodes share their GPUs."""
         latest: dict[str, int] = {}
         others: Counter[str] = Counter()

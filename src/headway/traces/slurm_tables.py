@@ -13,7 +13,7 @@ from headway.errors import InputError, TraceError
 from headway.formats import slurm_jobs
 from headway.traces.build import no_collection
 from headway.traces.head import Head, head_of
-from headway.traces.table import SURPLUS, Table, contents, csv_table, text
+from headway.traces.table import SURPLUS, Table, csv_table, mapped, text
 
 COLUMNS = (
     *slurm_jobs.TEXTS,
@@ -95,7 +95,7 @@ def _from_sacct(path: Path) -> Table:
 def _from_json(path: Path) -> Table:
     try:
         with no_collection():
-            columns = slurm_jobs.read(contents(path).removeprefix(b"\xef\xbb\xbf"))
+            columns = slurm_jobs.read(mapped(path))
     except InputError as problem:
         raise TraceError(f"trace {path}: {problem}") from None
     if not columns:

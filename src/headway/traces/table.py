@@ -7,6 +7,7 @@ be named. Whatever is wrong with the file itself (missing, truncated, not text, 
 import csv
 import gzip
 import io
+import mmap
 import sys
 import zlib
 from dataclasses import dataclass
@@ -75,6 +76,18 @@ def contents(path: Path) -> bytes:
         raise TraceError(f"trace {path}: the gzip data is truncated") from None
     except (OSError, zlib.error) as problem:
         raise TraceError(f"trace {path}: the gzip data is damaged ({problem})") from None
+
+
+def mapped(path: Path) -> bytes | memoryview:
+    """The bytes of a file of JSON, not copied where it is a plain one: such files are large, and read once."""
+    try:
+        if not path.is_file() or path.suffix == ".gz":
+            return contents(path)
+        with path.open("rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError):
+        return contents(path)  # which says why it cannot be read
+    return data if bytes(data[:1]) in (b"{", b"[") else contents(path)
 
 
 def text(path: Path) -> str:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from headway.errors import ExperimentError
 from headway.formats.cluster_records import Described, NodeRecord
-from headway.formats.kubernetes.objects import Item, objects
+from headway.formats.kubernetes.objects import Item, conditions, objects
 from headway.formats.kubernetes.resources import WHOLE, ObjectError, Slicing, amounts, gpu_request, slice_milli
 from headway.units import WHOLE_GPU_MILLI
 
@@ -119,7 +119,7 @@ def _gpus(item: Item, has: dict[str, int], labels: Mapping[str, str]) -> int:
 def _notes(nodes: Iterable[Item]) -> list[str]:
     away, short = [], []
     for item in nodes:
-        ready = next((each.status for each in item.status.conditions or () if each.type == "Ready"), "True")
+        ready = next((each.status for each in conditions(item.status) if each.type == "Ready"), "True")
         if item.spec.unschedulable or ready != "True":
             away.append(item.metadata.name)
         capacity, allocatable = amounts(item.status.capacity), amounts(item.status.allocatable)

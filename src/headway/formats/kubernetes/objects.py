@@ -4,9 +4,10 @@ A file holds a list, one object, several of either one after the other, or watch
 decoded at once; otherwise objects are decoded one by one, so that a bad one costs one object and can be named.
 """
 
+import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -20,6 +21,8 @@ from headway.units import SECOND
 Time = Annotated[datetime, Meta(tz=True)]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_A_DAY = 86_400
+_PIECE = 1 << 20
+"""Bytes that are checked to be text at a time."""
 
 
 class Owner(Struct):
@@ -133,8 +136,13 @@ class _Spec(Spec, rename="camel", gc=False):
     init_containers: list[_Container] | None = None  # type: ignore[assignment]
 
 
+class _Status(Status, rename="camel", gc=False):
+    conditions: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+
+
 class _Item(Item, gc=False):
     spec: _Spec = field(default_factory=_Spec)
+    status: _Status = field(default_factory=_Status)
 
 
 class _Sound(Struct, gc=False):
@@ -144,6 +152,18 @@ class _Sound(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(Item).decode
 _resources = msgspec.json.Decoder(Resources | None).decode
+_conditions = msgspec.json.Decoder(list[Condition] | None).decode
+
+
+def conditions(status: Status) -> Sequence[Condition]:
+    """The conditions of an object. Of most pods nobody asks for them, and text is left text until somebody does."""
+    if isinstance(status.conditions, msgspec.Raw):
+        text = bytes(status.conditions)
+        try:
+            status.conditions = _conditions(text) if text else None
+        except msgspec.ValidationError as problem:
+            raise _explained(problem, msgspec.json.decode(text), "Pod", "status.conditions") from None
+    return status.conditions or ()
 
 
 def nanoseconds(time: datetime) -> int:
@@ -154,12 +174,12 @@ def nanoseconds(time: datetime) -> int:
     return ((since.days * _SECONDS_A_DAY + since.seconds) * 1_000_000 + since.microseconds) * 1000
 
 
-def objects(data: bytes, where: str, error: type[InputError]) -> Iterator[Item | ObjectError]:
+def objects(data: bytes | memoryview, where: str, error: type[InputError]) -> Iterator[Item | ObjectError]:
     """The objects of a file in their order, or for each why it cannot be read.
 
     Raises ``error``, with ``where`` before the reason, if the file as a whole cannot be.
     """
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    data = data[3:] if bytes(data[:3]) == codecs.BOM_UTF8 else data
     _check_text(data, where, error)
     try:
         if (sound := _sound(data)) is not None:
@@ -167,6 +187,7 @@ def objects(data: bytes, where: str, error: type[InputError]) -> Iterator[Item |
             while sound:
                 yield sound.pop()  # and with it goes its room
             return
+        data = bytes(data)
         try:
             whole = msgspec.json.decode(data, type=_List)
         except msgspec.MsgspecError:
@@ -181,15 +202,16 @@ def objects(data: bytes, where: str, error: type[InputError]) -> Iterator[Item |
         raise error(f"{where}: is not a Kubernetes object: it is nested too deeply") from None
 
 
-def _check_text(data: bytes, where: str, error: type[InputError]) -> None:
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            raise error(f"{where}: is not UTF-8 text") from None
+def _check_text(data: bytes | memoryview, where: str, error: type[InputError]) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _PIECE):
+            decoder.decode(data[start : start + _PIECE], start + _PIECE >= len(data))
+    except UnicodeDecodeError:
+        raise error(f"{where}: is not UTF-8 text") from None
 
 
-def _sound(data: bytes) -> list[_Item] | None:
+def _sound(data: bytes | memoryview) -> list[_Item] | None:
     """The objects of a list in which there is nothing to explain; None for any other file."""
     try:
         whole = msgspec.json.decode(data, type=_Sound)
@@ -268,13 +290,17 @@ def _item(document: Any, kind: str) -> Item | ObjectError:
     try:
         item = msgspec.convert(document, Item)
     except msgspec.ValidationError as problem:
-        rule, _, place = str(problem).partition(" - at `$")
-        place = place.strip("`.")
-        rule = re.sub(r"`([\w| ]+)`", r"\1", rule[:1].lower() + rule[1:])
         own = str(document.get("kind") or kind) if isinstance(document, dict) else ""
-        return ObjectError(place or "object", _at(document, place), f"is not understood: {rule}", own)
+        return _explained(problem, document, own)
     item.kind = item.kind or kind
     return item
+
+
+def _explained(problem: msgspec.ValidationError, document: Any, kind: str, within: str = "") -> ObjectError:
+    rule, _, place = str(problem).partition(" - at `$")
+    place = place.strip("`.")
+    rule = re.sub(r"`([\w| ]+)`", r"\1", rule[:1].lower() + rule[1:])
+    return ObjectError(f"{within}{place}" or "object", _at(document, place), f"is not understood: {rule}", kind)
 
 
 def _at(document: Any, place: str) -> Any:

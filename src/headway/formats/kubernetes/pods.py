@@ -11,7 +11,17 @@ from functools import lru_cache
 from msgspec import Struct
 
 from headway.formats.kubernetes.nodes import PRODUCTS, gpu_type, slicing
-from headway.formats.kubernetes.objects import EPOCH, ContainerStatus, Item, Metadata, Spec, Status, Stay, nanoseconds
+from headway.formats.kubernetes.objects import (
+    EPOCH,
+    ContainerStatus,
+    Item,
+    Metadata,
+    Spec,
+    Status,
+    Stay,
+    conditions,
+    nanoseconds,
+)
 from headway.formats.kubernetes.resources import (
     WHOLE,
     Amounts,
@@ -270,7 +280,7 @@ def _times(item: Item) -> tuple[int, int | None, int | None, int, bool]:
             status.reason in STOPPED or _since(status, "DisruptionTarget") is not None
         )
     else:
-        changes = [each.last_transition_time for each in status.conditions or ()]
+        changes = [each.last_transition_time for each in conditions(status)]
         told = [time for time in (*changes, *_starts(status.container_statuses)) if time is not None]
         seen = max(seen, nanoseconds(max(told))) if told else seen
     began = None if started is None else nanoseconds(started)
@@ -290,7 +300,7 @@ def _started(status: Status) -> datetime | None:
 
 
 def _since(status: Status, condition: str) -> datetime | None:
-    for each in status.conditions or ():
+    for each in conditions(status):
         if each.type == condition and each.status == "True":
             return each.last_transition_time
     return None
@@ -314,7 +324,7 @@ def _ended(status: Status) -> datetime | None:
                 last = end if last is None or (end is not None and end > last) else last
         if last is not None:
             return last
-    changes = [each.last_transition_time for each in status.conditions or () if each.last_transition_time]
+    changes = [each.last_transition_time for each in conditions(status) if each.last_transition_time]
     return _since(status, "DisruptionTarget") or max(changes, default=None)
 
 
