@@ -44,7 +44,7 @@ def trace(tmp_path: Path) -> Path:
         (tmp_path / f"{name}.csv").write_text(f"submit_s,work_s,gpus,name\n{rows}")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "latin.csv").write_text("submit_s,work_s,gpus,name\n0,60,1,caf\xe9\n", encoding="latin-1")
-    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress((tmp_path / "ok.csv").read_bytes())[:-10])
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress((tmp_path / "ok.csv").read_bytes(), mtime=0)[:-10])
     return tmp_path
 
 

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sound.csv").write_text("".join(TEXT.splitlines(keepends=True)[:2]) + "9,60,8,c,speech\n")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "bare.csv").write_text(TEXT.splitlines()[0])
-    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(TEXT.encode())[:-12])
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(TEXT.encode(), mtime=0)[:-12])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

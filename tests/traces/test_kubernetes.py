@@ -114,7 +114,7 @@ def test_the_sample_becomes_the_jobs_it_describes() -> None:
 
 def test_the_format_is_told_by_the_beginning_packed_or_not(tmp_path: Path) -> None:
     packed = tmp_path / "pods.json.gz"
-    packed.write_bytes(gzip.compress((SAMPLES / "pods.json").read_bytes()))
+    packed.write_bytes(gzip.compress((SAMPLES / "pods.json").read_bytes(), mtime=0))
     assert guess(packed) == guess(SAMPLES / "pods.json") == "kubernetes"
     assert load(packed).jobs == load(SAMPLES / "pods.json").jobs
     assert [reader.NAME for reader in READERS].count("kubernetes") == 1
