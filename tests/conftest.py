@@ -7,10 +7,13 @@ those tests are left out, and the closing lines say so.
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from headway.training.policies import registry
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_TESTS = ROOT / "tests" / "real"
@@ -26,6 +29,17 @@ settings.load_profile("ci" if IN_CI else "developer")
 def real_traces() -> Path:
     """The folder of published traces; only tests under ``tests/real`` may ask for it."""
     return REAL_TRACES
+
+
+@pytest.fixture(autouse=True)
+def _own_parts() -> Iterator[None]:
+    """Parts of policies that a test registers, from a file of its own, are gone after it."""
+    tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS)
+    before = [dict(table) for table in tables]
+    yield
+    for table, kept in zip(tables, before, strict=True):
+        for name in set(table) - set(kept):
+            del table[name]
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -1,16 +1,24 @@
 """The virtual-time executor: wake-ups, patience, outcomes and retries, and the order of events within an instant."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from heapq import heappush
 
 import pytest
 
+from headway.core.scheduler import Scheduler
+from headway.core.tape import TapeWriter
 from headway.errors import StalledRunError
+from headway.sim.faults import Faults
+from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, StartJob, WakeAt
 from headway.training.cluster import uniform
+from headway.training.events import Event, NodeFailed
 from headway.training.job import Job, Outcome, workload
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
 from headway.training.rows import Kind
+from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.drive import World, drive, seconds_of
@@ -83,3 +91,21 @@ def test_an_empty_workload_is_over_at_once() -> None:
 def test_a_job_that_can_never_start_stalls_the_run() -> None:
     with pytest.raises(StalledRunError, match="fifo: work is left"):
         drive("fifo", World(uniform(1, 4), seconds_of((0, 1, 5))))
+
+
+def test_a_job_that_ends_by_itself_as_its_node_fails_is_over_and_not_queued_again() -> None:
+    cluster = replace(uniform(2, 1, gpu_type="fast"), gpu_speed_ppm={"fast": 1_500_000})
+    for outcome in (Outcome.CANCELLED, Outcome.FAILS, Outcome.FINISHES):
+        job = Job(0, submit=0, work=4, outcome=outcome, outcome_after=0 if outcome is Outcome.FINISHES else 4)
+        # At one and a half times the speed it has done 4 after 2.67, that is at 3, when 4.5 would have been done.
+        faults = Faults(2, 0, None, [])
+        state = TrainingState(cluster, to_come=1, arrangement=(policy := build("fifo")), speed=SpeedModel(cluster))
+        policy.bind(state)
+        executor = SimulatedCluster((job,), state, faults)
+        heappush(executor._heap, (3, NodeFailed.rank, 0, -1, NodeFailed(0)))
+        tape = TapeWriter()
+        Scheduler[Event, Action](state, policy, executor, tape).run()
+        times = tape.close().column("time").tolist()
+        assert times == sorted(times)
+        assert state.over()
+        assert max(times) == 3

@@ -163,5 +163,5 @@ def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> Iterator[str]:
         alike.setdefault(note.partition(";")[0], []).append(note)
     for head, same in alike.items():
         names = [name for note in same for name in notes[note]]
-        whose = "" if len(names) == runs else f"{', '.join(names)}: "
+        whose = "" if len(names) == runs else f"{', '.join(dict.fromkeys(names))}: "
         yield f"{whose}{same[0] if len(same) == 1 else head}"

@@ -1,8 +1,8 @@
 """The one loop: drain an instant, decide once, commit what was decided, go on.
 
-All events of one moment are applied, in the rank order that the executor keeps (finished, failed, cancelled,
-recovered, drained, arrived, woke), before the policy is asked. It is asked once an instant. Each action is checked,
-committed and handed to the executor before the next one is taken from the policy.
+All events of one moment are applied, in the rank order that the executor keeps (finished, failed, cancelled, node
+failed, recovered, drained, arrived, woke), before the policy is asked. It is asked once an instant. Each action is
+checked, committed and handed to the executor before the next one is taken from the policy.
 """
 
 from collections.abc import Callable

@@ -10,7 +10,6 @@ from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
 from headway.report.words import THIN, change, count, duration, hours, listed, number, percent, plain, three_digits
 from headway.training.cluster import Cluster
-from headway.units import SECOND
 
 _NOTICEABLE = 0.05
 """Changes smaller than this are not worth a sentence."""
@@ -204,7 +203,7 @@ def facts(both: Comparison) -> list[tuple[str, str]]:
         ("Trace", _each([_trace(run) for run in runs])),
         ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
-        ("Time", _spans([(run.span[1] - run.span[0]) / SECOND for run in runs])),
+        ("Time", _spans([run.numbers.makespan_s for run in runs])),
         ("Policy" if len(runs) == 1 else "Policies", _each([plain(each) for each in policies])),
         ("Seeds" if any(run.seeds for run in runs) else "Seed", _each([_seeds(run) for run in runs])),
     ]

@@ -23,7 +23,7 @@ from headway.metrics.training.sizes import size_class
 from headway.metrics.training.summary import Summary, from_json, of_ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.window import Window, span_of, window_of
+from headway.metrics.window import Window, window_of
 from headway.report.names import cut_apart
 from headway.report.words import size_label
 from headway.training.cluster import Cluster
@@ -131,11 +131,6 @@ class Measured:
     def numbers(self) -> Summary:
         """What headline and table tell: means over the runs of several seeds, else the summary."""
         return from_json(self.row) if self.seeds else self.summary
-
-    @cached_property
-    def span(self) -> tuple[int, int]:
-        """The time that the numbers are about."""
-        return span_of(self.ledger, self.window)
 
     @cached_property
     def bulk(self) -> int:

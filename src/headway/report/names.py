@@ -34,7 +34,7 @@ def _telling(name: str, alike: Sequence[str]) -> str:
 
 
 def _split(options: str) -> list[str]:
-    return re.split(r",\s*", options)
+    return re.split(r",\s*", options) if options else []
 
 
 def cut_apart(names: Sequence[str], most: int) -> list[str]:

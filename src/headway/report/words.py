@@ -74,7 +74,8 @@ def number(value: float) -> str:
 
 def count(value: float, one: str, many: str = "") -> str:
     """``1 job``, ``2,000 jobs``."""
-    return f"{number(value)} {one if value == 1 else many or one + 's'}"
+    shown = number(value) if isinstance(value, int) else three_digits(value)
+    return f"{shown} {one if value == 1 else many or one + 's'}"
 
 
 def listed(names: list[str]) -> str:

@@ -1,4 +1,8 @@
-"""What happens on a cluster, in the past tense. ``rank`` is the order in which events of one instant are applied."""
+"""What happens on a cluster, in the past tense. ``rank`` is the order in which events of one instant are applied.
+
+Jobs that end by themselves do so before nodes fail: what was done by then counts, and nobody is queued again who had no
+work left.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -11,7 +15,7 @@ class JobArrived:
     """A job was submitted."""
 
     job: Job
-    rank: ClassVar[int] = 5
+    rank: ClassVar[int] = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class NodeFailed:
     """A node went down; what ran on it goes back to the queue, at its last periodic checkpoint."""
 
     node: int
-    rank: ClassVar[int] = 1
+    rank: ClassVar[int] = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class NodeRecovered:
     """A failed or drained node takes jobs again."""
 
     node: int
-    rank: ClassVar[int] = 3
+    rank: ClassVar[int] = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,14 @@ class NodeDrained:
 
     node: int
     evict: bool = False
-    rank: ClassVar[int] = 4
+    rank: ClassVar[int] = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Woke:
     """The time that a policy asked for with ``WakeAt`` has come."""
 
-    rank: ClassVar[int] = 6
+    rank: ClassVar[int] = 7
 
 
 Event: TypeAlias = JobArrived | JobFinished | JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained | Woke

@@ -165,11 +165,18 @@ def _request(spec: Spec, by_annotation: Amounts | None, slicing: Slicing) -> tup
     if by_annotation or spec.resources:
         asked = effective(spec.containers or (), spec.init_containers or (), spec.overhead, spec.resources)
         return _totals({**asked, **(by_annotation or {})}, slicing)
-    containers = tuple([each.resources for each in spec.containers or ()])
-    if not (spec.init_containers or spec.overhead):
-        return _usual(containers, (), (), slicing)
+    listed = spec.containers or ()
+    if len(listed) == 1 and slicing is WHOLE and not (spec.init_containers or spec.overhead):
+        return _single(listed[0].resources)
+    containers = tuple([each.resources for each in listed])
     before = [(each.resources, each.restart_policy) for each in spec.init_containers or ()]
     return _usual(containers, tuple(before), tuple((spec.overhead or {}).items()), slicing)
+
+
+@lru_cache(maxsize=1 << 14)
+def _single(resources: Resources | None) -> tuple[GpuRequest, int, int]:
+    """The same of a pod with one container; a file has far fewer different ones than pods."""
+    return _totals(effective([Container(resources)]), WHOLE)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -179,7 +186,7 @@ def _usual(
     overhead: tuple[tuple[str, Quantity], ...],
     slicing: Slicing,
 ) -> tuple[GpuRequest, int, int]:
-    """The same of what a pod's containers ask for and nothing else; a file has far fewer of these than pods."""
+    """The same of a pod with several containers, or on a GPU that is shared."""
     first = [Container(*each) for each in before]
     return _totals(effective([Container(each) for each in containers], first, dict(overhead)), slicing)
 
