@@ -283,8 +283,9 @@ def _tres(lists: list[msgspec.Raw], key: str) -> list[str]:
             try:
                 known[text] = _spelt(_listed(text))
             except msgspec.ValidationError as problem:
-                place = f"`$.jobs[{len(found)}].tres.{key}"
-                raise msgspec.ValidationError(str(problem).replace("`$", place)) from None
+                rule, _, rest = str(problem).partition(" - at `$")
+                place = f"$.jobs[{len(found)}].tres.{key}{rest.rstrip('`')}"
+                raise msgspec.ValidationError(f"{rule} - at `{place}`") from None
         found.append(known[text])
     return found
 

@@ -7,7 +7,7 @@ decoded at once; otherwise objects are decoded one by one, so that a bad one cos
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -104,7 +104,8 @@ class Status(Struct, rename="camel", gc=False):
     phase: str = ""
     reason: str | None = None
     start_time: Time | None = None
-    conditions: list[Condition] | None = None
+    conditions: Any = None
+    """As the file has them: ask ``conditions`` for them."""
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     allocatable: dict[str, Quantity] | None = None
@@ -137,7 +138,7 @@ class _Spec(Spec, rename="camel", gc=False):
 
 
 class _Status(Status, rename="camel", gc=False):
-    conditions: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+    conditions: msgspec.Raw = msgspec.Raw()
 
 
 class _Item(Item, gc=False):
@@ -152,18 +153,18 @@ class _Sound(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(Item).decode
 _resources = msgspec.json.Decoder(Resources | None).decode
-_conditions = msgspec.json.Decoder(list[Condition] | None).decode
 
 
-def conditions(status: Status) -> Sequence[Condition]:
-    """The conditions of an object. Of most pods nobody asks for them, and text is left text until somebody does."""
-    if isinstance(status.conditions, msgspec.Raw):
-        text = bytes(status.conditions)
+def conditions(status: Status) -> tuple[Condition, ...]:
+    """The conditions of an object. Of most pods nobody asks for them: they are read when somebody does."""
+    told = status.conditions
+    if not isinstance(told, tuple):
         try:
-            status.conditions = _conditions(text) if text else None
+            plain = (msgspec.json.decode(told) if bytes(told) else None) if isinstance(told, msgspec.Raw) else told
+            told = status.conditions = tuple(msgspec.convert(plain, list[Condition] | None) or ())
         except msgspec.ValidationError as problem:
-            raise _explained(problem, msgspec.json.decode(text), "Pod", "status.conditions") from None
-    return status.conditions or ()
+            raise _explained(problem, plain, "Pod", "status.conditions") from None
+    return told
 
 
 def nanoseconds(time: datetime) -> int:
