@@ -28,7 +28,6 @@ BEGIN = 1_772_438_400
 WIDTHS = (1, 1, 1, 1, 2, 4, 8, 16)
 ACCOUNTS = ("vision", "speech", "language", "robots", "chemistry")
 STATES = ("COMPLETED", "COMPLETED", "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
-
 Row = dict[str, Any]
 MAP = "name=id,submit=queue entered,start=began,end=ended,gpus=devices,outcome=state,tenant=team"
 
@@ -110,15 +109,15 @@ def _sacct_json() -> Callable[[int], Iterator[str]]:
     return _listed('{"jobs": [\n', "]}\n", [_shape(job, 2)], lambda row: {})
 
 
-def _pods() -> Callable[[int], Iterator[str]]:
-    """The pods of the sample in turn, each with times, names, sizes and a gang of its own."""
+def _pods(chosen: slice) -> Callable[[int], Iterator[str]]:
+    """Pods of the sample in turn, each with times, names, sizes and a gang of its own."""
     shapes = []
-    for pod in json.loads((SAMPLES / "pods.json").read_text())["items"]:
+    for pod in json.loads((SAMPLES / "pods.json").read_text())["items"][chosen]:
         pod["metadata"] |= {"name": "%(name)s", "uid": "6d1f2c3a-%(name)s", "creationTimestamp": "%(created)s"}
         pod["status"] |= {"startTime": "%(began)s", "phase": "Succeeded"}
         for each in pod["status"]["conditions"]:
             each["lastTransitionTime"] = "%(began)s"
-        for each in pod["status"].get("containerStatuses", ()):
+        for each in pod["status"].setdefault("containerStatuses", [{"restartCount": 0}]):
             each["state"] = {"terminated": {"exitCode": 0, "startedAt": "%(began)s", "finishedAt": "%(ended)s"}}
         for each in pod["spec"]["containers"]:
             for kind in ("limits", "requests"):
@@ -255,7 +254,8 @@ CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
     "slurm sacct --json": ("sacct.json", _sacct_json()),
     "slurm scontrol show job -o": ("scontrol.txt", _scontrol()),
     "slurm jobcomp/filetxt": ("jobcomp.txt", _table("", _record)),
-    "kubernetes": ("pods.json", _pods()),
+    "kubernetes, one container a pod": ("plain-pods.json", _pods(slice(3, 4))),
+    "kubernetes, gangs, init containers, labels": ("pods.json", _pods(slice(None))),
     "philly-json": ("philly.json", _philly_json()),
     "philly-csv": (
         "philly.csv",

@@ -166,7 +166,8 @@ def _resolve(dotted: str) -> Any:
 @pytest.mark.parametrize("page", ["docs/glossary.md", "docs/model.md"])
 def test_the_rank_order_is_that_of_the_events(page: str) -> None:
     ranks = {re.sub("^(Job|Node)", "", event.__name__).lower(): event.rank for event in get_args(events.Event)}
-    (said,) = re.findall(r"finished(?:, \w+)+, woke", read(page))
+    ranks |= {"failed": events.JobFailed.rank, "node failed": events.NodeFailed.rank}
+    (said,) = re.findall(r"finished(?:, [\w ]+)+, woke", read(page))
     order = said.split(", ")
     assert set(order) == set(ranks)
     assert all(ranks[first] < ranks[second] for first, second in pairwise(order))

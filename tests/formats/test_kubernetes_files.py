@@ -9,7 +9,7 @@ import pytest
 from headway.errors import ExperimentError, TraceError
 from headway.formats import cluster_file, cluster_table
 from headway.formats.cluster_records import NodeRecord
-from headway.formats.kubernetes import ObjectError, Slicing, cluster, describes, objects, slicing
+from headway.formats.kubernetes import ObjectError, Slicing, cluster, describes, objects, pod, slicing
 from headway.formats.kubernetes.objects import Item
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -79,6 +79,32 @@ def test_an_object_of_the_wrong_shape_is_explained_and_the_others_are_read(
     assert str(bad).startswith(message)
     assert isinstance(good, Item)
     assert [str(each) for each in read(a_pod(**changes))] == [str(bad)]
+
+
+def test_conditions_are_read_where_something_depends_on_them() -> None:
+    broken = {"conditions": [{"type": "Ready", "lastTransitionTime": "soon"}], "startTime": "2024-05-06T08:01:00Z"}
+    ended = {"terminated": {"startedAt": "2024-05-06T08:01:00Z", "finishedAt": "2024-05-06T09:00:00Z"}}
+    done = a_pod(status={**broken, "phase": "Succeeded", "containerStatuses": [{"state": ended}]})
+    runs = a_pod(status={**broken, "phase": "Running"})
+    for document in ({"kind": "List", "items": [done, runs]}, [done, runs], {"kind": "List", "items": [done, runs, 3]}):
+        first, second, *_ = read(document)
+        assert isinstance(first, Item)
+        assert isinstance(second, Item)
+        assert pod(first).ended is not None
+        with pytest.raises(ObjectError, match=r"status.conditions\[0\].lastTransitionTime 'soon' is not understood"):
+            pod(second)
+
+
+def test_pods_that_spell_their_resources_alike_or_not_are_read_alike() -> None:
+    spec = {"containers": [{"resources": {"requests": {"cpu": "2", "nvidia.com/gpu": 1}}}]}
+    listed = {"kind": "List", "items": [a_pod(spec=spec), a_pod(spec=spec), a_pod(spec={"containers": [{}]})]}
+    for text in (
+        json.dumps(listed),
+        json.dumps(listed, indent=4),
+        json.dumps({**listed, "items": [*listed["items"], 3]}),
+    ):
+        found = [pod(item) for item in objects(text.encode(), "x", TraceError) if isinstance(item, Item)]
+        assert [(each.gpus, each.cpu_milli) for each in found] == [(1, 2000), (1, 2000), (0, 0)]
 
 
 @pytest.mark.parametrize(

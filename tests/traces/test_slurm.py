@@ -203,6 +203,39 @@ def test_scontrol_show_job_is_read_with_and_without_o(tmp_path: Path) -> None:
     assert load(_file(tmp_path, below)) == trace
 
 
+def test_numbers_may_be_plain_or_say_whether_they_are_set_in_one_file(tmp_path: Path) -> None:
+    kinds: list[Any] = [
+        5,
+        "5",
+        5.0,
+        {"set": True, "infinite": False, "number": 5},
+        {"set": False, "infinite": False, "number": 7},
+        2**70,
+        None,
+    ]
+    jobs = [_json_job(job_id=20 + place, priority=kind) for place, kind in enumerate(kinds)]
+    trace = load(_file(tmp_path, json.dumps({"jobs": jobs, "meta": {}}), "s.json"))
+    assert [job.priority for job in trace.jobs] == [5, 5, 5, 5, 0, 0, 0]
+
+
+def test_json_with_resources_of_another_shape_says_where(tmp_path: Path) -> None:
+    bad = _json_job(job_id=2, tres={"allocated": [{"type": 3}]})
+    with pytest.raises(TraceError, match=r"got `int` - at `\$\.jobs\[1\]\.tres\.allocated\[0\]\.type`"):
+        load(_file(tmp_path, json.dumps({"jobs": [_json_job(), bad], "meta": {}}), "s.json"))
+    bad = _json_job(job_id=2, tres={"requested": 3})
+    with pytest.raises(TraceError, match=r"got `int` - at `\$\.jobs\[1\]\.tres\.requested`"):
+        load(_file(tmp_path, json.dumps({"jobs": [_json_job(), bad], "meta": {}}), "s.json"))
+
+
+def test_records_of_many_layouts_are_read_alike(tmp_path: Path) -> None:
+    line = (SAMPLES / "scontrol-jobs.txt").read_text().split("\n")[0]
+    lines = [line.replace("JobId=51", f"JobId={100 + place}") for place in range(20)]
+    # Words in a job's name, which may look like keys, and a key that only some records have.
+    mixed = [text.replace("JobName=train net", "JobName=" + " a" * place) for place, text in enumerate(lines)]
+    mixed = [text.replace(" Nice=0", " Nice=0 ArrayJobId=0") if place % 3 else text for place, text in enumerate(mixed)]
+    assert load(_file(tmp_path, "\n".join(mixed))).jobs == load(_file(tmp_path, "\n".join(lines), "same.txt")).jobs
+
+
 def test_the_log_of_completed_jobs_is_read(tmp_path: Path) -> None:
     line = (
         "JobId={0} UserId=ada(1001) GroupId=staff(100) Name=my job JobState={1} Partition=gpu TimeLimit={2} "
