@@ -426,3 +426,28 @@ def test_whatever_is_killed_a_sweep_goes_on_where_it_was(tmp_path: Path, call: C
     assert [row["seeds"] for row in ended.json] == [2, 2]
     assert ended.json[0]["runs"][0]["digest"] == ended.json[1]["runs"][0]["digest"]
     assert all((cells / name).read_bytes() == text for name, text in done.items())
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--loads", "abc"), ("--loads", "0"), ("--nodes", "3.5"), ("--nodes", "-1")]
+)
+def test_what_is_no_number_is_refused_before_any_cell_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                "sweep",
+                "--set",
+                "trace.synthetic={jobs=50}",
+                "--policies",
+                "fifo",
+                flag,
+                value,
+                "-o",
+                str(tmp_path / "s"),
+            ]
+        )
+    assert ended.value.code == 2
+    assert "is not a number above 0" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()

@@ -191,15 +191,24 @@ def _axes(chosen: dict[str, Any]) -> Axes:
     if chosen["policies"]:
         axes[sweeps.POLICY] = list(split_policies(chosen["policies"]))
     if chosen["loads"]:
-        axes["trace.load"] = _values(chosen["loads"])
+        axes["trace.load"] = _numbers(chosen["loads"], "--loads", 0.8)
     if chosen["nodes"]:
-        axes["cluster.nodes"] = _values(chosen["nodes"])
+        axes["cluster.nodes"] = _numbers(chosen["nodes"], "--nodes", 40)
     for text in chosen["vary"] or ():
         key, equals, values = text.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise ExperimentError(f"--vary {text!r} is not understood: write it like cluster.nodes=40,80")
         axes[key.strip()] = _values(values)
     return axes
+
+
+def _numbers(text: str, flag: str, like: float) -> list[Any]:
+    """Numbers between commas, all above 0."""
+    found = _values(text)
+    for value in found:
+        if not isinstance(value, type(like) if isinstance(like, int) else int | float) or value <= 0:
+            raise ExperimentError(f"{flag} {value!r} is not a number above 0: write it like {flag} {like},{2 * like:g}")
+    return found
 
 
 def _values(text: str) -> list[Any]:

@@ -179,22 +179,21 @@ def within(value: Any, *keys: str) -> Any:
 def _times(jobs: list[_Job]) -> dict[str, Column]:
     times = [job.time or _NO_TIME for job in jobs]
     return {
-        "Submit": _either([time.submission for time in times], [job.submit_time for job in jobs]),
-        "Eligible": _either([time.eligible for time in times], [job.eligible_time for job in jobs]),
-        "Start": _either([time.start for time in times], [job.start_time for job in jobs]),
-        "End": _either([time.end for time in times], [job.end_time for job in jobs]),
+        "Submit": _either([time.submission for time in times], jobs, "submit_time"),
+        "Eligible": _either([time.eligible for time in times], jobs, "eligible_time"),
+        "Start": _either([time.start for time in times], jobs, "start_time"),
+        "End": _either([time.end for time in times], jobs, "end_time"),
         "ElapsedRaw": _whole([time.elapsed for time in times]),
-        "TimelimitRaw": _either([time.limit for time in times], [job.time_limit for job in jobs]),
+        "TimelimitRaw": _either([time.limit for time in times], jobs, "time_limit"),
     }
 
 
 def _numbers(jobs: list[_Job]) -> dict[str, Column]:
-    required = [(job.required or _NO_REQUIRED).cpus for job in jobs]
     return {
         "Priority": _whole([job.priority for job in jobs]),
         "NTasks": _whole([job.tasks for job in jobs]),
-        "ReqCPUS": _either(required, [job.cpus for job in jobs]),
-        "NNodes": _either([job.allocation_nodes for job in jobs], [job.node_count for job in jobs]),
+        "ReqCPUS": _either([(job.required or _NO_REQUIRED).cpus for job in jobs], jobs, "cpus"),
+        "NNodes": _either([job.allocation_nodes for job in jobs], jobs, "node_count"),
         "Restarts": _whole([job.restart_cnt for job in jobs]),
     }
 
@@ -202,18 +201,16 @@ def _numbers(jobs: list[_Job]) -> dict[str, Column]:
 def _texts(jobs: list[_Job]) -> dict[str, Column]:
     owners = [job.association or _NO_OWNER for job in jobs]
     tres = [job.tres or _NO_RESOURCES for job in jobs]
-    requested = _tres([each.requested for each in tres], "requested")
-    allocated = _tres([each.allocated for each in tres], "allocated")
     return {
         "JobID": _ids(jobs),
         "Cluster": [job.cluster for job in jobs],
         "State": [_state(job) for job in jobs],
         "Partition": [job.partition for job in jobs],
         "QOS": [job.qos for job in jobs],
-        "Account": [owner.account or job.account for owner, job in zip(owners, jobs, strict=True)],
-        "User": [owner.user or job.user or job.user_name for owner, job in zip(owners, jobs, strict=True)],
-        "ReqTRES": [text or job.tres_req_str for text, job in zip(requested, jobs, strict=True)],
-        "AllocTRES": [text or job.tres_alloc_str for text, job in zip(allocated, jobs, strict=True)],
+        "Account": _filled([owner.account for owner in owners], jobs, "account"),
+        "User": _filled([owner.user for owner in owners], jobs, "user", "user_name"),
+        "ReqTRES": _filled(_tres([each.requested for each in tres], "requested"), jobs, "tres_req_str"),
+        "AllocTRES": _filled(_tres([each.allocated for each in tres], "allocated"), jobs, "tres_alloc_str"),
         "ReqGRES": [job.tres_per_node for job in jobs],
         "JobGRES": [job.tres_per_job for job in jobs],
         "TaskGRES": [job.tres_per_task for job in jobs],
@@ -222,19 +219,36 @@ def _texts(jobs: list[_Job]) -> dict[str, Column]:
 
 
 def _whole(values: Sequence[_Number]) -> Sequence[int | None]:
-    """Whole numbers; None where there is none."""
+    """Whole numbers; None where there is none. If all are plain, or all are set, an array says so faster than each."""
     try:
-        return array("q", cast(Sequence[int], values))  # if all of them are plain; faster than asking each
+        return array("q", cast(Sequence[int], values))
+    except (TypeError, OverflowError):
+        pass
+    if not isinstance(values[0], _Set):
+        return [None if value is None else number(value) for value in values]
+    try:
+        numbers = [
+            value.number if type(value) is _Set and value.set and not value.infinite else None for value in values
+        ]
+        return array("q", cast(list[int], numbers))
     except (TypeError, OverflowError):
         return [None if value is None else number(value) for value in values]
 
 
-def _either(values: Sequence[_Number], others: Sequence[_Number]) -> Sequence[int | None]:
-    """Whole numbers; where there is none, that of ``others``."""
+def _either(values: Sequence[_Number], jobs: list[_Job], other: str) -> Sequence[int | None]:
+    """Whole numbers; where there is none, the one that another version keeps elsewhere."""
     found = _whole(values)
     if isinstance(found, array) or None not in found:
         return found
-    return [number(other) if value is None else value for value, other in zip(found, others, strict=True)]
+    return [number(getattr(job, other)) if value is None else value for value, job in zip(found, jobs, strict=True)]
+
+
+def _filled(texts: Sequence[str | None], jobs: list[_Job], *others: str) -> Sequence[str | None]:
+    """Texts; where one is empty, what the job says elsewhere."""
+    for other in others:
+        if not all(texts):
+            texts = [text or getattr(job, other) for text, job in zip(texts, jobs, strict=True)]
+    return texts
 
 
 def _state(job: _Job) -> str | None:
@@ -249,8 +263,8 @@ def _list(nodes: Any) -> str | None:
 
 def _ids(jobs: list[_Job]) -> list[str | None]:
     own = _whole([job.job_id for job in jobs])
-    arrays = _either([(job.array or _NO_ARRAY).job_id for job in jobs], [job.array_job_id for job in jobs])
-    leaders = _either([(job.het or _NO_HET).job_id for job in jobs], [job.het_job_id for job in jobs])
+    arrays = _either([(job.array or _NO_ARRAY).job_id for job in jobs], jobs, "array_job_id")
+    leaders = _either([(job.het or _NO_HET).job_id for job in jobs], jobs, "het_job_id")
     return [
         _id(job, array or 0, leader or 0) if array or leader else None if number is None else str(number)
         for job, number, array, leader in zip(jobs, own, arrays, leaders, strict=True)

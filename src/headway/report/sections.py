@@ -11,6 +11,7 @@ from headway.report import headline
 from headway.report.causes import WaitCauses
 from headway.report.figures import MOST_BARS, Figure, parts_of
 from headway.report.measured import FAILED, Comparison, Measured
+from headway.report.scale import time_unit
 from headway.report.words import (
     NOTHING,
     change,
@@ -22,7 +23,6 @@ from headway.report.words import (
     percent,
     plain,
     size_labels,
-    unit_of,
 )
 from headway.units import format_duration, seconds
 
@@ -133,7 +133,7 @@ def _in(value: float | None, longest: float) -> str:
     """A time in the unit of the longest, so that a column compares at a glance."""
     if value is None:
         return NOTHING
-    size, unit = unit_of(longest) if longest > 0 else (1.0, "s")
+    unit, size = time_unit(longest)
     return f"{value / size:,.2f}&nbsp;{unit}"
 
 
@@ -143,7 +143,7 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None, lo
         text = f'<b class="best" title="the best of these runs">{text}</b>'
     if value is None or interval is None:
         return text
-    size, _ = unit_of(longest) if longest > 0 else (1.0, "s")
+    _, size = time_unit(longest)
     return f"{text}<small>{max(0.0, interval[0]) / size:,.2f}–{interval[1] / size:,.2f}</small>"
 
 

@@ -89,8 +89,8 @@ class Sheet:
             self.notes.append(f"{count:,} job{'s' if count > 1 else ''} {what}")
 
     def _cell(self, column: str, position: int) -> str | None:
-        value: str | None = self._table.frame[column][position] if column in self._table.frame.columns else None
-        return value.strip() or None if value is not None else None
+        value = self._table.frame[column][position] if column in self._table.frame.columns else None
+        return None if value is None else str(value).strip() or None
 
     def _stripped(self, column: str) -> pl.Series:
         raw = self._table.frame[column].str.strip_chars()

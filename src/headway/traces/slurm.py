@@ -106,7 +106,7 @@ def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, 
     for line, position, number in aside.select("line", "position", "broken").iter_rows():
         rule = cells.rules[number]
         value = cells.frame[rule.column][position] if cells.has(rule.column) else None
-        dropped.append(Dropped(line, rule.column, (value or "").strip(), rule.text))
+        dropped.append(Dropped(line, rule.column, "" if value is None else str(value).strip(), rule.text))
     if len(dropped) == rows.height:
         raise TraceError(f"trace {path}: none of its {rows.height:,} jobs can be played; the first: {dropped[0]}")
     return rows.filter(~pl.col("broken").is_in(innocent).fill_null(False)), dropped

@@ -46,7 +46,7 @@ class Rule(NamedTuple):
 
 
 class Cells:
-    """Rows of text on their way to columns of numbers."""
+    """Rows of text on their way to columns of numbers. A column may hold whole numbers already."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self.frame = frame
@@ -71,9 +71,21 @@ class Cells:
         if column not in self.frame.columns:
             return pl.Series(column, [], dtype=pl.String).clear(self.frame.height)
         if column not in self._texts:
-            text = self.frame[column].str.strip_chars()
+            text = self.frame[column].cast(pl.String).str.strip_chars()
             self._texts[column] = text.zip_with(~text.is_in(_NOTHING), _NO_TEXT)
         return self._texts[column]
+
+    def _sound(self, column: str, least: int, most: int, nothing: int | None = None) -> pl.Series | None:
+        """A column that holds numbers and no text, as JSON has them, if all of them lie within these bounds."""
+        if column not in self.frame.columns or self.frame.schema[column] != pl.Int64:
+            return None
+        values = self.frame[column]
+        values = values if nothing is None else values.zip_with(values != nothing, _NO_NUMBER)
+        return values if values.is_between(least, most).all() else None
+
+    def _seconds(self, column: str) -> pl.Series | None:
+        """The same for times in seconds since 1970, where 0 is none."""
+        return self._sound(column, 10**8, 10**11 - 1, nothing=0)
 
     def looked_up(self, column: str, parse: Callable[[str], Any], kind: Any, rule: str) -> pl.Series:
         """Each different text parsed once; one that gives None breaks the rule."""
@@ -86,6 +98,8 @@ class Cells:
             first = text.partition("-")[0]
             return int(first) if first.isdecimal() and len(first) < 20 and int(first) <= most else None
 
+        if (sound := self._sound(column, 0, most)) is not None:
+            return sound
         text = self.text(column)
         plain = text.cast(pl.Int64, strict=False)
         signed = text.str.starts_with("+") | text.str.starts_with("-")
@@ -159,9 +173,12 @@ class Cells:
 
     def instant(self, column: str) -> pl.Series:
         """Nanoseconds since 1970, in the zone of the file or in UTC; null where there is none, or it is unreadable."""
-        text = self.text(column)
-        found = _microseconds(text)
-        self.refuse(told(text) & found.is_null(), column, "is not a time like 2026-03-01T12:00:00")
+        if (seconds := self._seconds(column)) is not None:
+            found = seconds * 1_000_000
+        else:
+            text = self.text(column)
+            found = _microseconds(text)
+            self.refuse(told(text) & found.is_null(), column, "is not a time like 2026-03-01T12:00:00")
         year = found.cast(pl.Datetime("us")).dt.year()
         self.refuse(~year.is_between(*_YEARS), column, f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
         within = year.is_between(*_YEARS).fill_null(False)
@@ -169,6 +186,8 @@ class Cells:
 
     def refuse_mixed_zones(self, columns: Sequence[str]) -> None:
         """Times with a zone (or counted since 1970) cannot be compared with local ones: the rarer kind is refused."""
+        if all(self._seconds(column) is not None for column in columns):
+            return
         texts = {column: self.text(column) for column in columns if self.has(column)}
         if all((text.str.len_bytes() == _LOCAL_LENGTH).all() for text in texts.values()):
             return

@@ -101,7 +101,7 @@ def _from_json(path: Path) -> Table:
     if not columns:
         raise TraceError(f"trace {path}: holds no job")
     texts = [pl.Series(name, columns[name], dtype=pl.String) for name in slurm_jobs.TEXTS]
-    numbers = [pl.Series(name, columns[name], dtype=pl.Int64).cast(pl.String) for name in slurm_jobs.NUMBERS]
+    numbers = [pl.Series(name, columns[name], dtype=pl.Int64) for name in slurm_jobs.NUMBERS]
     frame = pl.DataFrame([*texts, *numbers])
     return Table(path, frame, pl.Series("line", range(1, frame.height + 1), dtype=pl.Int64), place="job")
 
