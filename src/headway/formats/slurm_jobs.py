@@ -44,9 +44,8 @@ class _Resource(msgspec.Struct, gc=False):
 
 
 class _Resources(msgspec.Struct, gc=False):
-    # As text: most jobs of a file ask for the same as some other, and each different text is read once.
-    allocated: msgspec.Raw = msgspec.Raw()
-    requested: msgspec.Raw = msgspec.Raw()
+    allocated: list[_Resource] | None = None
+    requested: list[_Resource] | None = None
 
 
 class _Time(msgspec.Struct, gc=False):
@@ -109,7 +108,8 @@ class _Job(msgspec.Struct, gc=False):
     time_limit: _Number = None
     state: _State | None = None
     job_state: str | list[str] | None = None
-    tres: _Resources | None = None
+    tres: msgspec.Raw = msgspec.Raw()
+    """``_Resources`` as text: most jobs ask for the same as some other, and each different text is read once."""
     tres_req_str: str | None = None
     tres_alloc_str: str | None = None
     tres_per_node: str | None = None
@@ -125,14 +125,14 @@ class _Job(msgspec.Struct, gc=False):
 
 
 _NO_TIME, _NO_ARRAY, _NO_HET, _NO_OWNER = _Time(), _Array(), _Het(), _Owner()
-_NO_RESOURCES, _NO_REQUIRED = _Resources(), _Required()
+_NO_REQUIRED = _Required()
 
 
 class _File(msgspec.Struct, gc=False):
     jobs: list[_Job]
 
 
-_listed = msgspec.json.Decoder(list[_Resource] | None).decode
+_resources = msgspec.json.Decoder(_Resources | None).decode
 
 
 def read(data: bytes | memoryview) -> dict[str, Column]:
@@ -200,7 +200,7 @@ def _numbers(jobs: list[_Job]) -> dict[str, Column]:
 
 def _texts(jobs: list[_Job]) -> dict[str, Column]:
     owners = [job.association or _NO_OWNER for job in jobs]
-    tres = [job.tres or _NO_RESOURCES for job in jobs]
+    tres = _tres(jobs)
     return {
         "JobID": _ids(jobs),
         "Cluster": [job.cluster for job in jobs],
@@ -209,8 +209,8 @@ def _texts(jobs: list[_Job]) -> dict[str, Column]:
         "QOS": [job.qos for job in jobs],
         "Account": _filled([owner.account for owner in owners], jobs, "account"),
         "User": _filled([owner.user for owner in owners], jobs, "user", "user_name"),
-        "ReqTRES": _filled(_tres([each.requested for each in tres], "requested"), jobs, "tres_req_str"),
-        "AllocTRES": _filled(_tres([each.allocated for each in tres], "allocated"), jobs, "tres_alloc_str"),
+        "ReqTRES": _filled([requested for requested, _ in tres], jobs, "tres_req_str"),
+        "AllocTRES": _filled([allocated for _, allocated in tres], jobs, "tres_alloc_str"),
         "ReqGRES": [job.tres_per_node for job in jobs],
         "JobGRES": [job.tres_per_job for job in jobs],
         "TaskGRES": [job.tres_per_task for job in jobs],
@@ -288,18 +288,20 @@ def _first(value: _Number, other: _Number) -> int | None:
     return number(other) if found is None else found
 
 
-def _tres(lists: list[msgspec.Raw], key: str) -> list[str]:
-    known: dict[bytes, str] = {b"": ""}
-    found: list[str] = []
-    for raw in lists:
-        text = bytes(raw)
+def _tres(jobs: list[_Job]) -> list[tuple[str, str]]:
+    """What each job requested and what it was given."""
+    known: dict[bytes, tuple[str, str]] = {b"": ("", "")}
+    found: list[tuple[str, str]] = []
+    for job in jobs:
+        text = bytes(job.tres)
         if text not in known:
             try:
-                known[text] = _spelt(_listed(text))
+                told = _resources(text) or _Resources()
             except msgspec.ValidationError as problem:
                 rule, _, rest = str(problem).partition(" - at `$")
-                place = f"$.jobs[{len(found)}].tres.{key}{rest.rstrip('`')}"
+                place = f"$.jobs[{len(found)}].tres{rest.rstrip('`')}"
                 raise msgspec.ValidationError(f"{rule} - at `{place}`") from None
+            known[text] = _spelt(told.requested), _spelt(told.allocated)
         found.append(known[text])
     return found
 

@@ -28,7 +28,10 @@ SURPLUS = "\x00surplus"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text (or of numbers, where JSON has them). ``place`` is what a row is counted in: lines of a CSV file, rows of a Parquet file."""
+    """Rows of text, or of numbers where JSON has them.
+
+    ``place`` is what a row is counted in: lines of a CSV file, rows of a Parquet file.
+    """
 
     path: Path
     frame: pl.DataFrame
