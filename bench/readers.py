@@ -8,6 +8,7 @@ on demand, on a machine that does nothing else.
 """
 
 import argparse
+import gc
 import json
 import random
 import re
@@ -250,12 +251,12 @@ _ACME, _HELIOS_LOG, _OPENB = (
 )
 _OWN = "submit_s,work_s,gpus,tenant,cpus,memory_bytes,estimate_s,priority,user,outcome,name"
 CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
-    "slurm sacct, 3 steps a job": ("sacct.txt", _table(_SACCT, _sacct)),
-    "slurm sacct --json": ("sacct.json", _sacct_json()),
-    "slurm scontrol show job -o": ("scontrol.txt", _scontrol()),
-    "slurm jobcomp/filetxt": ("jobcomp.txt", _table("", _record)),
-    "kubernetes, one container a pod": ("plain-pods.json", _pods(slice(3, 4))),
-    "kubernetes, gangs, init containers, labels": ("pods.json", _pods(slice(None))),
+    "slurm: sacct with 3 steps a job": ("sacct.txt", _table(_SACCT, _sacct)),
+    "slurm: sacct --json": ("sacct.json", _sacct_json()),
+    "slurm: scontrol show job -o": ("scontrol.txt", _scontrol()),
+    "slurm: jobcomp/filetxt": ("jobcomp.txt", _table("", _record)),
+    "kubernetes: one container a pod": ("plain-pods.json", _pods(slice(3, 4))),
+    "kubernetes: gangs, init containers, labels": ("pods.json", _pods(slice(None))),
     "philly-json": ("philly.json", _philly_json()),
     "philly-csv": (
         "philly.csv",
@@ -277,7 +278,7 @@ CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
     "openb": ("openb.csv", _table(_OPENB, _openb)),
     "acme": ("acme.csv", _table(_ACME, _acme)),
     "swf": ("trace.swf", _table("; Version: 2.2\n; MaxProcs: 64", _swf)),
-    "synergy-csv": (
+    "synergy": (
         "synergy.csv",
         _table(
             "job_id,model,arrival_s,total_iters,iter_time_s_at_fair_share,gpus",
@@ -285,8 +286,8 @@ CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
         ),
     ),
     "headway": ("headway.csv", _table(_OWN, _own)),
-    "table, CSV": ("table.csv", _table(_ANY, _any)),
-    "table, Parquet": ("table.parquet", _table(_ANY, _any)),
+    "table: CSV": ("table.csv", _table(_ANY, _any)),
+    "table: Parquet": ("table.parquet", _table(_ANY, _any)),
     "azure-llm": (
         "azure.csv",
         _table(_TOKENS, lambda row: f"{at(row['submit'])}.1234567,{row['tokens']},{row['gpus'] * 40}"),
@@ -306,7 +307,7 @@ CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
         ),
     ),
 }
-"""A file and what it holds, by what is measured; the first word is the format."""
+"""A file and what it holds, by what is measured; before the colon is the format."""
 
 
 def write(path: Path, made: Iterator[str]) -> None:
@@ -322,7 +323,8 @@ def once(name: str, path: Path) -> tuple[int, float, float]:
     """Read a file: rows or jobs, CPU seconds, wall seconds."""
     from headway.traces import registry, requests
 
-    format = name.split(",")[0].split()[0]
+    format = name.partition(":")[0]
+    gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     if format in requests.REQUEST_FORMATS:
         count = len(requests.load_requests(path).arrival)
