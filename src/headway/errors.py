@@ -5,6 +5,7 @@ HeadwayError
 │   ├── TraceError        a trace cannot be read, or a row of it breaks a rule
 │   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
+│   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
 ├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
@@ -33,6 +34,10 @@ class ExperimentError(InputError):
 
 class InfeasibleJobError(InputError):
     """A job that could not run even on an empty cluster."""
+
+
+class ProfileError(InputError):
+    """A profile that is broken or missing, or a program that could not be profiled."""
 
 
 class TapeError(InputError):

@@ -29,6 +29,11 @@ FLAGS = {
     "preemption": "policy.preemption",
     "migration": "policy.migration",
     "quantum": "policy.quantum",
+    "allocation": "policy.allocation",
+    "round": "policy.round",
+    "completions": "run.completions",
+    "speed": "speed.model",
+    "profiles": "speed.profiles",
     "preemption_cost": "costs.preemption",
     "migration_cost": "costs.migration",
     "seed": "run.seed",
@@ -83,6 +88,25 @@ PreemptionCostFlag = Annotated[
 MigrationFlag = Annotated[str | None, _policy(help="off, costed, free or always.")]
 MigrationCostFlag = Annotated[str | None, _policy(help="Standstill after a move: 60s if left out.")]
 QuantumFlag = Annotated[str | None, _policy(help="A started job is not preempted before this long, e.g. 5m.")]
+AllocationFlag = Annotated[
+    str | None,
+    _policy(
+        "--allocation",
+        help="Who divides CPUs and memory: proportional, greedy, tune, opt, drf, tetris or headway.",
+    ),
+]
+RoundFlag = Annotated[
+    str | None, _policy("--round", help="Decide at multiples of this only; 300s with --allocation, 0: at every event.")
+]
+CompletionsFlag = Annotated[
+    str | None, _policy("--completions", help="When ends are noticed: exact, or round: at the end of a round.")
+]
+SpeedFlag = Annotated[
+    str | None, _jobs("--speed", help="What CPUs and memory do for jobs: matrix or synergy-scalar (all or nothing).")
+]
+ProfilesFlag = Annotated[
+    list[str] | None, _jobs("--profiles", help="Profiles of programs: files or folders.", metavar="FILE")
+]
 SeedFlag = Annotated[int | None, _run(help="Seed of everything that is drawn.")]
 SeedsFlag = Annotated[
     int | None, _measure("--seeds", help="So many runs, from --seed on, where something is drawn.", min=1, max=1000)

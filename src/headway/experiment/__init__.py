@@ -25,6 +25,7 @@ from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, stamp, without
+from headway.experiment.division import allocation_of, check_division, completions_of, round_of, speed_of
 from headway.experiment.whole import write_whole
 from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.plugins import anchored, resolve
@@ -41,7 +42,6 @@ from headway.training.policies.registry import build
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
-from headway.units import REFERENCE_SPEED_PPM
 
 EXPERIMENT_NAME = "experiment.toml"
 JOBS_NAME = "jobs.parquet"
@@ -70,8 +70,11 @@ class Scene:
 
     def speed(self) -> SpeedModel:
         """How fast jobs run where."""
-        penalty = round(self.experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
-        return SpeedModel(self.cluster, sharing_penalty_ppm=penalty)
+        return speed_of(self.experiment, self.cluster)
+
+    def completions(self) -> int:
+        """Ends are noticed at multiples of this; 0: at once."""
+        return completions_of(self.experiment)
 
     def costs(self) -> Costs:
         """What stopping and moving cost."""
@@ -149,8 +152,9 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
         migration=MIGRATIONS[table.migration] if table.migration else None,
         preempts=SWITCH[table.preemption],
+        allocation=allocation_of(experiment),
         quantum=optional_span(table.quantum, "quantum"),
-        round_length=span(table.round, "round"),
+        round_length=round_of(experiment),
     )
 
 
@@ -164,7 +168,11 @@ def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
     migration = optional_span(experiment.costs.migration, "migration cost")
     if policy.migration is not None and not policy.migration.charged:
         migration = 0
-    return Costs(preemption=optional_span(experiment.costs.preemption, "preemption cost"), migration=migration)
+    return Costs(
+        preemption=optional_span(experiment.costs.preemption, "preemption cost"),
+        migration=migration,
+        reallocation=span(experiment.costs.reallocation, "reallocation cost"),
+    )
 
 
 def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
@@ -193,6 +201,7 @@ def prepare(experiment: Experiment) -> Scene:
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
     costs_of(experiment, policy)
+    check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
     table = experiment.trace
     drawn: tuple[Any, ...] = ()
@@ -214,7 +223,7 @@ def prepare(experiment: Experiment) -> Scene:
     if skipped:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
     check_span(jobs, cluster)
-    named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement")}
+    named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement", "allocation")}
     resolved = msgspec.structs.replace(
         experiment,
         cluster=cluster_table.described(experiment.cluster, cluster),
@@ -277,7 +286,9 @@ def beginning(scene: Scene) -> Moment:
         scene.cluster, to_come=len(scene.jobs), arrangement=policy, speed=scene.speed(), costs=scene.costs()
     )
     policy.bind(state)
-    return Moment(-1, state, policy, SimulatedCluster(scene.jobs, state, scene.faults()))
+    return Moment(
+        -1, state, policy, SimulatedCluster(scene.jobs, state, scene.faults(), completions=scene.completions())
+    )
 
 
 def play(

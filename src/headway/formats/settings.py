@@ -61,7 +61,10 @@ class PolicyTable(Struct, kw_only=True):
     migration: str = ""
     """off, costed, free, always."""
     quantum: Span = ""
-    round: Span = 0
+    allocation: str = ""
+    """Who divides CPUs, memory and storage: proportional, greedy, tune, …; empty: jobs hold what they ask for."""
+    round: Span = ""
+    """Decide at multiples of this only; empty: 300s with an allocation, at every event without."""
 
 
 class CostsTable(Struct, kw_only=True):
@@ -70,6 +73,8 @@ class CostsTable(Struct, kw_only=True):
     preemption: Span = ""
     """Empty: the job's own checkpoint and restore times."""
     migration: Span = "60s"
+    reallocation: Span = 0
+    """For other CPUs or memory where it is: 0 where limits change under a running program."""
 
 
 class MaintenanceTable(Struct, kw_only=True):
@@ -89,11 +94,24 @@ class FailuresTable(Struct, kw_only=True):
     maintenance: list[MaintenanceTable] = field(default_factory=list)
 
 
+class SpeedTable(Struct, kw_only=True):
+    """What CPUs, memory and storage bandwidth do for jobs; in use with an allocation."""
+
+    model: str = ""
+    """matrix or synergy-scalar; empty: matrix with an allocation, none without."""
+    profiles: list[str] | str = field(default_factory=list)
+    """Profile files and folders of them; they come before the shipped ones of the same name."""
+    error: float = 0
+    """How far the truth lies from the profiles: each cell off by up to this share, drawn from the seed."""
+
+
 class RunTable(Struct, kw_only=True):
     """The seed of everything that is drawn, and the folder of the run."""
 
     seed: int = 0
     out: str = ""
+    completions: str = "exact"
+    """When the end of a job is noticed: exact, or round: at the end of the round it falls into."""
 
 
 class MeasureTable(Struct, kw_only=True):
@@ -125,6 +143,7 @@ class Experiment(Struct, kw_only=True):
     cluster: ClusterTable = field(default_factory=ClusterTable)
     policy: PolicyTable = field(default_factory=PolicyTable)
     costs: CostsTable = field(default_factory=CostsTable)
+    speed: SpeedTable = field(default_factory=SpeedTable)
     failures: FailuresTable = field(default_factory=FailuresTable)
     run: RunTable = field(default_factory=RunTable)
     measure: MeasureTable = field(default_factory=MeasureTable)

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from headway.sim.faults import Faults
-from headway.training.actions import Action, MigrateJob, PreemptJob, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.events import (
     Event,
     JobArrived,
@@ -38,10 +38,14 @@ _NEVER = 1 << 63
 class SimulatedCluster:
     """The executor of a simulated training run, and its source of events."""
 
-    def __init__(self, jobs: Sequence[Job], state: TrainingState, faults: Faults | None = None) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], state: TrainingState, faults: Faults | None = None, *, completions: int = 0
+    ) -> None:
+        """Ends are noticed at multiples of ``completions`` nanoseconds; 0: at once."""
         self.jobs = jobs
         self._state = state
         self.faults = faults
+        self.completions = completions
         self._cursor = 0
         self._count = len(jobs)
         self._arrival = jobs[0].submit if jobs else _NEVER
@@ -91,7 +95,7 @@ class SimulatedCluster:
             job = js.job
             if self._moved:
                 self._moved.pop(js.id, None)  # of an earlier lease
-            if job.outcome:
+            if job.outcome or self.completions:
                 heappush(self._heap, (self._end(js), _END_RANK[job.outcome], js.id, js.lease, None))
             else:
                 left = job.work - js.done
@@ -104,10 +108,11 @@ class SimulatedCluster:
                 self._wakes.add(time)
                 heappush(self._heap, (time, _WOKE, -1, -1, None))
         else:
-            assert isinstance(action, PreemptJob)
+            assert isinstance(action, PreemptJob | ReallocateJob)  # what the latter causes is in ``respeeded``
 
     def _end(self, js: JobState) -> int:
-        return js.base + -(-(js.job.ends_after - js.done) * REFERENCE_SPEED_PPM // js.speed)
+        end = js.base + -(-(js.job.ends_after - js.done) * REFERENCE_SPEED_PPM // js.speed)
+        return -(-end // self.completions) * self.completions if self.completions else end
 
     def _arrivals(self, now: int, events: list[Event]) -> None:
         while self._arrival == now:

@@ -1,10 +1,19 @@
 """What a policy may ask for on a cluster, in the imperative."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Placement: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of a node's index and a bit mask of its GPUs; a job without GPUs has a mask of 0."""
+
+
+class Grant(NamedTuple):
+    """What a job holds besides GPUs, all of it together; on each node the part that goes with its GPUs there."""
+
+    cpu_milli: int
+    memory_bytes: int
+    storage: int = 0
+    """Bytes a second from the nodes' storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +22,8 @@ class StartJob:
 
     job: int
     placement: Placement
+    grant: Grant | None = None
+    """None: what it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,16 @@ class MigrateJob:
 
     job: int
     placement: Placement
+    grant: Grant | None = None
+    """None: what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReallocateJob:
+    """Give a running job other CPUs, memory and storage bandwidth where it is; its lease goes on."""
+
+    job: int
+    grant: Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +58,4 @@ class WakeAt:
     time: int
 
 
-Action: TypeAlias = StartJob | PreemptJob | MigrateJob | WakeAt
+Action: TypeAlias = StartJob | PreemptJob | MigrateJob | ReallocateJob | WakeAt

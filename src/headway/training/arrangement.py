@@ -22,6 +22,8 @@ class Arrangement(Protocol):
     """Keep running preemptible jobs in order, by ``rank``."""
     ranks_ends: bool
     """Keep running jobs in order of their expected end."""
+    divides: bool
+    """Says with each start what a job holds besides GPUs, instead of what it asked for."""
     watches_ends: bool
     """Wants ``ended`` to be called."""
 

@@ -26,7 +26,7 @@ from headway.training.events import (
 from headway.training.guarantee import unmet_guarantees
 from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.replay import placement_of, rows_of
+from headway.training.replay import grant_of, placement_of, rows_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 
@@ -45,7 +45,9 @@ _RANKS = {
     Kind.NODE_DRAINED: NodeDrained.rank,
     Kind.WOKE: Woke.rank,
 }
-_START, _MIGRATE, _PLACE, _COST = int(Kind.START), int(Kind.MIGRATE), int(Kind.PLACE), int(Kind.COST)
+_START, _MIGRATE, _REALLOCATE = int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE)
+_COST, _PAUSE = int(Kind.COST), int(Kind.PAUSE)
+_FOLLOWS = (int(Kind.PLACE), _COST, int(Kind.GRANT), int(Kind.STORAGE), _PAUSE)
 
 
 def audit(
@@ -58,16 +60,18 @@ def audit(
     costs: Costs | None = None,
     complete: bool = False,
     punctual: bool = True,
+    completions: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Finding]:
     """What cannot be on this tape; empty when it is sound.
 
     With ``policy``, fresh, it is also proved that guarantees were met. ``complete`` asks for the end of every job,
-    ``punctual`` for jobs to end at the very nanosecond at which their work is done: true in virtual time only.
+    ``punctual`` for jobs to end at the very nanosecond at which their work is done (or, with ``completions``, at the
+    first multiple of that after it): true in virtual time only.
     ``progress`` is told the row every so often.
     """
     found = order_findings(tape, _row_ranks(tape))
-    clerk = _Clerk(cluster, jobs, speed or SpeedModel(cluster), costs or Costs(), punctual)
+    clerk = _Clerk(cluster, jobs, speed or SpeedModel(cluster), costs or Costs(), punctual, completions or 1)
     for index, row in enumerate(rows_of(tape)):
         clerk.enter(index, row)
         if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
@@ -85,7 +89,7 @@ def _row_ranks(tape: Tape) -> npt.NDArray[np.int64]:
     table = np.full(64, CONSEQUENCE, dtype=np.int64)
     for kind, rank in _RANKS.items():
         table[kind] = rank
-    table[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.WAKE_AT, Kind.REFUSED]] = _ACTION_RANK
+    table[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.REALLOCATE, Kind.WAKE_AT, Kind.REFUSED]] = _ACTION_RANK
     kinds, values = tape.column("kind"), tape.column("value")
     ranks: npt.NDArray[np.int64] = table[np.clip(kinds, 0, 63)]
     stale = kinds == Kind.STALE
@@ -96,12 +100,21 @@ def _row_ranks(tape: Tape) -> npt.NDArray[np.int64]:
 class _Clerk:
     """Goes through the rows one by one and keeps the books."""
 
-    def __init__(self, cluster: Cluster, jobs: Sequence[Job], speed: SpeedModel, costs: Costs, punctual: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence[Job],
+        speed: SpeedModel,
+        costs: Costs,
+        punctual: bool,
+        completions: int = 1,
+    ) -> None:
         self.found: list[Finding] = []
         self._jobs = jobs
         self._speed = speed
         self._costs = costs
         self._punctual = punctual
+        self._completions = completions
         self._books = Books(cluster)
         self._lives: dict[int, Life] = {}
         self._arrived = bytearray(len(jobs))
@@ -138,7 +151,7 @@ class _Clerk:
     def enter(self, index: int, row: list[int]) -> None:
         """The next row."""
         kind = row[1]
-        if self._placing and not (kind in (_PLACE, _COST) and row[2:4] == self._placing[0][2:4]):
+        if self._placing and not (kind in _FOLLOWS and row[2:4] == self._placing[0][2:4]):
             self._placed()
         if row[0] != self._now:
             self._end_instant()
@@ -147,7 +160,7 @@ class _Clerk:
         if self._again is not None and kind != Kind.QUEUED_AGAIN:
             self._find("retry", f"job {self._again} has retries left and was not queued again")
             self._again = None
-        if kind in (_START, _MIGRATE) or self._placing:
+        if kind in (_START, _MIGRATE, _REALLOCATE) or self._placing:
             self._placing.append(row)
         elif (entry := self._rows.get(kind)) is not None:
             entry(row)
@@ -211,7 +224,7 @@ class _Clerk:
         if kind == Kind.FINISHED or (lease and _outcome(kind) is life.job.outcome):
             if delivered != target:
                 self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
-            elif self._punctual and life.base < now and life.done_at(now - 1) >= target:
+            elif self._punctual and life.base < now and life.done_at(now - self._completions) >= target:
                 self._find("service", f"job {job} was done before {now} ns and went on holding its GPUs")
         self._stop(life)
         life.attempt += kind == Kind.FAILED
@@ -236,6 +249,9 @@ class _Clerk:
 
     def _placed(self) -> None:
         rows, self._placing = self._placing, []
+        if rows[0][1] == _REALLOCATE:
+            self._regranted(rows)
+            return
         now, kind, job, lease, _, _, speed = rows[0]
         verb = "starts" if kind == _START else "moves"
         life = self._lives.get(job)
@@ -261,12 +277,31 @@ class _Clerk:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
         life.lease, life.base, life.speed, life.debt = lease, now + paid, speed, 0
         life.placement = placement_of([row for row in rows if row[1] != _COST])
+        if (grant := grant_of(rows)) is not None:
+            life.grant = grant
         for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
             self._find(rule, f"job {job} {verb}: {text}")
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
             self._find("quota", f"job {job} starts: {over}")
         self._check_speed(life)
         self._touch(life)
+
+    def _regranted(self, rows: list[list[int]]) -> None:
+        now, speed = rows[0][0], rows[0][6]
+        life, grant = self._running(rows[0], "is given something else"), grant_of(rows)
+        if life is None or grant is None:
+            self._find("grant", f"job {rows[0][2]} is given something else, which is not said")
+            return
+        for rule, text in self._books.regrant(life, grant):
+            self._find(rule, f"job {life.job.id} is given something else: {text}")
+        paid = sum(row[6] for row in rows if row[1] == _PAUSE)
+        if paid != self._costs.reallocation:
+            self._find("cost", f"job {life.job.id} stands still for {paid} ns, it owes {self._costs.reallocation}")
+        if speed != life.speed or paid:
+            life.done = life.done_at(now)
+            life.base = max(life.base, now) + paid
+            life.speed = speed
+        self._check_speed(life)
 
     def _stop(self, life: Life) -> None:
         if life.lease:
@@ -285,7 +320,7 @@ class _Clerk:
         if job.shared:
             node, mask = life.placement[0]
             neighbours = self._books.gpu_milli[node, mask.bit_length() - 1] - job.gpu_milli
-        speed = self._speed.of(job, life.placement, job.cpu_milli, job.memory_bytes, neighbours)
+        speed = self._speed.of(job, life.placement, life.grant, neighbours)
         if speed != life.speed:
             self._find("speed", f"job {job.id} runs at {life.speed} ppm, the model says {speed}")
 

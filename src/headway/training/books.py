@@ -7,7 +7,7 @@ likely to be right.
 from collections import defaultdict
 from collections.abc import Iterator
 
-from headway.training.actions import Placement
+from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster, Tenant
 from headway.training.job import Job
 
@@ -15,13 +15,15 @@ from headway.training.job import Job
 class Life:
     """What has become of a job so far."""
 
-    __slots__ = ("attempt", "base", "debt", "done", "job", "lease", "placement", "saved", "speed")
+    __slots__ = ("attempt", "base", "debt", "done", "grant", "job", "lease", "placement", "saved", "speed")
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.lease = 0
         """Of the present run; 0 while it waits."""
         self.placement: Placement = ()
+        self.grant = Grant(job.cpu_milli, job.memory_bytes)
+        """What it holds besides GPUs while it runs: what it asked for, or what it was given."""
         self.base = 0
         self.speed = 0
         self.done = 0
@@ -44,8 +46,8 @@ class Books:
         self.cluster = cluster
         self.gpu_milli: dict[tuple[int, int], int] = defaultdict(int)
         """Thousandths held of each (node, GPU)."""
-        self.cpu_milli = [0] * len(cluster.nodes)
-        self.memory_bytes = [0] * len(cluster.nodes)
+        self.host = [[0, 0, 0] for _ in cluster.nodes]
+        """CPUs in thousandths, bytes of memory and bytes a second of storage that are held on each node."""
         self.on_node: list[set[int]] = [set() for _ in cluster.nodes]
         self.tenant_milli: dict[str, int] = defaultdict(int)
         self.closed: set[int] = set()
@@ -68,19 +70,7 @@ class Books:
                     yield "gpu", f"node {machine.name} has no GPU {gpu}, only {machine.gpus}"
                 elif self.gpu_milli[node, gpu] > 1000:
                     yield "gpu", f"GPU {gpu} of node {machine.name} is held {self.gpu_milli[node, gpu]} thousandths"
-            cpu_milli, memory_bytes = _host_part(job, mask.bit_count())
-            self.cpu_milli[node] += cpu_milli
-            self.memory_bytes[node] += memory_bytes
-            if machine.cpu_milli is not None and self.cpu_milli[node] > machine.cpu_milli:
-                yield (
-                    "host",
-                    f"node {machine.name} has {machine.cpu_milli} CPU thousandths, {self.cpu_milli[node]} are held",
-                )
-            if machine.memory_bytes is not None and self.memory_bytes[node] > machine.memory_bytes:
-                yield (
-                    "host",
-                    f"node {machine.name} has {machine.memory_bytes} bytes, {self.memory_bytes[node]} are held",
-                )
+        yield from self._host(life, +1)
 
     def give(self, life: Life) -> None:
         """Enter that a run ended."""
@@ -92,9 +82,29 @@ class Books:
             self.on_node[node].discard(job.id)
             for gpu in gpus_in(mask):
                 self.gpu_milli[node, gpu] -= job.gpu_milli
-            cpu_milli, memory_bytes = _host_part(job, mask.bit_count())
-            self.cpu_milli[node] -= cpu_milli
-            self.memory_bytes[node] -= memory_bytes
+        for _ in self._host(life, -1):
+            """Less is held: nothing can be wrong with that."""
+
+    def regrant(self, life: Life, grant: Grant) -> Iterator[tuple[str, str]]:
+        """Enter that a running job holds something else besides its GPUs."""
+        for _ in self._host(life, -1):
+            """Less is held: nothing can be wrong with that."""
+        life.grant = grant
+        yield from self._host(life, +1)
+
+    def _host(self, life: Life, sign: int) -> Iterator[tuple[str, str]]:
+        for node, mask in life.placement:
+            if not 0 <= node < len(self.cluster.nodes):
+                continue
+            machine = self.cluster.nodes[node]
+            has = (machine.cpu_milli, machine.memory_bytes, machine.storage_bytes_per_second)
+            for index, what in enumerate(("CPU thousandths", "bytes", "bytes a second of storage")):
+                held = self.host[node][index]
+                held += sign * _part(life.grant[index], mask.bit_count(), life.job.gpus)
+                self.host[node][index] = held
+                capacity = has[index]
+                if sign > 0 and capacity is not None and held > capacity:
+                    yield "host", f"node {machine.name} has {capacity} {what}, {held} are held"
 
     def wrong_place(self, job: Job, placement: Placement) -> Iterator[tuple[str, str]]:
         """(rule, text) for each reason why a job has no business there, whatever is free."""
@@ -148,8 +158,6 @@ def gpus_in(mask: int) -> Iterator[int]:
         gpu += 1
 
 
-def _host_part(job: Job, gpus: int) -> tuple[int, int]:
-    """CPUs and memory that go with so many of a job's GPUs, rounded up."""
-    if not job.gpus:
-        return job.cpu_milli, job.memory_bytes
-    return (job.cpu_milli * gpus + job.gpus - 1) // job.gpus, (job.memory_bytes * gpus + job.gpus - 1) // job.gpus
+def _part(amount: int, gpus: int, of: int) -> int:
+    """What of an amount goes with so many of a job's GPUs, rounded up."""
+    return (amount * gpus + of - 1) // of if of else amount

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from headway.training.actions import Placement
-from headway.training.pool import host_share
+from headway.training.actions import Grant, Placement
+from headway.training.pool import Demand, host_share, storage_share
+from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
 if TYPE_CHECKING:
@@ -11,16 +12,17 @@ if TYPE_CHECKING:
     from headway.training.state import TrainingState
 
 
-def start_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:
+def start_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:
     """Why a waiting job cannot start here now; None when it can."""
     js = state.jobs.get(job)
     if js is None:
         return f"StartJob(job={job}): no such job is alive"
-    if len(placement) == 1 and _plain_fit(state, js, *placement[0]) and not state.quotas and job not in state.running:
+    plain = grant is None and len(placement) == 1 and _plain_fit(state, js, *placement[0])
+    if plain and not state.quotas and job not in state.running:
         return None
     if job in state.running:
         return f"StartJob(job={job}): runs already"
-    refusal = placement_refusal(state, js, placement)
+    refusal = placement_refusal(state, js if grant is None else Wish(js, grant), placement)
     if refusal is None and state.quotas:
         refusal = quota_refusal(js)
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
@@ -41,7 +43,7 @@ def _plain_fit(state: "TrainingState", js: "JobState", node: int, mask: int) -> 
     )
 
 
-def move_refusal(state: "TrainingState", job: int, placement: Placement) -> str | None:
+def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:
     """Why a running job cannot move here now; None when it can. Its own GPUs count as free."""
     js = state.running.get(job)
     if js is None:
@@ -52,8 +54,24 @@ def move_refusal(state: "TrainingState", job: int, placement: Placement) -> str 
         return f"MigrateJob(job={job}): is there already"
     with state.draft() as draft:
         draft.release(js)
-        refusal = placement_refusal(state, js, placement)
+        refusal = placement_refusal(state, js if grant is None else Wish(js, grant), placement)
     return None if refusal is None else f"MigrateJob(job={job}): {refusal}"
+
+
+def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
+    """Why a running job cannot hold this where it is; None when it can. What it holds now counts as free."""
+    js = state.running.get(job)
+    if js is None:
+        return f"ReallocateJob(job={job}): does not run"
+    if grant == js.grant:
+        return f"ReallocateJob(job={job}): holds that already"
+    if min(grant) < 0:
+        return f"ReallocateJob(job={job}): {grant} must not be negative"
+    pool, wish = state.pool, Wish(js, grant)
+    pool.give(js, js.placement)
+    refusal = _host_refusal(state, wish, js.placement)
+    pool.take(js, js.placement)
+    return None if refusal is None else f"ReallocateJob(job={job}): {refusal}"
 
 
 def quota_refusal(js: "JobState") -> str | None:
@@ -72,7 +90,7 @@ def quota_refusal(js: "JobState") -> str | None:
     return None
 
 
-def placement_refusal(state: "TrainingState", js: "JobState", placement: Placement) -> str | None:
+def placement_refusal(state: "TrainingState", js: "JobState | Wish", placement: Placement) -> str | None:
     """Why these GPUs cannot be given to this job; None when they can."""
     pool = state.pool
     allowed = js.eligible & pool.schedulable
@@ -106,7 +124,7 @@ def placement_refusal(state: "TrainingState", js: "JobState", placement: Placeme
     return None
 
 
-def _share_refusal(state: "TrainingState", js: "JobState", node: int, mask: int) -> str | None:
+def _share_refusal(state: "TrainingState", js: Demand, node: int, mask: int) -> str | None:
     gpu = mask.bit_length() - 1
     name = state.cluster.nodes[node].name
     if mask.bit_count() != 1:
@@ -117,7 +135,7 @@ def _share_refusal(state: "TrainingState", js: "JobState", node: int, mask: int)
     return None
 
 
-def _host_refusal(state: "TrainingState", js: "JobState", placement: Placement) -> str | None:
+def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> str | None:
     for node, mask in placement:
         cpu_milli, memory_bytes = host_share(js, mask)
         name = state.cluster.nodes[node].name
@@ -125,10 +143,12 @@ def _host_refusal(state: "TrainingState", js: "JobState", placement: Placement) 
             return f"wants {cpu_milli / 1000:g} CPUs, node {name} has {state.pool.cpu_free[node] / 1000:g} free"
         if memory_bytes > state.pool.memory_free[node]:
             return f"wants {memory_bytes} bytes of memory, node {name} has {state.pool.memory_free[node]} free"
+        if js.storage and (rate := storage_share(js, mask.bit_count())) > state.pool.storage_free[node]:
+            return f"wants {rate} B/s of storage, node {name} has {state.pool.storage_free[node]} free"
     return None
 
 
-def _not_allowed(state: "TrainingState", js: "JobState", node: int) -> str:
+def _not_allowed(state: "TrainingState", js: "JobState | Wish", node: int) -> str:
     if not 0 <= node < len(state.cluster.nodes):
         return f"node {node} does not exist"
     name = state.cluster.nodes[node].name

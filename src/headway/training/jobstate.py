@@ -7,7 +7,7 @@ in ``job.Job`` and stays there.
 from collections.abc import Hashable
 from enum import IntEnum
 
-from headway.training.actions import Placement
+from headway.training.actions import Grant, Placement
 from headway.training.job import Job
 from headway.training.pool import UNCOUNTED
 from headway.training.queue import Key
@@ -70,6 +70,7 @@ class JobState:
         "since",
         "speed",
         "status",
+        "storage",
         "turn",
         "width",
     )
@@ -84,6 +85,8 @@ class JobState:
         self.nodes = job.nodes
         self.cpu_milli = job.cpu_milli
         self.memory_bytes = job.memory_bytes
+        self.storage = 0
+        """Bytes a second of the nodes' storage bandwidth. While it runs, these three are what it holds."""
         self.eligible = eligible
         self.expected = job.estimate or job.work
         """Work that the job is believed to be: the user's estimate, or the truth where the trace has none."""
@@ -111,6 +114,11 @@ class JobState:
         self.lane: Hashable = None
         self.key: Key = 0
         self.rank: tuple[int, Key] = (0, 0)
+
+    @property
+    def grant(self) -> Grant:
+        """What it holds, while it runs, besides GPUs."""
+        return Grant(self.cpu_milli, self.memory_bytes, self.storage)
 
     def done_at(self, now: int) -> int:
         """Work delivered by now."""

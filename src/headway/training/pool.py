@@ -23,9 +23,14 @@ class Demand(Protocol):
     gpus: int
     gpu_milli: int
     nodes: int
+    width: int
     cpu_milli: int
     memory_bytes: int
+    storage: int
     eligible: int
+    id: int
+    attempt: int
+    preemptions: int
 
 
 class Pool:
@@ -41,6 +46,9 @@ class Pool:
         self.free_count = [node.gpus for node in nodes]
         self.cpu_free = [UNCOUNTED if node.cpu_milli is None else node.cpu_milli for node in nodes]
         self.memory_free = [UNCOUNTED if node.memory_bytes is None else node.memory_bytes for node in nodes]
+        self.storage_free = [
+            UNCOUNTED if node.storage_bytes_per_second is None else node.storage_bytes_per_second for node in nodes
+        ]
         self.shares: list[dict[int, int]] = [{} for _ in nodes]
         """Free thousandths of each partly used GPU, by node."""
         self.sharing = 0
@@ -136,6 +144,8 @@ class Pool:
             cpu_milli, memory_bytes = host_share(demand, mask)
             self.cpu_free[node] += sign * cpu_milli
             self.memory_free[node] += sign * memory_bytes
+            if demand.storage:
+                self.storage_free[node] += sign * storage_share(demand, mask.bit_count())
 
     # --- nodes that come and go -------------------------------------------------------------------------------
 
@@ -175,7 +185,11 @@ class Pool:
         if not (demand.cpu_milli or demand.memory_bytes):
             return True
         cpu_milli, memory_bytes = host_share(demand, gpus, counted=True)
-        return self.cpu_free[node] >= cpu_milli and self.memory_free[node] >= memory_bytes
+        return (
+            self.cpu_free[node] >= cpu_milli
+            and self.memory_free[node] >= memory_bytes
+            and (not demand.storage or self.storage_free[node] >= storage_share(demand, gpus))
+        )
 
 
 def host_share(demand: Demand, gpus: int, *, counted: bool = False) -> tuple[int, int]:
@@ -184,6 +198,11 @@ def host_share(demand: Demand, gpus: int, *, counted: bool = False) -> tuple[int
     if demand.gpus == 0 or count == demand.gpus:
         return demand.cpu_milli, demand.memory_bytes
     return -(-demand.cpu_milli * count // demand.gpus), -(-demand.memory_bytes * count // demand.gpus)
+
+
+def storage_share(demand: Demand, count: int) -> int:
+    """Storage bandwidth that goes with so many of a job's GPUs, rounded up."""
+    return demand.storage if demand.gpus in (0, count) else -(-demand.storage * count // demand.gpus)
 
 
 def members(nodes: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ import numpy as np
 from headway.core.scheduler import Scheduler
 from headway.core.tape import COLUMNS, Tape, TapeWriter
 from headway.errors import StalledRunError, TapeError
-from headway.training.actions import Action, MigrateJob, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.cluster import Cluster
 from headway.training.events import (
     Event,
@@ -36,6 +36,8 @@ from headway.units import format_duration
 
 CHUNK_ROWS = 65_536
 _START, _MIGRATE, _PREEMPT, _PLACE = int(Kind.START), int(Kind.MIGRATE), int(Kind.PREEMPT), int(Kind.PLACE)
+_GRANT, _STORAGE, _REALLOCATE = int(Kind.GRANT), int(Kind.STORAGE), int(Kind.REALLOCATE)
+_OPENS, _CONTINUES = (_START, _MIGRATE, _REALLOCATE), (_PLACE, _GRANT, _STORAGE)
 _STALE, _WAKE_AT, _FIRST_ACTION = int(Kind.STALE), int(Kind.WAKE_AT), int(Kind.START)
 _ARRIVED, _FINISHED = int(Kind.ARRIVED), int(Kind.FINISHED)
 
@@ -61,7 +63,7 @@ def decode(jobs: Sequence[Job], tape: Tape) -> Iterator[Step]:
     pending: list[list[int]] = []
     for row in rows_of(tape):
         time, kind = row[0], row[1]
-        if pending and kind != _PLACE:
+        if pending and kind not in _CONTINUES:
             assert step is not None
             step.actions.append(_placed(pending))
             pending = []
@@ -71,7 +73,7 @@ def decode(jobs: Sequence[Job], tape: Tape) -> Iterator[Step]:
             step = Step(time)
         if kind < _FIRST_ACTION:
             step.events.append(_event(jobs, row))
-        elif kind in (_START, _MIGRATE) or (kind == _PLACE and pending):
+        elif kind in _OPENS or (kind in _CONTINUES and pending):
             pending.append(row)
         elif kind == _PREEMPT:
             step.actions.append(PreemptJob(row[2]))
@@ -87,16 +89,29 @@ def placement_of(rows: Sequence[Sequence[int]]) -> Placement:
     """The placement that a START or MIGRATE row and the PLACE rows after it spell."""
     masks: dict[int, int] = {}
     for row in rows:
+        if row[1] in (_GRANT, _STORAGE):
+            continue
         word = row[6] if row[1] == _PLACE else 0
         masks[row[4]] = masks.get(row[4], 0) | row[5] << (WORD_BITS * word)
     return tuple(masks.items())
 
 
-def _placed(rows: list[list[int]]) -> StartJob | MigrateJob:
-    action = StartJob if rows[0][1] == _START else MigrateJob
+def grant_of(rows: Sequence[Sequence[int]]) -> Grant | None:
+    """What the GRANT and STORAGE rows among these give; None where there are none."""
+    given = next((row for row in rows if row[1] == _GRANT), None)
+    if given is None:
+        return None
+    return Grant(given[6], given[5], sum(row[6] for row in rows if row[1] == _STORAGE))
+
+
+def _placed(rows: list[list[int]]) -> StartJob | MigrateJob | ReallocateJob:
+    kind, job = rows[0][1:3]
+    if kind == _REALLOCATE:
+        return ReallocateJob(job, grant_of(rows) or Grant(0, 0))
+    action = StartJob if kind == _START else MigrateJob
     if len(rows) == 1:
-        return action(rows[0][2], ((rows[0][4], rows[0][5]),))
-    return action(rows[0][2], placement_of(rows))
+        return action(job, ((rows[0][4], rows[0][5]),))
+    return action(job, placement_of(rows), grant_of(rows))
 
 
 def _event(jobs: Sequence[Job], row: list[int]) -> Event:

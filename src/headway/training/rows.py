@@ -8,9 +8,10 @@ several nodes, or on a node with more than 62 GPUs, continues in PLACE rows whos
 
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import assert_never
 
 from headway.core.tape import Row
-from headway.training.actions import Placement
+from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
 
 WORD_BITS = 62
 WORD = (1 << WORD_BITS) - 1
@@ -32,12 +33,16 @@ class Kind(IntEnum):
     PREEMPT = 21  # work delivered so far
     MIGRATE = 22  # speed in ppm
     WAKE_AT = 23  # the time asked for
+    REALLOCATE = 25  # speed in ppm; a GRANT row follows
     REFUSED = 24  # the kind of the action that was refused; its note says why
     PLACE = 40  # which word of the mask
     COST = 41  # nanoseconds that the job just started stands still first
     EVICTED = 42  # work kept; detail is the work lost
     RESPEED = 43  # new speed in ppm
     QUEUED_AGAIN = 44  # a failed attempt that is retried; value is the attempt
+    GRANT = 45  # thousandths of a CPU that the job now holds; detail is bytes of memory
+    STORAGE = 46  # bytes a second of storage bandwidth that it holds, where that is counted
+    PAUSE = 47  # nanoseconds that a job stands still because what it holds was changed
 
 
 def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placement, value: int) -> Iterator[Row]:
@@ -53,3 +58,27 @@ def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placeme
                 yield (now, int(Kind.PLACE), job, lease, node, mask & WORD, word)
             mask >>= WORD_BITS
             word += 1
+
+
+def grant_rows(now: int, job: int, lease: int, grant: Grant) -> Iterator[Row]:
+    """What a job holds besides GPUs, after the row that gave it."""
+    yield (now, int(Kind.GRANT), job, lease, -1, grant.memory_bytes, grant.cpu_milli)
+    if grant.storage:
+        yield (now, int(Kind.STORAGE), job, lease, -1, 0, grant.storage)
+
+
+def refused_row(now: int, action: Action) -> Row:
+    """The row that records a refusal of this action."""
+    match action:
+        case StartJob() | MigrateJob():
+            node, mask = action.placement[0] if action.placement else (-1, 0)
+            kind = Kind.START if isinstance(action, StartJob) else Kind.MIGRATE
+            return (now, int(Kind.REFUSED), action.job, 0, node, mask & WORD, int(kind))
+        case PreemptJob():
+            return (now, int(Kind.REFUSED), action.job, 0, -1, 0, int(Kind.PREEMPT))
+        case ReallocateJob():
+            return (now, int(Kind.REFUSED), action.job, 0, -1, 0, int(Kind.REALLOCATE))
+        case WakeAt():
+            return (now, int(Kind.REFUSED), -1, 0, -1, 0, int(Kind.WAKE_AT))
+        case _:
+            assert_never(action)

@@ -1,21 +1,21 @@
 """How fast a job runs where it is, and what stopping or moving it costs. Timing is not scheduling: no policy imports
 this.
 
-Speed is the product of the GPU type (the slowest of the job's GPUs sets the pace), the topology level that the
+The pace of a job's GPUs is the product of the GPU type (the slowest of them sets it), the topology level that the
 placement spans (communication takes longer over slower links), and, for shares of a GPU, what the neighbours cost.
-``sensitivity`` is the hook for models of CPU and memory: a function of the job, its CPUs and its memory.
+``sensitivity`` then says how fast a job is at that pace with the CPUs, memory and storage bandwidth that it holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from headway.training.actions import Placement
+from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.pool import UNCOUNTED
+from headway.training.sensitivity import Matrix, Profile
 from headway.units import REFERENCE_SPEED_PPM
-
-Sensitivity = Callable[[Job, int, int], int]
-"""(job, cpu_milli, memory_bytes) -> speed in ppm of the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class Costs:
 
     preemption: int | None = None
     migration: int | None = None
+    reallocation: int = 0
+    """For other CPUs, memory or storage where it is; above 0 for programs that must be started again for it."""
 
     def of_preemption(self, job: Job) -> int:
         """Nanoseconds that a preempted job stands still when it starts again."""
@@ -38,10 +40,18 @@ class SpeedModel:
     """Speed in parts per million of the reference, from what is known about the cluster."""
 
     def __init__(
-        self, cluster: Cluster, *, sharing_penalty_ppm: int = 0, sensitivity: Sensitivity | None = None
+        self,
+        cluster: Cluster,
+        *,
+        sharing_penalty_ppm: int = 0,
+        sensitivity: Matrix | None = None,
+        profiles: Mapping[str, Profile] = MappingProxyType({}),
     ) -> None:
+        """``profiles`` are what is believed of jobs, by what they train; ``sensitivity`` is what is true of them."""
         self.sharing_penalty_ppm = sharing_penalty_ppm
         self.sensitivity = sensitivity
+        self.profiles = profiles
+        self._counted = _counted(cluster)
         self._gpu_ppm = [cluster.gpu_speed_ppm.get(node.gpu_type, REFERENCE_SPEED_PPM) for node in cluster.nodes]
         self._same_gpus = all(ppm == REFERENCE_SPEED_PPM for ppm in self._gpu_ppm)
         self._paths = [node.path for node in cluster.nodes]
@@ -50,8 +60,20 @@ class SpeedModel:
         self._slowdown = _slowdowns(cluster)
         self.constant = self._same_gpus and not any(self._slowdown) and sensitivity is None and not sharing_penalty_ppm
 
-    def of(self, job: Job, placement: Placement, cpu_milli: int, memory_bytes: int, neighbours_milli: int = 0) -> int:
+    def of(self, job: Job, placement: Placement, grant: Grant, neighbours_milli: int = 0) -> int:
         """Speed of a job on a placement; ``neighbours_milli`` is what others hold of its shared GPU."""
+        pace = self.pace(job, placement, neighbours_milli)
+        return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.felt(grant), pace), 1)
+
+    def felt(self, grant: Grant) -> Grant:
+        """A grant as a job feels it: of what no node counts there is always enough."""
+        if all(self._counted):
+            return grant
+        felt = (held if counts else UNCOUNTED for held, counts in zip(grant, self._counted, strict=True))
+        return Grant(*felt)
+
+    def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0) -> int:
+        """How fast a job's GPUs would run a program that nothing else hinders."""
         speed = REFERENCE_SPEED_PPM
         if not self._same_gpus:
             speed = min(self._gpu_ppm[node] for node, _ in placement)
@@ -67,8 +89,6 @@ class SpeedModel:
                 * (REFERENCE_SPEED_PPM - self.sharing_penalty_ppm * neighbours_milli // 1000)
                 // REFERENCE_SPEED_PPM
             )
-        if self.sensitivity is not None:
-            speed = speed * self.sensitivity(job, cpu_milli, memory_bytes) // REFERENCE_SPEED_PPM
         return max(speed, 1)
 
     def level_spanned(self, placement: Placement) -> int:
@@ -92,6 +112,15 @@ class SpeedModel:
                 return level
             level += 1
         return level
+
+
+def _counted(cluster: Cluster) -> tuple[bool, bool, bool]:
+    """Whether CPUs, memory and storage bandwidth are counted, on any node."""
+    return (
+        any(node.cpu_milli is not None for node in cluster.nodes),
+        any(node.memory_bytes is not None for node in cluster.nodes),
+        any(node.storage_bytes_per_second is not None for node in cluster.nodes),
+    )
 
 
 def _slowdowns(cluster: Cluster) -> list[int]:

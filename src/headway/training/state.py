@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import assert_never
 
 from headway.core.tape import Row
-from headway.training.actions import Action, MigrateJob, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster
 from headway.training.draft import Draft
@@ -24,12 +24,13 @@ from headway.training.events import (
     NodeRecovered,
     Woke,
 )
-from headway.training.feasible import move_refusal, start_refusal
+from headway.training.feasible import grant_refusal, move_refusal, start_refusal
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import UNCOUNTED, Pool
 from headway.training.queue import Entry, Queue, Ranked
-from headway.training.rows import WORD, Kind, placement_rows
+from headway.training.respeed import reallocate, respeed_neighbours
+from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
 from headway.training.speed import Costs, SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -83,9 +84,13 @@ class TrainingState:
         """Grows whenever resources are taken or given back."""
         self.releases = 0
         """Grows whenever resources are given back."""
+        self.tenures = 0
+        """Grows whenever a job starts, moves or stops."""
         self.lease = 0
         self.journal: Callable[[Row], None] = _nowhere
         self.refreshed = 0
+        self.divides = arrangement.divides
+        """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for these alone."""
         self._lane, self._key, self._refresh = arrangement.lane, arrangement.key, arrangement.refresh
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -130,14 +135,16 @@ class TrainingState:
         """Why this action cannot be committed now; None when it can."""
         match action:
             case StartJob():
-                return start_refusal(self, action.job, action.placement)
+                return start_refusal(self, action.job, action.placement, action.grant)
             case PreemptJob():
                 js = self.running.get(action.job)
                 if js is None:
                     return f"PreemptJob(job={action.job}): does not run"
                 return None if js.job.preemptible else f"PreemptJob(job={action.job}): is not preemptible"
             case MigrateJob():
-                return move_refusal(self, action.job, action.placement)
+                return move_refusal(self, action.job, action.placement, action.grant)
+            case ReallocateJob():
+                return grant_refusal(self, action.job, action.grant)
             case WakeAt():
                 return None
             case _:
@@ -147,7 +154,7 @@ class TrainingState:
         """Something was decided; ``check`` allowed it."""
         match action:
             case StartJob():
-                self._start(now, self.jobs[action.job], action.placement)
+                self._start(now, self.jobs[action.job], action.placement, action.grant)
             case PreemptJob():
                 js = self.running[action.job]
                 self._stop(now, js)
@@ -157,7 +164,9 @@ class TrainingState:
                 self.journal((now, _PREEMPT, js.id, js.lease, -1, 0, js.done))
                 self._wait(now, js)
             case MigrateJob():
-                self._migrate(now, self.running[action.job], action.placement)
+                self._migrate(now, self.running[action.job], action.placement, action.grant)
+            case ReallocateJob():
+                reallocate(self, now, self.running[action.job], action.grant)
             case WakeAt():
                 self.journal((now, int(Kind.WAKE_AT), -1, 0, -1, 0, action.time))
             case _:
@@ -165,17 +174,7 @@ class TrainingState:
 
     def refused(self, now: int, action: Action) -> Row:
         """The row that records a refusal of this action."""
-        match action:
-            case StartJob() | MigrateJob():
-                node, mask = action.placement[0] if action.placement else (-1, 0)
-                kind = _START if isinstance(action, StartJob) else _MIGRATE
-                return (now, int(Kind.REFUSED), action.job, 0, node, mask & WORD, kind)
-            case PreemptJob():
-                return (now, int(Kind.REFUSED), action.job, 0, -1, 0, _PREEMPT)
-            case WakeAt():
-                return (now, int(Kind.REFUSED), -1, 0, -1, 0, int(Kind.WAKE_AT))
-            case _:
-                assert_never(action)
+        return refused_row(now, action)
 
     def draft(self) -> Draft:
         """An overlay to try releases and starts on; undone when its ``with`` block ends."""
@@ -211,6 +210,8 @@ class TrainingState:
         if eligible is None:
             eligible = self.eligible(job.partition, job.gpu_types)
         js = self.jobs[job.id] = JobState(job, account, eligible, now)
+        if self.divides and job.gpus:
+            js.cpu_milli = js.memory_bytes = 0
         self.to_come -= 1
         self.journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         self._enqueue(now, js)
@@ -271,17 +272,22 @@ class TrainingState:
         js.since = now
         self._enqueue(now, js)
 
-    def _start(self, now: int, js: JobState, placement: Placement) -> None:
+    def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
         self.queue.remove(js.lane, (js.key, js.id))
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
-        self._run(now, js, placement, _START, debt)
+        self._run(now, js, placement, grant, _START, debt)
         js.turn = js.lease
 
-    def _run(self, now: int, js: JobState, placement: Placement, kind: int, standstill: int) -> None:
+    def _run(
+        self, now: int, js: JobState, placement: Placement, grant: Grant | None, kind: int, standstill: int
+    ) -> None:
         """Occupy, take a new lease, set the speed, write it down."""
+        if grant is not None:
+            js.cpu_milli, js.memory_bytes, js.storage = grant
         self.pool.take(js, placement)
+        self.tenures += 1
         js.account.held += js.width
         self.changes += 1
         self.lease = js.lease = self.lease + 1
@@ -300,6 +306,9 @@ class TrainingState:
                 self.on_node[node][js.id] = js
             for row in placement_rows(now, kind, js.id, js.lease, placement, js.speed):
                 self.journal(row)
+        if grant is not None:
+            for row in grant_rows(now, js.id, js.lease, grant):
+                self.journal(row)
         if standstill:
             self.journal((now, _COST, js.id, js.lease, -1, 0, standstill))
         if self._ranks_running and js.job.preemptible:
@@ -308,7 +317,7 @@ class TrainingState:
         if self._ranks_ends:
             self.ends.add(0, js.expected_end(), js.id)
         if self.speed.sharing_penalty_ppm:
-            self._respeed_neighbours(now, js)
+            respeed_neighbours(self, now, js)
 
     def _stop(self, now: int, js: JobState) -> None:
         """Settle what was delivered and free what was held; the caller says what becomes of the job."""
@@ -324,17 +333,20 @@ class TrainingState:
         for node, _ in js.placement:
             del self.on_node[node][js.id]
         self.pool.give(js, js.placement)
+        self.tenures += 1
+        if self.divides and js.gpus:
+            js.cpu_milli = js.memory_bytes = js.storage = 0
         js.account.held -= js.width
         self.changes += 1
         self.releases += 1
         if self.speed.sharing_penalty_ppm:
-            self._respeed_neighbours(now, js)
+            respeed_neighbours(self, now, js)
 
-    def _migrate(self, now: int, js: JobState, placement: Placement) -> None:
+    def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
         left_to_restore = max(0, js.base - now)
         self._stop(now, js)
         js.saved = js.done
-        self._run(now, js, placement, _MIGRATE, left_to_restore + self.costs.of_migration(js.job))
+        self._run(now, js, placement, grant, _MIGRATE, left_to_restore + self.costs.of_migration(js.job))
 
     # --- speed ------------------------------------------------------------------------------------------------
 
@@ -344,27 +356,7 @@ class TrainingState:
         if js.gpu_milli < 1000:
             ((node, mask),) = js.placement
             neighbours = 1000 - self.pool.shares[node].get(mask.bit_length() - 1, 0) - js.gpu_milli
-        return self.speed.of(js.job, js.placement, js.cpu_milli, js.memory_bytes, neighbours)
-
-    def _respeed_neighbours(self, now: int, moved: JobState) -> None:
-        """Whoever shares the GPU that was just taken or left goes on at another speed."""
-        if moved.gpu_milli == 1000:
-            return
-        for js in self.on_node[moved.placement[0][0]].values():
-            if js is not moved and js.placement == moved.placement and (speed := self.speed_of(js)) != js.speed:
-                if self._ranks_ends:
-                    self.ends.remove(0, js.expected_end(), js.id)
-                js.done = js.done_at(now)
-                js.base = max(js.base, now)
-                js.speed = speed
-                if self._ranks_ends:
-                    self.ends.add(0, js.expected_end(), js.id)
-                if self._ranks_running and js.job.preemptible:
-                    self.ranked.remove(*js.rank, js.id)
-                    js.rank = self.arrangement.rank(now, js)
-                    self.ranked.add(*js.rank, js.id)
-                self.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
-                self.respeeded.append(js)
+        return self.speed.of(js.job, js.placement, js.grant, neighbours)
 
     # --- nodes ------------------------------------------------------------------------------------------------
 

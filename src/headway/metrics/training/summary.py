@@ -162,7 +162,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         jain_jobs=jain(fairness[~np.isnan(fairness)]),
         refusals=_within(ledger, Kind.REFUSED, start, end) if window else int(kinds[Kind.REFUSED]),
         events=int(kinds[:FIRST_ACTION].sum()),
-        actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.WAKE_AT]].sum()),
+        actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.REALLOCATE, Kind.WAKE_AT]].sum()),
         overload=overload(ledger),
         growing=still_growing(ledger, window),
     )

@@ -9,8 +9,9 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
+from headway.training.policies.allotted import Allotted, granted
 from headway.training.policies.backfills.walk import guaranteed
-from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
+from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
 from headway.training.queue import Key, Lane
 from headway.training.state import TrainingState
@@ -26,16 +27,24 @@ class ComposedPolicy:
         backfill: Backfill,
         placement: PlacementRule,
         migration: Migration | None = None,
+        allocation: Allocation | None = None,
         *,
         preempts: bool | None = None,
         quantum: int | None = None,
         round_length: int = 0,
     ) -> None:
         self.name = name
+        self.named_order, self.rule = order, placement
+        """The parts as they were named; an allocation may put its own in between."""
+        if allocation is not None:
+            order = allocation.order(order)
+            placement = Allotted(placement, allocation)
         self.order = order
         self.backfill = backfill
         self.placement = placement
         self.migration = migration
+        self.allocation = allocation
+        self.divides = allocation is not None
         self.preempts = order.preempts if preempts is None else preempts
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
@@ -52,9 +61,12 @@ class ComposedPolicy:
         self._partition_lanes = False
         self._order_lanes = False
         self._one_lane = False
-        self._plain = migration is None and not self.preempts and not self.refresh and not round_length
+        alone = migration is None and allocation is None
+        self._plain = alone and not self.preempts and not self.refresh and not round_length
         """The backfill alone decides."""
         self._woken_for = 0
+        self._divided_at = 0
+        """``tenures`` of the state when what jobs hold was last divided."""
         self._moves = self.preempts and (order.moves or self.quantum > 0)
         """Whether time alone can make a running job give way."""
 
@@ -66,6 +78,10 @@ class ComposedPolicy:
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
         self.order.bind(state)
+        if self.allocation is not None:
+            assert isinstance(self.placement, Allotted)
+            self.placement.state = state
+            self.allocation.bind(state)
 
     # --- how the state keeps the jobs -------------------------------------------------------------------------
 
@@ -89,13 +105,29 @@ class ComposedPolicy:
         if self._plain:
             self.blocked = None
             return self.backfill.decide(now, state, self) if state.queue.size else ()
-        if not state.queue.size and (self.migration is None or not state.running):
+        if not state.queue.size and not (state.running and self._looks_after_runs(state)):
             return ()
         if self.round_length and now % self.round_length:
             return self._wake(now, (now // self.round_length + 1) * self.round_length)
+        if self.allocation is not None:
+            return self._divided(now, state)
         if not state.queue.size and self.migration is not None:
             return self.migration.idle(now, state, self)
         return self._decide(now, state)
+
+    def _looks_after_runs(self, state: TrainingState) -> bool:
+        """Whether there is something to decide though nobody waits."""
+        return self.migration is not None or (self.allocation is not None and self._divided_at != state.tenures)
+
+    def _divided(self, now: int, state: TrainingState) -> Iterator[Action]:
+        """Starts and moves, with what jobs then hold; then all that is held, divided anew."""
+        assert self.allocation is not None
+        if state.queue.size:
+            yield from granted(now, state, self.allocation, self._decide(now, state))
+        elif self.migration is not None:
+            yield from granted(now, state, self.allocation, self.migration.idle(now, state, self))
+        yield from self.allocation.divide(now, state)
+        self._divided_at = state.tenures
 
     def _decide(self, now: int, state: TrainingState) -> Iterator[Action]:
         self.blocked = None

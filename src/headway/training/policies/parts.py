@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
-from headway.training.actions import Action, Placement
+from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.placements.pick import one_node
-from headway.training.pool import Pool
+from headway.training.pool import Demand, Pool
 from headway.training.queue import Key, Lane
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
@@ -91,14 +91,14 @@ class PlacementRule(ABC):
     """Whether where a job goes depends on what it was asked before, in a way that the state does not show."""
 
     @abstractmethod
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """GPUs for this job among those free now; None when it does not fit."""
 
-    def needs_one_node(self, pool: Pool, js: JobState) -> bool:
+    def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """Whether a job of whole GPUs goes on one node or waits, so that GPUs free on several are of no use to it."""
         return js.gpu_milli == WHOLE_GPU_MILLI and js.nodes <= 1 and one_node(pool, js)
 
-    def domains(self, pool: Pool, js: JobState) -> Sequence[int]:
+    def domains(self, pool: Pool, js: Demand) -> Sequence[int]:
         """Sets of nodes inside one of which all of a job over several nodes has to lie; by default one, of all."""
         return (pool.everywhere,)
 
@@ -162,6 +162,40 @@ class Backfill(ABC):
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
         """With ``reserves``: the jobs to which it would promise GPUs if it were asked now for the first time, when all
         that may start has started. It is left as it is; ``policy`` is one that may be asked at will."""
+        return ()
+
+
+class Allocation(ABC):
+    """Who gets how much of the CPUs, the memory and the storage bandwidth that the GPUs of a node come with.
+
+    Jobs wait for GPUs alone. When one has found some, ``enter`` says what it gets there and what others give up for
+    it; at the end of each decision ``divide`` may divide anew what running jobs hold.
+    """
+
+    name: ClassVar[str]
+    guarantees: ClassVar[bool] = True
+    """Whether no running job ever is slower than with its GPUs' share of everything."""
+
+    def bind(self, state: TrainingState) -> None:  # noqa: B027 - some need nothing
+        """Told once, before the run, whose resources it will divide."""
+
+    def order(self, order: Order) -> Order:
+        """The order that jobs come in: the policy's own, unless this one has its own idea of it."""
+        return order
+
+    def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
+        """GPUs for a waiting job; None when it has to wait."""
+        return rule.place(state.pool, js)
+
+    @abstractmethod
+    def enter(
+        self, now: int, state: TrainingState, js: JobState, placement: Placement
+    ) -> tuple[list[ReallocateJob], Grant]:
+        """What others give up before a job starts (or comes) here, and what it then holds. What the job itself holds
+        elsewhere counts as free."""
+
+    def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """What running jobs hold from now on, after the starts of this instant."""
         return ()
 
 

@@ -3,7 +3,7 @@
 ``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration, ``preempt`` or
 ``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
 named takes its default: backfill none, placement best-fit, preemption and quantum as the order wants them, no rounds,
-no migration. A policy's name is such a string, and builds the same policy. To add a part: its file, and one line here.
+no migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string, and builds the same policy. To add a part: its file, and one line here.
 """
 
 import inspect
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from headway.errors import ExperimentError, unknown_name
+from headway.training.policies.allocations.proportional import Proportional
+from headway.training.policies.allocations.tune import Tune
 from headway.training.policies.backfills.conservative import Conservative
 from headway.training.policies.backfills.easy import Easy
 from headway.training.policies.backfills.fit import Fit
@@ -29,7 +31,7 @@ from headway.training.policies.orders.qssf import Qssf
 from headway.training.policies.orders.sjf import Sjf
 from headway.training.policies.orders.srtf import Srtf
 from headway.training.policies.orders.tiresias import Tiresias
-from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
+from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.consolidate import Consolidate
 from headway.training.policies.placements.fgd import Fgd
@@ -38,7 +40,7 @@ from headway.training.policies.placements.random_fit import RandomFit
 from headway.training.policies.placements.spread import Spread
 from headway.units import Duration, exact_duration, parse_duration
 
-Part: TypeAlias = Order | Backfill | PlacementRule | Migration
+Part: TypeAlias = Order | Backfill | PlacementRule | Migration | Allocation
 
 ORDERS: dict[str, type[Order]] = {
     part.name: part for part in (Fifo, Sjf, Srtf, Las, Tiresias, Ftf, Drf, Priority, Multifactor, Qssf)
@@ -48,6 +50,7 @@ PLACEMENTS: dict[str, type[PlacementRule]] = {
     part.name: part for part in (BestFit, FirstFit, Spread, Consolidate, Fgd, RandomFit)
 }
 MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, Free, Always)}
+ALLOCATIONS: dict[str, type[Allocation]] = {part.name: part for part in (Proportional, Tune)}
 SWITCHES = {"preempt": True, "no-preempt": False}
 SPANS = ("quantum", "round")
 """Terms that hold one duration."""
@@ -64,6 +67,7 @@ def build(
     backfill: str | None = None,
     placement: str | None = None,
     migration: str | None = None,
+    allocation: str | None = None,
     preempts: bool | None = None,
     quantum: int | None = None,
     round_length: int = 0,
@@ -73,6 +77,7 @@ def build(
     _fill(named, spec, "backfill", backfill and _part(backfill, BACKFILLS, "backfill"))
     _fill(named, spec, "placement", placement and _part(placement, PLACEMENTS, "placement"))
     _fill(named, spec, "migration", migration and _migration(migration))
+    _fill(named, spec, "allocation", allocation and _part(allocation, ALLOCATIONS, "allocation"))
     _fill(named, spec, "preemption", preempts)
     _fill(named, spec, "quantum", quantum)
     _fill(named, spec, "round", round_length or None)
@@ -83,6 +88,7 @@ def build(
         named.get("backfill") or NoBackfill(),
         named.get("placement") or BestFit(),
         named.get("migration") or None,
+        named.get("allocation") or None,
         preempts=named.get("preemption"),
         quantum=named.get("quantum"),
         round_length=named.get("round", 0),
@@ -154,7 +160,12 @@ def _span(term: str, name: str) -> int:
 
 
 def _slot(name: str) -> tuple[str, dict[str, Any]]:
-    tables: dict[str, dict[str, Any]] = {"backfill": BACKFILLS, "placement": PLACEMENTS, "migration": MIGRATIONS}
+    tables: dict[str, dict[str, Any]] = {
+        "backfill": BACKFILLS,
+        "placement": PLACEMENTS,
+        "migration": MIGRATIONS,
+        "allocation": ALLOCATIONS,
+    }
     for slot, table in tables.items():
         if name in table:
             return slot, table
@@ -223,13 +234,15 @@ def written(value: Any, kind: Any) -> str:
 
 
 def _name(policy: ComposedPolicy, own_quantum: int) -> str:
-    terms = [describe(policy.order)]
+    terms = [describe(policy.named_order)]
     if (backfill := describe(policy.backfill)) != NoBackfill.name:
         terms.append(backfill)
-    if (placement := describe(policy.placement)) != BestFit.name:
+    if (placement := describe(policy.rule)) != BestFit.name:
         terms.append(placement)
     if policy.migration is not None:
         terms.append(describe(policy.migration))
+    if policy.allocation is not None:
+        terms.append(describe(policy.allocation))
     if policy.preempts != policy.order.preempts:
         terms.append("preempt" if policy.preempts else "no-preempt")
     if policy.quantum != own_quantum and "quantum" not in options_of(policy.order):

@@ -57,7 +57,7 @@ def run_time(now: int, state: TrainingState, js: JobState, placement: Placement)
     """How long a waiting job is believed to hold its GPUs if it starts here now."""
     left = js.remaining(now)
     if not state.speed.constant:
-        speed = state.speed.of(js.job, placement, js.cpu_milli, js.memory_bytes)
+        speed = state.speed.of(js.job, placement, js.grant)
         left = -(-left * REFERENCE_SPEED_PPM // speed)
     return js.debt + left
 

@@ -9,7 +9,6 @@ fits best).
 from typing import ClassVar
 
 from headway.training.actions import Placement
-from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_free,
@@ -21,7 +20,7 @@ from headway.training.policies.placements.pick import (
     shares,
     whole_nodes,
 )
-from headway.training.pool import Pool
+from headway.training.pool import Demand, Pool
 
 
 class BestFit(PlacementRule):
@@ -29,7 +28,7 @@ class BestFit(PlacementRule):
 
     name: ClassVar[str] = "best-fit"
 
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """The tightest place."""
         need = js.gpus
         if js.gpu_milli != 1000:
@@ -49,7 +48,7 @@ class BestFit(PlacementRule):
             return None
         return fewest_nodes(pool, js, eligible)
 
-    def _share(self, pool: Pool, js: JobState) -> Placement | None:
+    def _share(self, pool: Pool, js: Demand) -> Placement | None:
         found = min(shares(pool, js), default=None)
         if found is not None:
             _, node, gpu = found

@@ -16,7 +16,6 @@ from typing import ClassVar
 from headway.errors import ExperimentError, unknown_name
 from headway.training.actions import Placement
 from headway.training.cluster import Cluster
-from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import (
@@ -30,7 +29,7 @@ from headway.training.policies.placements.pick import (
     on_node,
     room,
 )
-from headway.training.pool import UNCOUNTED, Pool, members
+from headway.training.pool import UNCOUNTED, Demand, Pool, members
 
 ANYWHERE = "any"
 
@@ -47,7 +46,7 @@ class Consolidate(PlacementRule):
         self._domains: list[tuple[str, list[int]]] = []
         self._islands = False
 
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """From the innermost level outwards."""
         if pool.cluster is not self._cluster:
             self._survey(pool)
@@ -62,13 +61,13 @@ class Consolidate(PlacementRule):
                 return None
         return self._across(pool, js)
 
-    def needs_one_node(self, pool: Pool, js: JobState) -> bool:
+    def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """Only where it may not fall back further out than the node."""
         if self.up_to == "node" or js.nodes == 1 or js.gpus <= 1:
             return super().needs_one_node(pool, js)
         return False
 
-    def domains(self, pool: Pool, js: JobState) -> Sequence[int]:
+    def domains(self, pool: Pool, js: Demand) -> Sequence[int]:
         """Those of the level beyond which a job does not fall back, if one of them could hold it."""
         if pool.cluster is not self._cluster:
             self._survey(pool)
@@ -94,7 +93,7 @@ class Consolidate(PlacementRule):
             self._domains.append((names[depth - 1], list(groups.values())))
         self._domains.append((ANYWHERE, [pool.everywhere]))
 
-    def _inside(self, pool: Pool, js: JobState, nodes: int) -> Placement:
+    def _inside(self, pool: Pool, js: Demand, nodes: int) -> Placement:
         """On one of these nodes: the fullest island that holds it, innermost level first, else the fullest node."""
         if self._islands:
             depth = max(len(node.island_gpus) for node in pool.cluster.nodes)
@@ -109,7 +108,7 @@ class Consolidate(PlacementRule):
                 return on_node(pool, first(tight), js.gpus)
         raise AssertionError("a node that holds the job is in a bucket")
 
-    def _across(self, pool: Pool, js: JobState) -> Placement | None:
+    def _across(self, pool: Pool, js: Demand) -> Placement | None:
         """Over the nodes of one domain, of the innermost level that has one with room; the fullest of those."""
         for name, domains in self._domains:
             best: tuple[int, int] | None = None
@@ -126,7 +125,7 @@ class Consolidate(PlacementRule):
         return None
 
 
-def _islands(pool: Pool, js: JobState, node: int, level: int) -> list[tuple[int, int, int]]:
+def _islands(pool: Pool, js: Demand, node: int, level: int) -> list[tuple[int, int, int]]:
     """(GPUs free, node, mask) of a node's islands of this level that hold a job."""
     sizes = pool.cluster.nodes[node].island_gpus
     if level >= len(sizes):
@@ -136,7 +135,7 @@ def _islands(pool: Pool, js: JobState, node: int, level: int) -> list[tuple[int,
     return [(part.bit_count(), node, part) for part in parts if part.bit_count() >= js.gpus]
 
 
-def _has_room(pool: Pool, js: JobState, domain: int) -> bool:
+def _has_room(pool: Pool, js: Demand, domain: int) -> bool:
     if js.nodes > 1:
         return equal_nodes(pool, js, domain).bit_count() >= js.nodes
     if not (js.cpu_milli or js.memory_bytes):
@@ -144,7 +143,7 @@ def _has_room(pool: Pool, js: JobState, domain: int) -> bool:
     return sum(room(pool, js, node) for node in members(js.eligible & domain & pool.schedulable)) >= js.gpus
 
 
-def _could_hold(pool: Pool, js: JobState, domains: Sequence[int]) -> bool:
+def _could_hold(pool: Pool, js: Demand, domains: Sequence[int]) -> bool:
     """Whether one of these domains could hold a job if it were empty."""
     for domain in domains:
         counts = [_capacity(pool, js, node) for node in members(js.eligible & domain)]
@@ -156,7 +155,7 @@ def _could_hold(pool: Pool, js: JobState, domains: Sequence[int]) -> bool:
     return False
 
 
-def _capacity(pool: Pool, js: JobState, node: int) -> int:
+def _capacity(pool: Pool, js: Demand, node: int) -> int:
     """How many of a job's GPUs an empty node could give."""
     machine = pool.cluster.nodes[node]
     cpu_milli = UNCOUNTED if machine.cpu_milli is None else machine.cpu_milli

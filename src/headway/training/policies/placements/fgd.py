@@ -18,7 +18,6 @@ from typing import ClassVar
 from headway.errors import ExperimentError
 from headway.training.actions import Placement
 from headway.training.fragmentation import FreeNode, Shape, Typical, shape_of, weighted_milli
-from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_room,
@@ -30,7 +29,7 @@ from headway.training.policies.placements.pick import (
     over_nodes,
     share_nodes,
 )
-from headway.training.pool import Pool, host_share, members
+from headway.training.pool import Demand, Pool, host_share, members
 from headway.units import WHOLE_GPU_MILLI, parse_size
 
 _MEMO_LIMIT = 1 << 18
@@ -59,7 +58,7 @@ class Fgd(PlacementRule):
         vars(other).update(vars(self), _seen=self._seen.copy(), _counts=self._counts.copy())
         return other
 
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """The place that adds the least."""
         scores = self._learn(pool, js)
         if js.gpu_milli != WHOLE_GPU_MILLI:
@@ -74,7 +73,7 @@ class Fgd(PlacementRule):
             return None
         return _many(pool, js, scores)
 
-    def _learn(self, pool: Pool, js: JobState) -> "_Scores":
+    def _learn(self, pool: Pool, js: Demand) -> "_Scores":
         """Count a job the first time it is seen; the scores of the distribution as it was last taken over."""
         scores = self._scores
         if self._given:
@@ -121,7 +120,7 @@ class _Scores:
             for node in members(nodes):
                 self._kind_of[node] = index
 
-    def best(self, pool: Pool, js: JobState, nodes: int, count: int) -> int:
+    def best(self, pool: Pool, js: Demand, nodes: int, count: int) -> int:
         """Of these nodes the one where so many of a job's GPUs add the least; ties: fewest free, then first."""
         best, least = -1, 0
         alike = 0 if self._most_cpu or self._most_memory else nodes & ~pool.sharing
@@ -141,7 +140,7 @@ class _Scores:
                     best, least = node, added
         return best
 
-    def added(self, pool: Pool, js: JobState, node: int, count: int) -> int:
+    def added(self, pool: Pool, js: Demand, node: int, count: int) -> int:
         """F after minus before, when so many whole GPUs (and what goes with them) are taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
@@ -150,7 +149,7 @@ class _Scores:
             pool, node, whole, parts
         )
 
-    def added_by_share(self, pool: Pool, js: JobState, node: int, gpu: int) -> int:
+    def added_by_share(self, pool: Pool, js: Demand, node: int, gpu: int) -> int:
         """F after minus before, when a share of this GPU is taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
@@ -193,7 +192,7 @@ def _parts(pool: Pool, node: int) -> tuple[int, ...]:
     return tuple(sorted(free for free in pool.shares[node].values() if free))
 
 
-def _share(pool: Pool, js: JobState, scores: _Scores) -> Placement | None:
+def _share(pool: Pool, js: Demand, scores: _Scores) -> Placement | None:
     best: tuple[int, int, int, int] | None = None
     for node in members(share_nodes(pool, js)):
         tried: set[int] = set()
@@ -208,7 +207,7 @@ def _share(pool: Pool, js: JobState, scores: _Scores) -> Placement | None:
     return None if best is None else ((best[2], 1 << best[3]),)
 
 
-def _equal(pool: Pool, js: JobState, scores: _Scores) -> Placement | None:
+def _equal(pool: Pool, js: Demand, scores: _Scores) -> Placement | None:
     able = equal_nodes(pool, js, pool.everywhere)
     if able.bit_count() < js.nodes:
         return None
@@ -220,7 +219,7 @@ def _equal(pool: Pool, js: JobState, scores: _Scores) -> Placement | None:
     return tuple((node, gpus_of(pool, node, each)) for node in sorted(members(able), key=score)[: js.nodes])
 
 
-def _many(pool: Pool, js: JobState, scores: _Scores) -> Placement | None:
+def _many(pool: Pool, js: Demand, scores: _Scores) -> Placement | None:
     placement = over_nodes(pool, js, by_room(pool, js, js.eligible))
     if placement is None:
         return None

@@ -8,7 +8,6 @@ not.
 from typing import ClassVar
 
 from headway.training.actions import Placement
-from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     first,
@@ -20,7 +19,7 @@ from headway.training.policies.placements.pick import (
     share_nodes,
     share_on,
 )
-from headway.training.pool import Pool, members
+from headway.training.pool import Demand, Pool, members
 
 
 class FirstFit(PlacementRule):
@@ -28,7 +27,7 @@ class FirstFit(PlacementRule):
 
     name: ClassVar[str] = "first-fit"
 
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """The first place."""
         if js.gpu_milli != 1000:
             nodes = share_nodes(pool, js)

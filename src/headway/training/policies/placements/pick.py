@@ -9,8 +9,7 @@ first.
 from collections.abc import Iterable, Iterator
 
 from headway.training.actions import Placement
-from headway.training.jobstate import JobState
-from headway.training.pool import UNCOUNTED, Pool, members
+from headway.training.pool import UNCOUNTED, Demand, Pool, members
 
 _MEMO: dict[tuple[int, int, tuple[int, ...]], int] = {}
 _MEMO_LIMIT = 1 << 16
@@ -57,7 +56,7 @@ def _lowest(free: int, count: int) -> int:
     return chosen
 
 
-def shares(pool: Pool, js: JobState) -> Iterator[tuple[int, int, int]]:
+def shares(pool: Pool, js: Demand) -> Iterator[tuple[int, int, int]]:
     """(thousandths free, node, gpu) of each partly used GPU on which a share fits."""
     for node in members(pool.sharing & js.eligible & pool.schedulable):
         if pool.host_fits(js, node, 1):
@@ -66,7 +65,7 @@ def shares(pool: Pool, js: JobState) -> Iterator[tuple[int, int, int]]:
                     yield free, node, gpu
 
 
-def share_nodes(pool: Pool, js: JobState) -> int:
+def share_nodes(pool: Pool, js: Demand) -> int:
     """The nodes with a GPU, used in part or not at all, on which a share fits."""
     fitting = whole_nodes(pool, js, pool.with_free(1, js.eligible))
     for _, node, _ in shares(pool, js) if pool.sharing else ():
@@ -74,27 +73,27 @@ def share_nodes(pool: Pool, js: JobState) -> int:
     return fitting
 
 
-def share_on(pool: Pool, js: JobState, node: int) -> list[int]:
+def share_on(pool: Pool, js: Demand, node: int) -> list[int]:
     """The GPUs of a node on which a share fits, in order."""
     partly = [gpu for gpu, free in pool.shares[node].items() if free >= js.gpu_milli]
     return sorted([*partly, *members(pool.free_mask[node])])
 
 
-def whole_nodes(pool: Pool, js: JobState, candidates: int) -> int:
+def whole_nodes(pool: Pool, js: Demand, candidates: int) -> int:
     """Of these nodes, those with CPUs and memory for all of a job."""
     if not (js.cpu_milli or js.memory_bytes):
         return candidates
     return sum(pool.bits[node] for node in members(candidates) if pool.host_fits(js, node, js.gpus))
 
 
-def holding(pool: Pool, js: JobState) -> int:
+def holding(pool: Pool, js: Demand) -> int:
     """The nodes that can hold all of a job (of whole GPUs) now."""
     if js.gpus > pool.free_gpus:
         return 0
     return whole_nodes(pool, js, pool.with_free(js.gpus, js.eligible))
 
 
-def one_node(pool: Pool, js: JobState) -> bool:
+def one_node(pool: Pool, js: Demand) -> bool:
     """Whether a job goes on one node or waits: it asks for one, or one of its nodes could hold it when empty."""
     if js.nodes == 1 or js.gpus == 0:
         return True
@@ -111,7 +110,7 @@ def one_node(pool: Pool, js: JobState) -> bool:
     )
 
 
-def room(pool: Pool, js: JobState, node: int) -> int:
+def room(pool: Pool, js: Demand, node: int) -> int:
     """How many of a job's GPUs a node can give now, with the CPUs and memory that go with them."""
     count = pool.free_count[node]
     if js.cpu_milli:
@@ -131,7 +130,7 @@ def first(nodes: int) -> int:
     return (nodes & -nodes).bit_length() - 1
 
 
-def equal_nodes(pool: Pool, js: JobState, nodes: int) -> int:
+def equal_nodes(pool: Pool, js: Demand, nodes: int) -> int:
     """For a job that wants the same number of GPUs on each of its nodes: those that can give as many."""
     each = js.gpus // js.nodes
     found = pool.with_free(each, js.eligible & nodes)
@@ -140,7 +139,7 @@ def equal_nodes(pool: Pool, js: JobState, nodes: int) -> int:
     return sum(pool.bits[node] for node in members(found) if pool.host_fits(js, node, each))
 
 
-def on_equal_nodes(pool: Pool, js: JobState, order: Iterable[int]) -> Placement | None:
+def on_equal_nodes(pool: Pool, js: Demand, order: Iterable[int]) -> Placement | None:
     """For a job that wants the same number of GPUs on each of so many nodes: the first that can, in this order."""
     able = equal_nodes(pool, js, pool.everywhere)
     if able.bit_count() < js.nodes:
@@ -149,7 +148,7 @@ def on_equal_nodes(pool: Pool, js: JobState, order: Iterable[int]) -> Placement 
     return tuple((node, gpus_of(pool, node, js.gpus // js.nodes)) for node in chosen)
 
 
-def over_nodes(pool: Pool, js: JobState, order: Iterable[int]) -> Placement | None:
+def over_nodes(pool: Pool, js: Demand, order: Iterable[int]) -> Placement | None:
     """All that is needed, from these nodes in this order, as much from each as it has."""
     left = js.gpus
     chosen: list[tuple[int, int]] = []
@@ -162,7 +161,7 @@ def over_nodes(pool: Pool, js: JobState, order: Iterable[int]) -> Placement | No
     return None
 
 
-def fewest_nodes(pool: Pool, js: JobState, nodes: int) -> Placement | None:
+def fewest_nodes(pool: Pool, js: Demand, nodes: int) -> Placement | None:
     """All that is needed on as few of these nodes as possible; the last, partial, one is where it fits best."""
     placement = over_nodes(pool, js, by_room(pool, js, nodes))
     if placement is None or len(placement) == 1:
@@ -177,7 +176,7 @@ def fewest_nodes(pool: Pool, js: JobState, nodes: int) -> Placement | None:
     return placement
 
 
-def by_room(pool: Pool, js: JobState, nodes: int) -> list[int]:
+def by_room(pool: Pool, js: Demand, nodes: int) -> list[int]:
     """Those of these nodes that can give a job something, most first; ties in node order."""
     order = by_free(pool, js.eligible & nodes, most_first=True)
     if js.cpu_milli or js.memory_bytes:

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from headway.streams import small_stream
 from headway.training.actions import Placement
-from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     holding,
@@ -20,7 +19,7 @@ from headway.training.policies.placements.pick import (
     share_nodes,
     share_on,
 )
-from headway.training.pool import Pool, members
+from headway.training.pool import Demand, Pool, members
 
 
 class RandomFit(PlacementRule):
@@ -31,7 +30,7 @@ class RandomFit(PlacementRule):
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """A random place."""
         if js.gpu_milli != 1000:
             if not (nodes := share_nodes(pool, js)):
@@ -47,11 +46,11 @@ class RandomFit(PlacementRule):
             return None
         return over_nodes(pool, js, self._shuffled(pool, js))
 
-    def _shuffled(self, pool: Pool, js: JobState) -> list[int]:
+    def _shuffled(self, pool: Pool, js: Demand) -> list[int]:
         order = list(members(js.eligible & pool.schedulable))
         small_stream(self.seed, _name(js)).shuffle(order)
         return order
 
 
-def _name(js: JobState) -> str:
+def _name(js: Demand) -> str:
     return f"placement random {js.id} {js.attempt} {js.preemptions}"

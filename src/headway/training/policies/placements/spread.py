@@ -10,7 +10,6 @@ from heapq import heapify, heapreplace
 from typing import ClassVar
 
 from headway.training.actions import Placement
-from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_free,
@@ -25,7 +24,7 @@ from headway.training.policies.placements.pick import (
     shares,
     whole_nodes,
 )
-from headway.training.pool import Pool, members
+from headway.training.pool import Demand, Pool, members
 
 
 class Spread(PlacementRule):
@@ -36,7 +35,7 @@ class Spread(PlacementRule):
     def __init__(self, split: bool = False) -> None:
         self.split = split
 
-    def place(self, pool: Pool, js: JobState) -> Placement | None:
+    def place(self, pool: Pool, js: Demand) -> Placement | None:
         """The emptiest place."""
         if js.gpu_milli != 1000:
             return self._share(pool, js)
@@ -52,21 +51,21 @@ class Spread(PlacementRule):
             return None
         return over_nodes(pool, js, by_room(pool, js, js.eligible))
 
-    def needs_one_node(self, pool: Pool, js: JobState) -> bool:
+    def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """Not where it is dealt out."""
         return not self._splits(js) and super().needs_one_node(pool, js)
 
-    def _splits(self, js: JobState) -> bool:
+    def _splits(self, js: Demand) -> bool:
         return self.split and js.nodes == 0 and js.gpus > 1
 
-    def _share(self, pool: Pool, js: JobState) -> Placement | None:
+    def _share(self, pool: Pool, js: Demand) -> Placement | None:
         if (node := emptiest(pool, js)) >= 0:
             return on_node(pool, node, 1)
         found = max(shares(pool, js), key=lambda share: (share[0], -share[1], -share[2]), default=None)
         return None if found is None else ((found[1], 1 << found[2]),)
 
 
-def emptiest(pool: Pool, js: JobState) -> int:
+def emptiest(pool: Pool, js: Demand) -> int:
     """The first of the nodes with the most free GPUs that can hold all of a job on whole GPUs; -1 when none can."""
     for free in range(len(pool.buckets) - 1, js.gpus - 1, -1):
         if nodes := whole_nodes(pool, js, pool.buckets[free] & js.eligible):
@@ -74,7 +73,7 @@ def emptiest(pool: Pool, js: JobState) -> int:
     return -1
 
 
-def deal_out(pool: Pool, js: JobState) -> Placement | None:
+def deal_out(pool: Pool, js: Demand) -> Placement | None:
     """One GPU at a time, each from the node that has the most left for this job."""
     left = [(-room(pool, js, node), node) for node in members(js.eligible & pool.schedulable & ~pool.buckets[0])]
     if -sum(count for count, _ in left) < js.gpus:

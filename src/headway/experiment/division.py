@@ -1,0 +1,90 @@
+"""Wiring of what divides CPUs, memory and storage: the allocation, the profiles, the speed model, the rounds."""
+
+from functools import lru_cache
+
+from headway.errors import ExperimentError, unknown_name
+from headway.formats import profile_file
+from headway.formats.plugins import resolve
+from headway.formats.settings import Experiment, span
+from headway.training.cluster import Cluster
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.registry import ALLOCATIONS
+from headway.training.sensitivity import Matrix, Profile, Scalar
+from headway.training.speed import SpeedModel
+from headway.units import REFERENCE_SPEED_PPM
+
+ROUND = "300s"
+MODELS = {model.name: model for model in (Matrix, Scalar)}
+COMPLETIONS = ("exact", "round")
+
+
+def allocation_of(experiment: Experiment) -> str | None:
+    """The allocation that is asked for; with a speed model and none named, the one that clusters have."""
+    if experiment.policy.allocation:
+        return resolve(experiment.policy.allocation)
+    return "proportional" if experiment.speed.model and not _names_one(experiment) else None
+
+
+def _names_one(experiment: Experiment) -> bool:
+    """Whether the policy's own string names an allocation."""
+    terms = experiment.policy.name.split("+")[1:]
+    return any(term.partition("(")[0].strip() in ALLOCATIONS for term in terms)
+
+
+def round_of(experiment: Experiment) -> int:
+    """How long rounds are, beside what the policy's string may say; 0: there are none."""
+    given = experiment.policy.round
+    if given != "":
+        return span(given, "round")
+    divides = allocation_of(experiment) is not None or _names_one(experiment)
+    return span(ROUND, "round") if divides and "round(" not in experiment.policy.name else 0
+
+
+def completions_of(experiment: Experiment) -> int:
+    """Ends are noticed at multiples of this; 0: at once."""
+    if experiment.run.completions not in COMPLETIONS:
+        raise ExperimentError(unknown_name("completions", experiment.run.completions, COMPLETIONS))
+    if experiment.run.completions == "exact":
+        return 0
+    from headway.experiment import policy_of  # the policy's own string may hold the round
+
+    if not (length := policy_of(experiment).round_length):
+        raise ExperimentError("completions at the end of a round need rounds: give --round 300s")
+    return length
+
+
+def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPolicy) -> None:
+    """Refuse a division of what is not there to be divided."""
+    completions_of(experiment)
+    if policy.allocation is None:
+        return
+    if not any(node.cpu_milli or node.memory_bytes or node.storage_bytes_per_second for node in cluster.nodes):
+        raise ExperimentError(
+            f"allocation {policy.allocation.name}: the cluster counts neither CPUs nor memory; "
+            "give --cpus-per-node 24 --memory-per-node 500GB, or a cluster file that says them"
+        )
+    speed_of(experiment, cluster)
+
+
+def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
+    """How fast jobs run where, and with what."""
+    penalty = round(experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
+    table = experiment.speed
+    divides = allocation_of(experiment) is not None or _names_one(experiment)
+    if not table.model and not divides:
+        return SpeedModel(cluster, sharing_penalty_ppm=penalty)
+    name = table.model or Matrix.name
+    if name not in MODELS:
+        raise ExperimentError(unknown_name("speed model", name, MODELS))
+    if not 0 <= table.error < 1:
+        raise ExperimentError(f"speed error {table.error} must lie between 0 and 1")
+    files = (table.profiles,) if isinstance(table.profiles, str) else tuple(table.profiles)
+    believed = profiles_of(files)
+    true = profile_file.off_by(believed, table.error, experiment.run.seed) if table.error else believed
+    return SpeedModel(cluster, sharing_penalty_ppm=penalty, sensitivity=MODELS[name](true), profiles=believed)
+
+
+@lru_cache(maxsize=8)
+def profiles_of(files: tuple[str, ...]) -> dict[str, Profile]:
+    """The shipped profiles, and those of these files in front of them."""
+    return profile_file.shipped() | profile_file.load(file for file in files if file)

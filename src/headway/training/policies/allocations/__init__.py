@@ -1,0 +1,1 @@
+"""How CPUs, memory and storage bandwidth are divided, one file each."""

@@ -1,0 +1,32 @@
+"""Proportional: each job has its GPUs' share of a node's CPUs, memory and storage bandwidth, no more and no less.
+
+What clusters do today, and Synergy's baseline ("fair"; Mohan et al., OSDI 2022).
+"""
+
+from typing import ClassVar
+
+from headway.training.actions import Grant, Placement, ReallocateJob
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.wants import Wants
+from headway.training.policies.parts import Allocation
+from headway.training.state import TrainingState
+
+
+class Proportional(Allocation):
+    """By GPUs."""
+
+    name: ClassVar[str] = "proportional"
+
+    def __init__(self) -> None:
+        self._wants: Wants | None = None
+
+    def bind(self, state: TrainingState) -> None:
+        """Whose nodes are divided."""
+        self._wants = Wants(state)
+
+    def enter(
+        self, now: int, state: TrainingState, js: JobState, placement: Placement
+    ) -> tuple[list[ReallocateJob], Grant]:
+        """Its due; nobody has to give anything up for it."""
+        assert self._wants is not None
+        return [], self._wants.due(js, placement)

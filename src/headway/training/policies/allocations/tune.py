@@ -1,0 +1,145 @@
+"""Tune: full demands where they fit, and nobody below their due (Synergy-TUNE; Mohan et al., OSDI 2022, section 4).
+
+1. Who runs is a matter of GPUs alone. Among jobs, larger demands go first: by GPUs, then CPUs, then memory.
+2. A job gets its full demand on the node with least free that can give it; one over several nodes gets CPUs and memory
+   on each in proportion to its GPUs there.
+3. If none can, and it wants more than its due of something, it asks for its due of everything instead.
+4. If none can give that either, nodes are picked by GPUs alone. The jobs there are walked through, those on fewer nodes
+   first, then those with more CPUs a GPU, then more memory a GPU, and brought down to their due until enough is free.
+5. Now it fits. Nobody who runs falls below their due.
+
+Running jobs stay where they are: each round they are divided anew on their nodes by the same steps, larger demands
+first, before those that start come in. Departures: jobs that start in one round come in the policy's order, one
+at a time, instead of larger demands first; a due is a job's own node's (nodes may differ); storage bandwidth, where it is
+counted, is a third resource throughout.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headway.training.actions import Action, Grant, Placement, ReallocateJob
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.changed import Changed
+from headway.training.policies.allocations.room import Room
+from headway.training.policies.allocations.tightest import placed
+from headway.training.policies.allocations.wants import Wants, above, carried_out, due_place
+from headway.training.policies.parts import Allocation, PlacementRule
+from headway.training.pool import Demand
+from headway.training.state import TrainingState
+from headway.training.wish import Wish
+
+
+@dataclass(slots=True)
+class Held:
+    """A job on its nodes, with what it holds, would like and is due."""
+
+    js: JobState
+    placement: Placement
+    full: Grant
+    due: Grant
+    grant: Grant
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Larger demands first: GPUs, CPUs, memory."""
+        return -self.js.gpus, -self.full.cpu_milli, -self.full.memory_bytes, self.js.id
+
+    @property
+    def reluctance(self) -> tuple[int, float, float, int]:
+        """Who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
+        gpus = max(1, self.js.gpus)
+        return len(self.placement), -self.grant.cpu_milli / gpus, -self.grant.memory_bytes / gpus, self.js.id
+
+
+class Tune(Allocation):
+    """Full demand, else due, else others are brought down to theirs."""
+
+    name: ClassVar[str] = "tune"
+
+    def __init__(self) -> None:
+        self._wants: Wants | None = None
+        self._changed = Changed()
+
+    def bind(self, state: TrainingState) -> None:
+        """Whose nodes are divided."""
+        self._wants = Wants(state)
+        self._changed = Changed()
+
+    @property
+    def wants(self) -> Wants:
+        """What is believed of jobs."""
+        assert self._wants is not None, "bind comes first"
+        return self._wants
+
+    def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
+        """Where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""
+        job = state.jobs[js.id]
+        if not job.gpus:
+            return rule.place(state.pool, js)
+        return self._full_place(state, job, rule) or due_place(state, self.wants, job, rule)
+
+    def _full_place(self, state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
+        dues = self.wants.dues
+        if self.wants.profile(js.job) is not None or len(dues.kinds) == 1:
+            return placed(state.pool, Wish(js, self.wants.demand(js.job, dues.kinds[0][0])), rule)
+        for due, nodes in dues.kinds:
+            wish = Wish(js, self.wants.demand(js.job, due), js.eligible & nodes)
+            if (found := placed(state.pool, wish, rule)) is not None:
+                return found
+        return None
+
+    def enter(
+        self, now: int, state: TrainingState, js: JobState, placement: Placement
+    ) -> tuple[list[ReallocateJob], Grant]:
+        """All it wants, or its due, for which others may have to come down to theirs (steps 2 to 5)."""
+        room = Room(state.pool)
+        coming = self._held(js, placement)
+        here = {other: None for node, _ in placement for other in state.on_node[node]}
+        others = [self._held(state.running[other], state.running[other].placement) for other in here if other != js.id]
+        lowered = _settle(room, coming, others)
+        return [ReallocateJob(each.js.id, each.grant) for each in lowered], coming.grant
+
+    def _held(self, js: JobState, placement: Placement) -> Held:
+        due = self.wants.due(js, placement)
+        return Held(js, placement, self.wants.demand(js.job, self.wants.dues.a_gpu(placement)), due, js.grant)
+
+    # --- those that run ---------------------------------------------------------------------------------------
+
+    def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """The same steps for all jobs of the nodes where somebody came or went."""
+        jobs = self._changed.jobs(state)
+        if not jobs:
+            return ()
+        room = Room(state.pool)
+        held = [self._held(js, js.placement) for js in jobs if js.gpus]
+        for each in held:
+            room.give(each.placement, each.js.gpus, each.grant)
+        there: dict[int, list[Held]] = {}
+        for each in sorted(held, key=lambda each: each.order):
+            others = {id(other): other for node, _ in each.placement for other in there.get(node, ())}
+            _settle(room, each, list(others.values()))
+            room.take(each.placement, each.js.gpus, each.grant)
+            for node, _ in each.placement:
+                there.setdefault(node, []).append(each)
+        return carried_out(state, {each.js.id: each.grant for each in held})
+
+
+def _settle(room: Room, coming: Held, others: list[Held]) -> list[Held]:
+    """Decide what a job gets on its nodes; those of the others who have to come down for it, in that order."""
+    gpus = coming.js.gpus
+    coming.grant = coming.full
+    if room.fits(coming.placement, gpus, coming.full):
+        return []
+    if above(coming.full, coming.due):
+        coming.grant = coming.due
+    lowered = []
+    for other in sorted(others, key=lambda each: each.reluctance):
+        if room.fits(coming.placement, gpus, coming.grant):
+            break
+        if other.js.gpus and above(other.grant, other.due):
+            room.give(other.placement, other.js.gpus, other.grant)
+            other.grant = other.due
+            room.take(other.placement, other.js.gpus, other.grant)
+            lowered.append(other)
+    return lowered

@@ -1,0 +1,137 @@
+"""What allocations share: what a job would like, what it is due, how fast it would be, and carrying changes out.
+
+A job with a profile would like the smallest cell of its matrix that gives all the speed there is. One without is not
+known: it would like what it asked for, or its due if it asked for nothing, and it is taken to lose nothing by having
+just its due.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from headway.training.actions import Grant, Placement, ReallocateJob
+from headway.training.feasible import grant_refusal
+from headway.training.job import Job
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.tightest import placed
+from headway.training.policies.parts import PlacementRule
+from headway.training.sensitivity import Profile, a_gpu
+from headway.training.shares import Dues, times
+from headway.training.state import TrainingState
+from headway.training.wish import Wish
+from headway.units import REFERENCE_SPEED_PPM
+
+
+class Wants:
+    """What is believed of jobs, on one cluster."""
+
+    def __init__(self, state: TrainingState) -> None:
+        self.profiles: Mapping[str, Profile] = state.speed.profiles
+        self.dues = Dues(state.cluster)
+
+    def profile(self, job: Job) -> Profile | None:
+        """What is known of a job; None: nothing."""
+        return self.profiles.get(job.model) if job.gpus else None
+
+    def due(self, js: JobState, placement: Placement) -> Grant:
+        """Its GPUs' share of the nodes; a job without GPUs is due what it asked for."""
+        if not js.gpus:
+            return Grant(js.job.cpu_milli, js.job.memory_bytes)
+        return self.dues.of(placement, js.width)
+
+    def demand(self, job: Job, due_a_gpu: Grant) -> Grant:
+        """What would give it all the speed there is, as far as it is counted."""
+        width = job.gpus * job.gpu_milli
+        profile = self.profile(job)
+        if profile is not None:
+            return self._counted(times(profile.demand, width))
+        if not job.gpus:
+            return Grant(job.cpu_milli, job.memory_bytes)
+        due = times(due_a_gpu, width)
+        return self._counted(
+            Grant(job.cpu_milli or due.cpu_milli, job.memory_bytes or due.memory_bytes, 0 if job.cpu_milli else due[2])
+        )
+
+    def _counted(self, grant: Grant) -> Grant:
+        return Grant(*(value if counts else 0 for value, counts in zip(grant, self.dues.counted, strict=True)))
+
+    def speed(self, job: Job, grant: Grant) -> int:
+        """How fast it is believed to be with a grant, at the reference pace of its GPUs."""
+        profile = self.profile(job)
+        if profile is None:
+            return REFERENCE_SPEED_PPM
+        return profile.speed(*a_gpu(self.dues.felt(grant), job.gpus * job.gpu_milli))
+
+
+def above(grant: Grant, due: Grant) -> bool:
+    """Whether a grant is more than another in some respect."""
+    return grant[0] > due[0] or grant[1] > due[1] or grant[2] > due[2]
+
+
+def carried_out(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[ReallocateJob]:
+    """Changes to what running jobs hold, one at a time and each feasible when it is made: who gives goes first.
+
+    Where some give one thing and take another, so that none can go first, one gives first and takes later.
+    """
+    left = {job: grant for job, grant in wanted.items() if state.running[job].grant != grant}
+    waiting = sorted(left, key=lambda job: (_growth(state.running[job].grant, left[job]), job))
+    while waiting:
+        stuck = []
+        for job in waiting:
+            if grant_refusal(state, job, left[job]) is None:
+                yield ReallocateJob(job, left[job])
+            else:
+                stuck.append(job)
+        if len(stuck) == len(waiting):
+            giver = next((job for job in stuck if _lesser(state.running[job].grant, left[job])), None)
+            if giver is None:
+                raise AssertionError(f"what jobs {stuck} are to hold is more than there is")
+            less = _lesser(state.running[giver].grant, left[giver])
+            assert less is not None
+            yield ReallocateJob(giver, less)
+        waiting = stuck
+
+
+def _growth(now: Grant, then: Grant) -> float:
+    return sum((b - a) / max(a, b, 1) for a, b in zip(now, then, strict=True))
+
+
+def _lesser(now: Grant, then: Grant) -> Grant | None:
+    """The smaller of both in every respect, if that is less than now."""
+    less = Grant(*(min(a, b) for a, b in zip(now, then, strict=True)))
+    return less if less != now else None
+
+
+def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
+    """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
+    theirs. Only what jobs without GPUs hold is out of reach."""
+    pool = state.pool
+    for due, nodes in wants.dues.kinds:
+        wish = Wish(js, _less(wants.demand(js.job, due), times(due, js.width)), js.eligible & nodes)
+        if wish.eligible and (found := placed(pool, wish, rule)) is not None:
+            return found
+    eligible = js.eligible
+    while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
+        short = [node for node, mask in found if not _can_have_due(state, wants, node, mask.bit_count())]
+        if not short:
+            return found
+        for node in short:
+            eligible &= ~pool.bits[node]
+    return None
+
+
+def _less(full: Grant, due: Grant) -> Grant:
+    """What a job comes down to: its due of everything, or its demand where that is nowhere above."""
+    return due if above(full, due) else full
+
+
+def _can_have_due(state: TrainingState, wants: Wants, node: int, gpus: int) -> bool:
+    """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due."""
+    alone = [js.grant for js in state.on_node[node].values() if not js.gpus]
+    if not alone:
+        return True
+    machine, due = state.cluster.nodes[node], wants.dues.of_node[node]
+    used = machine.gpus - state.pool.free_count[node] + gpus
+    capacity = (machine.cpu_milli, machine.memory_bytes)
+    return all(
+        has is None or sum(grant[index] for grant in alone) + used * due[index] <= has
+        for index, has in enumerate(capacity)
+    )

@@ -1,0 +1,61 @@
+"""What is a job's due: the part of a node's CPUs, memory and storage that goes with its GPUs.
+
+A job over nodes of several kinds has the same for each of its GPUs, so its due is that of the node which has least.
+"""
+
+from headway.training.actions import Grant, Placement
+from headway.training.cluster import Cluster, Node
+from headway.training.pool import UNCOUNTED
+
+
+def due_a_gpu(node: Node) -> Grant:
+    """What goes with one whole GPU of a node; nothing of what it does not count."""
+    return Grant(
+        (node.cpu_milli or 0) // (node.gpus or 1),
+        (node.memory_bytes or 0) // (node.gpus or 1),
+        (node.storage_bytes_per_second or 0) // (node.gpus or 1),
+    )
+
+
+def times(per_gpu: Grant, width_milli: int) -> Grant:
+    """So much for each GPU, for a job of so many thousandths of a GPU."""
+    if width_milli == 1000:
+        return per_gpu
+    cpu_milli, memory_bytes, storage = per_gpu
+    return Grant(cpu_milli * width_milli // 1000, memory_bytes * width_milli // 1000, storage * width_milli // 1000)
+
+
+class Dues:
+    """The dues of a cluster's nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.of_node = [due_a_gpu(node) for node in cluster.nodes]
+        self.counted = (
+            any(node.cpu_milli is not None for node in cluster.nodes),
+            any(node.memory_bytes is not None for node in cluster.nodes),
+            any(node.storage_bytes_per_second is not None for node in cluster.nodes),
+        )
+        """Whether CPUs, memory and storage bandwidth are counted anywhere."""
+        kinds: dict[Grant, int] = {}
+        for index, (due, node) in enumerate(zip(self.of_node, cluster.nodes, strict=True)):
+            if node.gpus:
+                kinds[due] = kinds.get(due, 0) | 1 << index
+        self.kinds = tuple(sorted(kinds.items(), reverse=True))
+        """(due of a GPU, the nodes that have it), the largest first."""
+
+    def a_gpu(self, placement: Placement) -> Grant:
+        """What each GPU of a placement is due."""
+        if len(placement) == 1:
+            return self.of_node[placement[0][0]]
+        dues = [self.of_node[node] for node, _ in placement]
+        return Grant(min(d[0] for d in dues), min(d[1] for d in dues), min(d[2] for d in dues))
+
+    def of(self, placement: Placement, width_milli: int) -> Grant:
+        """What a job of this width is due on a placement."""
+        return times(self.a_gpu(placement), width_milli)
+
+    def felt(self, grant: Grant) -> Grant:
+        """A grant as a job feels it: of what is counted nowhere there is always enough."""
+        if all(self.counted):
+            return grant
+        return Grant(*(held if counts else UNCOUNTED for held, counts in zip(grant, self.counted, strict=True)))
