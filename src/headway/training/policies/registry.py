@@ -3,7 +3,8 @@
 ``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration, ``preempt`` or
 ``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
 named takes its default: backfill none, placement best-fit, preemption and quantum as the order wants them, no rounds,
-no migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string, and builds the same policy. To add a part: its file, and one line here.
+no migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string,
+and builds the same policy. To add a part: its file, and one line here.
 """
 
 import inspect

@@ -8,10 +8,10 @@
    first, then those with more CPUs a GPU, then more memory a GPU, and brought down to their due until enough is free.
 5. Now it fits. Nobody who runs falls below their due.
 
-Running jobs stay where they are: each round they are divided anew on their nodes by the same steps, larger demands
-first, before those that start come in. Departures: jobs that start in one round come in the policy's order, one
-at a time, instead of larger demands first; a due is a job's own node's (nodes may differ); storage bandwidth, where it is
-counted, is a third resource throughout.
+Running jobs stay where they are; when somebody came or went they are divided anew on their nodes by the same steps,
+larger demands first. Departures: jobs that start at one instant find their nodes in the policy's order, one at a time,
+instead of larger demands first; a due is a job's own nodes' (nodes may differ); storage bandwidth, where it is counted,
+is a third resource throughout.
 """
 
 from collections.abc import Iterable
