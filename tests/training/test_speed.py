@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.training.actions import Placement
+from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job, Outcome, workload
+from headway.training.pool import UNCOUNTED
 from headway.training.rows import Kind
+from headway.training.sensitivity import Matrix
 from headway.training.speed import Costs, SpeedModel
 from headway.units import SECOND
 from tests.conformance.checks import check_delivered
@@ -50,35 +52,38 @@ def test_communication_slows_down_by_the_level_spanned() -> None:
         "rack": ((0, 1), (1, 1)),
         "zone": ((0, 1), (2, 1)),
     }
-    speeds = {name: model.of(job, placement, 0, 0) for name, placement in apart.items()}
+    speeds = {name: model.of(job, placement, Grant(0, 0)) for name, placement in apart.items()}
     assert speeds["island"] == 1_000_000
     for name, slower in (("node", 4), ("rack", 16), ("zone", 40)):
         assert speeds[name] == 1_000_000 * 1_000_000 // (1_000_000 + 200_000 * (slower - 1))
-    assert model.of(job, ((0, 1), (7, 1)), 0, 0) <= speeds["zone"], "beyond the outermost level is no faster"
-    assert model.of(replace(job, communication_ppm=0), ((0, 1), (7, 1)), 0, 0) == 1_000_000
-    assert model.of(replace(job, gpus=1), ((0, 1),), 0, 0) == 1_000_000
+    assert model.of(job, ((0, 1), (7, 1)), Grant(0, 0)) <= speeds["zone"], "beyond the outermost level is no faster"
+    assert model.of(replace(job, communication_ppm=0), ((0, 1), (7, 1)), Grant(0, 0)) == 1_000_000
+    assert model.of(replace(job, gpus=1), ((0, 1),), Grant(0, 0)) == 1_000_000
 
 
 def test_the_slowest_gpu_type_sets_the_pace() -> None:
     nodes = (Node("a", 4, "A100"), Node("b", 4, "V100"), Node("c", 4, "new"))
     model = SpeedModel(Cluster(nodes, gpu_speed_ppm={"V100": 400_000, "new": 2_000_000}))
     job = Job(0, 0, 1, 2)
-    assert model.of(job, ((0, 3),), 0, 0) == 1_000_000
-    assert model.of(job, ((2, 3),), 0, 0) == 2_000_000
-    assert model.of(job, ((0, 1), (1, 1)), 0, 0) == 400_000
+    assert model.of(job, ((0, 3),), Grant(0, 0)) == 1_000_000
+    assert model.of(job, ((2, 3),), Grant(0, 0)) == 2_000_000
+    assert model.of(job, ((0, 1), (1, 1)), Grant(0, 0)) == 400_000
     assert not model.constant
     assert SpeedModel(uniform(2, 4)).constant
 
 
-def test_the_hook_for_cpus_and_memory_is_asked() -> None:
-    asked: list[tuple[int, int]] = []
+def test_what_a_job_holds_is_asked_at_the_pace_of_its_gpus_and_what_nobody_counts_is_endless() -> None:
+    asked: list[tuple[Grant, int]] = []
 
-    def half(job: Job, cpu_milli: int, memory_bytes: int) -> int:
-        asked.append((cpu_milli, memory_bytes))
-        return 500_000
+    class Half(Matrix):
+        def of(self, job: Job, grant: Grant, pace_ppm: int) -> int:
+            asked.append((grant, pace_ppm))
+            return pace_ppm // 2
 
-    assert SpeedModel(uniform(1, 4), sensitivity=half).of(Job(0, 0, 1), ((0, 1),), 2000, 77) == 500_000
-    assert asked == [(2000, 77)]
+    cluster = Cluster((Node("a", 4, "fast", cpu_milli=8000),), gpu_speed_ppm={"fast": 2_000_000})
+    model = SpeedModel(cluster, sensitivity=Half({}))
+    assert model.of(Job(0, 0, 1), ((0, 1),), Grant(2000, 77)) == 1_000_000
+    assert asked == [(Grant(2000, UNCOUNTED, UNCOUNTED), 2_000_000)]
 
 
 @given(speed=st.integers(1, 3_000_000), work=st.integers(1, 10**12))

@@ -8,7 +8,6 @@ placement spans (communication takes longer over slower links), and, for shares 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
@@ -45,12 +44,12 @@ class SpeedModel:
         *,
         sharing_penalty_ppm: int = 0,
         sensitivity: Matrix | None = None,
-        profiles: Mapping[str, Profile] = MappingProxyType({}),
+        profiles: Mapping[str, Profile] | None = None,
     ) -> None:
         """``profiles`` are what is believed of jobs, by what they train; ``sensitivity`` is what is true of them."""
         self.sharing_penalty_ppm = sharing_penalty_ppm
         self.sensitivity = sensitivity
-        self.profiles = profiles
+        self.profiles: Mapping[str, Profile] = profiles or {}
         self._counted = _counted(cluster)
         self._gpu_ppm = [cluster.gpu_speed_ppm.get(node.gpu_type, REFERENCE_SPEED_PPM) for node in cluster.nodes]
         self._same_gpus = all(ppm == REFERENCE_SPEED_PPM for ppm in self._gpu_ppm)
