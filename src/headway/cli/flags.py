@@ -16,6 +16,7 @@ FLAGS = {
     "columns": "trace.map",
     "load": "trace.load",
     "estimates": "trace.estimates",
+    "models": "trace.models",
     "skip_infeasible": "trace.skip_infeasible",
     "strict": "trace.strict",
     "cluster": "cluster.file",
@@ -23,6 +24,7 @@ FLAGS = {
     "gpus_per_node": "cluster.gpus_per_node",
     "cpus_per_node": "cluster.cpus_per_node",
     "memory_per_node": "cluster.memory_per_node",
+    "storage_per_node": "cluster.storage_per_node",
     "policy": "policy.name",
     "backfill": "policy.backfill",
     "placement": "policy.placement",
@@ -67,6 +69,14 @@ ClusterFlag = Annotated[
 ]
 LoadFlag = Annotated[str | None, _jobs(help="Let jobs arrive so many times as fast.")]
 EstimatesFlag = Annotated[str | None, _jobs(help="What users announce: trace, exact, factor:3 or user.")]
+ModelsFlag = Annotated[
+    str | None,
+    _jobs(
+        "--models",
+        help="What jobs train that do not say it: percentages of image, language, speech.",
+        metavar="20,70,10",
+    ),
+]
 SkipFlag = Annotated[bool | None, _jobs("--skip-infeasible", help="Drop and count jobs that could never run.")]
 StrictFlag = Annotated[
     bool | None,
@@ -76,6 +86,9 @@ NodesFlag = Annotated[int | None, _cluster(help="Nodes of the cluster.")]
 GpusFlag = Annotated[int | None, _cluster(help="GPUs of each node.")]
 CpusFlag = Annotated[int | None, _cluster(help="CPUs of each node; not counted if left out.")]
 MemoryFlag = Annotated[str | None, _cluster(help="Memory of each node, e.g. 500GB; not counted if left out.")]
+StorageFlag = Annotated[
+    str | None, _cluster(help="Storage bandwidth of each node a second, e.g. 500MB; not counted if left out.")
+]
 FailuresFlag = Annotated[str | None, _cluster(help="mtbf=30d,repair=4h: means for one node.")]
 PolicyFlag = Annotated[str, _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder.")]
 PoliciesFlag = Annotated[str, _policy(help="Policies to compare, with commas between them.")]

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ from headway.cli.app import app
 from headway.cli.flags import FormatFlag, JsonFlag, MapFlag, StrictFlag
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.settings import Synthetic, check_synthetic, span
+from headway.formats.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
 from headway.report import inspection
 from headway.traces.cut import cut
 from headway.traces.head import head_of
@@ -26,8 +27,11 @@ from headway.traces.trace import dropped_note
 from headway.training.job import Job
 from headway.units import format_duration
 
-KINDS = {"philly": "like the jobs of Microsoft's Philly cluster: mostly one GPU, heavy tails, days and weeks"}
-"""What ``generate`` can draw."""
+KINDS = {
+    "philly": ("gpus", "load", "outcomes", "estimates"),
+    "synergy": ("rate", "split", "gpus_per_job"),
+}
+"""What ``generate`` can draw, and the flags that it has for each besides jobs and seed."""
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".pq", ".parquet.gz", ".pq.gz")
 LOADS = (0.001, 1000)
 
@@ -45,6 +49,8 @@ FromArgument = Annotated[str, typer.Argument(help="The trace to read.", metavar=
 ToArgument = Annotated[
     str, typer.Argument(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="OUT", show_default=False)
 ]
+_philly = partial(typer.Option, rich_help_panel="philly")
+_synergy = partial(typer.Option, rich_help_panel="synergy")
 ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
@@ -166,29 +172,53 @@ def scale(
 
 @trace.command()
 def generate(
-    kind: Annotated[str, typer.Argument(help="What to draw: philly.", metavar="KIND")] = "philly",
+    kind: Annotated[str, typer.Argument(help="What to draw: philly or synergy.", metavar="KIND")] = "philly",
     out: Annotated[str, typer.Option(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="FILE")] = "",
     jobs: Annotated[int, typer.Option(help="How many jobs.")] = 10_000,
-    gpus: Annotated[int, typer.Option(help="For a cluster of so many GPUs.", min=1)] = 512,
-    load: Annotated[float, typer.Option(help="GPU time that jobs bring over what the cluster offers.")] = 0.8,
     seed: Annotated[int, typer.Option(help="The same seed draws the same jobs.", min=0)] = 0,
-    outcomes: Annotated[bool, typer.Option("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")] = True,
-    estimates: Annotated[bool, typer.Option("--estimates/--no-estimates", help="Users announce run times.")] = True,
+    gpus: Annotated[int | None, _philly(help="For a cluster of so many GPUs: 512 if left out.", min=1)] = None,
+    load: Annotated[
+        float | None, _philly(help="GPU time that jobs bring over what the cluster offers: 0.8 if left out.")
+    ] = None,
+    outcomes: Annotated[
+        bool | None, _philly("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")
+    ] = None,
+    estimates: Annotated[bool | None, _philly("--estimates/--no-estimates", help="Users announce run times.")] = None,
+    rate: Annotated[str | None, _synergy(help="Arrivals: 9/h if left out; 0.5/min, 216/d.")] = None,
+    split: Annotated[
+        str | None, _synergy(help="Percentages of image, language and speech jobs: 20,70,10 if left out.")
+    ] = None,
+    gpus_per_job: Annotated[
+        str | None, _synergy(help="single (if left out), or multi: 1, 2, 4 or 8.", metavar="single|multi")
+    ] = None,
     force: ForceFlag = False,
 ) -> None:
     """Draw a workload of any size.
 
     headway trace generate philly --jobs 100000 --gpus 1024 --load 0.9 --seed 7 --out jobs.parquet
+
+    headway trace generate synergy --split 50,0,50 --rate 9/h --jobs 1000 --seed 42 --out jobs.csv
     """
+    given = {name: value for name, value in locals().items() if value is not None}
     if kind not in KINDS:
         raise ExperimentError(unknown_name("kind of workload", kind, KINDS))
+    for other, flags in KINDS.items():
+        if other != kind and (wrong := [name for name in flags if name in given]):
+            raise ExperimentError(f"--{wrong[0].replace('_', '-')} is for generate {other}, not {kind}")
     if not out:
         raise ExperimentError("generate needs --out FILE")
     target = _free(out, force)
-    table = Synthetic(jobs=jobs, load=load, gpus=gpus, outcomes=outcomes, estimates=estimates)
-    check_synthetic(table)
-    drawn = traces.philly_like(jobs, seed=seed, gpus=gpus, load=load, outcomes=outcomes, estimates=estimates)
-    _write(drawn, target)
+    _write(_drawn(kind, jobs, seed, {name: given[name] for name in KINDS[kind] if name in given}), target)
+
+
+def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Job, ...]:
+    """A workload of a kind; what is not among the options has the default of an experiment file."""
+    if kind == "synergy":
+        options = {"gpus" if name == "gpus_per_job" else name: value for name, value in options.items()}
+        check_synergy(Synergy(jobs=jobs, **options))
+        return traces.synergy_like(jobs, seed=seed, **options)
+    check_synthetic(Synthetic(jobs=jobs, **options))
+    return traces.philly_like(jobs, seed=seed, **options)
 
 
 def _requests(path: str, format: str | None, columns: str | None) -> str:

@@ -4,7 +4,6 @@
 ``jobs.parquet`` (the workload as it was played), the tape, and ``result.json``. ``open_run`` gives all of it back.
 """
 
-import re
 import resource
 import signal
 import sys
@@ -23,13 +22,15 @@ from headway import traces
 from headway.core.scheduler import Scheduler
 from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.core.tape import read as read_tape
-from headway.errors import ExperimentError, TapeError, unknown_name
-from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, stamp, without
-from headway.experiment.division import allocation_of, check_division, completions_of, round_of, speed_of
+from headway.errors import ExperimentError, TapeError
+from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, source, without
+from headway.experiment.division import check_division, completions_of, speed_of
+from headway.experiment.parts import costs_of
+from headway.experiment.parts import policy_of as policy_of
 from headway.experiment.whole import write_whole
 from headway.formats import cluster_file, cluster_table, toml
-from headway.formats.plugins import anchored, resolve
-from headway.formats.settings import Experiment, check_synthetic, optional_span, span
+from headway.formats.plugins import anchored
+from headway.formats.settings import Experiment, span
 from headway.live.tasks import Far
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
@@ -38,7 +39,6 @@ from headway.traces.build import no_collection
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.registry import build
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
@@ -46,8 +46,6 @@ from headway.training.tenancy import divide
 EXPERIMENT_NAME = "experiment.toml"
 JOBS_NAME = "jobs.parquet"
 RESULT_NAME = "result.json"
-MIGRATIONS = {"off": "off", "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
-SWITCH = {"": None, "on": True, "off": False}
 
 Progress = Callable[[Far], None]
 """Told how far a run is, now and then."""
@@ -139,42 +137,6 @@ def variants(document: toml.Document, where: str) -> Iterator[tuple[str, Experim
         yield variant.name, toml.typed(changed, Experiment, f"{where}, variant {variant.name!r}")
 
 
-def policy_of(experiment: Experiment) -> ComposedPolicy:
-    """The policy that the table names, new."""
-    table = experiment.policy
-    if table.preemption not in SWITCH:
-        raise ExperimentError(unknown_name("preemption", table.preemption, ("on", "off")))
-    if table.migration and table.migration not in MIGRATIONS:
-        raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
-    return build(
-        _seeded(resolve(table.name), experiment.run.seed),
-        backfill=resolve(table.backfill) or None,
-        placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
-        migration=MIGRATIONS[table.migration] if table.migration else None,
-        preempts=SWITCH[table.preemption],
-        allocation=allocation_of(experiment),
-        quantum=optional_span(table.quantum, "quantum"),
-        round_length=round_of(experiment),
-    )
-
-
-def _seeded(spec: str, seed: int) -> str:
-    """Placement at random draws from the run's seed, unless it names one of its own."""
-    return re.sub(r"(?<![\w-])random(?![\w(-])", f"random(seed={seed})", spec) if seed else spec
-
-
-def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
-    """What stopping and moving cost in this run."""
-    migration = optional_span(experiment.costs.migration, "migration cost")
-    if policy.migration is not None and not policy.migration.charged:
-        migration = 0
-    return Costs(
-        preemption=optional_span(experiment.costs.preemption, "preemption cost"),
-        migration=migration,
-        reallocation=span(experiment.costs.reallocation, "reallocation cost"),
-    )
-
-
 def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     """Failures and maintenance, or None where nothing was asked for."""
     table = experiment.failures
@@ -204,15 +166,7 @@ def prepare(experiment: Experiment) -> Scene:
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
     table = experiment.trace
-    drawn: tuple[Any, ...] = ()
-    if table.synthetic is not None:
-        wanted = check_synthetic(table.synthetic)
-        drawn = (wanted.jobs, wanted.gpus or cluster.gpus, wanted.load, wanted.outcomes, wanted.estimates)
-    if bool(drawn) == bool(table.path):
-        found = "both a path and a synthetic table: give one" if drawn else "no jobs: give --trace FILE --format NAME"
-        raise ExperimentError(f"the experiment has {found}")
-    file = (table.path, table.format, table.map, table.strict, stamp(table.path))
-    made = arrivals(file, drawn, table.load, table.estimates, experiment.run.seed)
+    made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
     jobs, notes = made[0], [*about, *made[1]]
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))

@@ -10,6 +10,7 @@ from typing import Any
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.formats import cluster_table
+from headway.formats.settings import TraceTable, check_synergy, check_synthetic
 from headway.traces.build import altered
 from headway.traces.trace import dropped_note
 from headway.training.admissible import infeasible
@@ -33,16 +34,35 @@ def stamp(path: str) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
+Key = tuple[Any, ...]
+
+
+def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
+    """What jobs are read from, and how they are drawn; exactly one of the two says something."""
+    given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
+    found = [name for name, value in given.items() if value]
+    if len(found) != 1:
+        both = f"both a {' and a '.join(found)}: give one" if found else "no jobs: give --trace FILE --format NAME"
+        raise ExperimentError(f"the experiment has {both}")
+    drawn: Key = ()
+    if table.synthetic is not None:
+        philly = check_synthetic(table.synthetic)
+        drawn = ("philly", philly.jobs, philly.gpus or gpus, philly.load, philly.outcomes, philly.estimates)
+    elif table.synergy is not None:
+        synergy = check_synergy(table.synergy)
+        drawn = ("synergy", synergy.jobs, synergy.rate, synergy.split, synergy.gpus)
+    return (table.path, table.format, table.map, table.strict, stamp(table.path)), drawn
+
+
 @lru_cache(maxsize=1)
 def arrivals(
-    file: tuple[Any, ...], drawn: tuple[Any, ...], load: float | str, estimates: str, seed: int
+    file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
     path, format, columns, strict, _ = file
     notes: list[str] = []
     if drawn:
-        count, gpus, level, outcomes, announced = drawn
-        jobs = traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
+        jobs = _drawn(drawn, seed)
     else:
         trace = traces.load(path, format, strict=strict, columns=columns)
         jobs, notes = trace.jobs, list(trace.notes)
@@ -51,7 +71,18 @@ def arrivals(
     if str(load) != "1":
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)
+    if models:
+        jobs = traces.with_models(jobs, models, seed)
     return traces.estimates(jobs, estimates, seed), tuple(notes)
+
+
+def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
+    kind, count, *rest = drawn
+    if kind == "synergy":
+        rate, split, width = rest
+        return traces.synergy_like(count, rate=rate, split=split, gpus=width, seed=seed)
+    gpus, level, outcomes, announced = rest
+    return traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
 
 
 def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple[Job, ...]:

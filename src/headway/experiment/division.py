@@ -1,43 +1,19 @@
-"""Wiring of what divides CPUs, memory and storage: the allocation, the profiles, the speed model, the rounds."""
+"""Wiring of what CPUs, memory and storage do for jobs: the profiles, the speed model, when ends are noticed."""
 
 from functools import lru_cache
 
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.parts import divides, policy_of
 from headway.formats import profile_file
-from headway.formats.plugins import resolve
-from headway.formats.settings import Experiment, span
+from headway.formats.settings import Experiment
 from headway.training.cluster import Cluster
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.registry import ALLOCATIONS
 from headway.training.sensitivity import Matrix, Profile, Scalar
 from headway.training.speed import SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
 
-ROUND = "300s"
 MODELS = {model.name: model for model in (Matrix, Scalar)}
 COMPLETIONS = ("exact", "round")
-
-
-def allocation_of(experiment: Experiment) -> str | None:
-    """The allocation that is asked for; with a speed model and none named, the one that clusters have."""
-    if experiment.policy.allocation:
-        return resolve(experiment.policy.allocation)
-    return "proportional" if experiment.speed.model and not _names_one(experiment) else None
-
-
-def _names_one(experiment: Experiment) -> bool:
-    """Whether the policy's own string names an allocation."""
-    terms = experiment.policy.name.split("+")[1:]
-    return any(term.partition("(")[0].strip() in ALLOCATIONS for term in terms)
-
-
-def round_of(experiment: Experiment) -> int:
-    """How long rounds are, beside what the policy's string may say; 0: there are none."""
-    given = experiment.policy.round
-    if given != "":
-        return span(given, "round")
-    divides = allocation_of(experiment) is not None or _names_one(experiment)
-    return span(ROUND, "round") if divides and "round(" not in experiment.policy.name else 0
 
 
 def completions_of(experiment: Experiment) -> int:
@@ -46,8 +22,6 @@ def completions_of(experiment: Experiment) -> int:
         raise ExperimentError(unknown_name("completions", experiment.run.completions, COMPLETIONS))
     if experiment.run.completions == "exact":
         return 0
-    from headway.experiment import policy_of  # the policy's own string may hold the round
-
     if not (length := policy_of(experiment).round_length):
         raise ExperimentError("completions at the end of a round need rounds: give --round 300s")
     return length
@@ -70,8 +44,7 @@ def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
     """How fast jobs run where, and with what."""
     penalty = round(experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
     table = experiment.speed
-    divides = allocation_of(experiment) is not None or _names_one(experiment)
-    if not table.model and not divides:
+    if not table.model and not divides(experiment):
         return SpeedModel(cluster, sharing_penalty_ppm=penalty)
     name = table.model or Matrix.name
     if name not in MODELS:

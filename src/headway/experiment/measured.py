@@ -162,10 +162,13 @@ def _how_far(result: experiment.RunResult) -> str:
 
 
 def draws(each: Experiment) -> bool:
-    """Whether the seed matters: a drawn workload, failures, users' estimates, or placement at random."""
+    """Whether the seed matters: drawn jobs or models, failures, users' estimates, wrong profiles, random placement."""
     other = _with_seed(each, each.run.seed + 1)
     return bool(
         each.trace.synthetic is not None
+        or each.trace.synergy is not None
+        or each.trace.models
+        or each.speed.error
         or each.failures.mtbf != ""
         or each.trace.estimates == "user"
         or experiment.policy_of(each).name != experiment.policy_of(other).name

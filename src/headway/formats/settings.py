@@ -27,6 +27,18 @@ class Synthetic(Struct, kw_only=True):
     estimates: bool = True
 
 
+class Synergy(Struct, kw_only=True):
+    """A workload as Synergy's simulator draws it instead of a file."""
+
+    jobs: int
+    rate: str = "9/h"
+    """Arrivals a time: 9/h, 0.5/min, 216/d."""
+    split: str = "20,70,10"
+    """Percentages of image, language and speech jobs."""
+    gpus: str = "single"
+    """single, or multi: 1, 2, 4 or 8 GPUs."""
+
+
 class TraceTable(Struct, kw_only=True):
     """What arrives."""
 
@@ -36,6 +48,9 @@ class TraceTable(Struct, kw_only=True):
     map: str = ""
     """For any table: which column is what, e.g. gpus=num_gpus,submit=timestamp,work=duration."""
     synthetic: Synthetic | None = None
+    synergy: Synergy | None = None
+    models: str = ""
+    """20,70,10: jobs that do not say what they train are drawn a model by this split of image, language and speech."""
     load: float | str = 1
     """Arrivals come so many times as fast."""
     estimates: str = "trace"
@@ -173,6 +188,12 @@ def check_synthetic(table: Synthetic) -> Synthetic:
     within("synthetic jobs", table.jobs, 1, MOST_JOBS)
     within("synthetic load", table.load, 0.001, 1000)
     within("synthetic gpus", table.gpus, 0, 10**7)
+    return table
+
+
+def check_synergy(table: Synergy) -> Synergy:
+    """The table, its number of jobs checked; the rest is where it is drawn."""
+    within("synergy jobs", table.jobs, 1, MOST_JOBS)
     return table
 
 

@@ -241,6 +241,8 @@ def _trace(run: Measured) -> str:
     table = run.stored.scene.experiment.trace
     if table.synthetic is not None:
         text = f"drawn like Philly at load {table.synthetic.load:g}"
+    elif table.synergy is not None:
+        text = f"drawn like Synergy's at {escape(table.synergy.rate)}, {escape(table.synergy.split)}"
     else:
         file = PurePath(table.path.replace("\\", "/")).name
         text = f"{plain(file)} ({escape(table.format)})" if table.format else plain(file)

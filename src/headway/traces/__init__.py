@@ -6,6 +6,7 @@ from headway.traces.registry import FORMATS, guess, load
 from headway.traces.request_trace import RequestTrace
 from headway.traces.requests import REQUEST_FORMATS, REQUEST_READERS, load_requests
 from headway.traces.synthetic import philly_like
+from headway.traces.synthetic_synergy import synergy_like, with_models
 from headway.traces.trace import Dropped, Trace
 
 __all__ = [
@@ -22,5 +23,7 @@ __all__ = [
     "load_scale",
     "offered_load",
     "philly_like",
+    "synergy_like",
+    "with_models",
     "write",
 ]

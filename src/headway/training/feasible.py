@@ -119,7 +119,7 @@ def placement_refusal(state: "TrainingState", js: "JobState | Wish", placement: 
         return "the placement names no node"
     if js.nodes and (len(placement) != js.nodes or any(m.bit_count() * js.nodes != js.gpus for _, m in placement)):
         return f"wants {js.gpus // js.nodes} GPUs on each of {js.nodes} nodes"
-    if js.cpu_milli or js.memory_bytes:
+    if js.cpu_milli or js.memory_bytes or js.storage:
         return _host_refusal(state, js, placement)
     return None
 

@@ -41,6 +41,7 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
         pl.Series("preemptions", ledger.counted(Kind.PREEMPT)[here]),
         pl.Series("migrations", ledger.counted(Kind.MIGRATE)[here]),
         pl.Series("evictions", ledger.counted(Kind.EVICTED)[here]),
+        pl.Series("reallocations", ledger.counted(Kind.REALLOCATE)[here]),
         pl.Series("failed_attempts", ledger.counted(Kind.FAILED)[here]),
         pl.Series("gpu_s", gpu_seconds(ledger, ledger.held)[here]),
         pl.Series("lost_gpu_s", lost_gpu_seconds(ledger)[here]),
@@ -95,7 +96,8 @@ def gpu_seconds(ledger: Ledger, length: IntArray) -> FloatArray:
 
 
 def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
-    """GPU time of each job without lasting progress: standstill after a start or a move, work lost to failed nodes."""
+    """GPU time of each job without lasting progress: standstill after a start, a move or a change of what it holds,
+    work lost to failed nodes."""
     still = ledger.summed(ledger.hold_job, ledger.standstill)
     evicted = ledger.rows(Kind.EVICTED)
     return gpu_seconds(ledger, still + ledger.summed(ledger.subject[evicted], ledger.detail[evicted]))

@@ -24,7 +24,10 @@ FIRST_ACTION = int(Kind.START)
 _OPENS = (Kind.START, Kind.MIGRATE)
 _ENDS = (Kind.FINISHED, Kind.FAILED, Kind.CANCELLED)
 _CLOSES = (*_ENDS, Kind.PREEMPT, Kind.EVICTED)
-_OF_JOBS = (*_OPENS, *_CLOSES, Kind.ARRIVED, Kind.PLACE, Kind.COST, Kind.RESPEED, Kind.QUEUED_AGAIN)
+_OF_JOBS = (
+    *(*_OPENS, *_CLOSES, Kind.ARRIVED, Kind.PLACE, Kind.COST, Kind.RESPEED, Kind.QUEUED_AGAIN),
+    *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE),
+)
 _KINDS = 64
 
 
@@ -163,9 +166,51 @@ class Ledger:
         self._by_lease = np.argsort(self.hold_lease, kind="stable")
         costs = self.rows(Kind.COST)
         self.hold_cost = np.zeros(len(self.hold_row), dtype=np.int64)
+        """Nanoseconds that the job was to stand still first."""
         self.hold_cost[self.holds_of(costs)] = self.value[costs]
-        self.standstill = np.minimum(self.hold_cost, self.hold_end - self.hold_start)
-        """Nanoseconds at its beginning in which the job made no progress."""
+
+    @cached_property
+    def paces(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], IntArray]:
+        """(hold, row, base), by hold and in order, of each row that set a speed: a start, a move, a change. From
+        ``base`` on the job makes progress at that speed; until then it stands still."""
+        changes = self.rows(Kind.RESPEED, Kind.REALLOCATE)
+        hold = np.concatenate((np.arange(len(self.hold_row)), self.holds_of(changes)))
+        rows = np.concatenate((self.hold_row, changes))
+        still = np.concatenate((self.hold_cost, self._pauses(changes)))
+        order = np.lexsort((rows, hold))
+        hold, rows, still = hold[order], rows[order], still[order]
+        if not len(self.rows(Kind.PAUSE)):
+            return hold, rows, self.hold_start[hold] + self.hold_cost[hold]
+        # base is max(base before, time) + still, from row to row: with sums from the beginning of the hold, a maximum
+        total = np.cumsum(still)
+        first = np.searchsorted(hold, hold)
+        total -= total[first] - still[first]
+        return hold, rows, total + _running_maximum(self.time[rows] - (total - still), hold)
+
+    def _pauses(self, changes: npt.NDArray[np.intp]) -> IntArray:
+        """How long the job stands still after each of these rows: what the PAUSE row says that belongs to it."""
+        still = np.zeros(len(changes), dtype=np.int64)
+        pauses = self.rows(Kind.PAUSE)
+        if len(pauses):
+            before = np.searchsorted(changes, pauses) - 1
+            if before.min() < 0 or bool((self.lease[changes[before]] != self.lease[pauses]).any()):
+                raise TapeError("the tape has a pause of a job for which nothing was changed")
+            still[before] = self.value[pauses]
+        return still
+
+    @cached_property
+    def standstill(self) -> IntArray:
+        """Nanoseconds of each hold in which the job made no progress: first of all, or when what it holds changed."""
+        still: IntArray = np.minimum(self.hold_cost, self.hold_end - self.hold_start)
+        if not len(self.rows(Kind.PAUSE)):
+            return still
+        hold, rows, base = self.paces
+        fresh = np.append(True, hold[1:] != hold[:-1])[: len(hold)]
+        begins = np.where(fresh, self.time[rows], np.maximum(self.time[rows], np.append(0, base[:-1])[: len(hold)]))
+        stood = np.maximum(np.minimum(base, self.hold_end[hold]) - begins, 0)
+        still = np.zeros_like(still)
+        np.add.at(still, hold, stood)
+        return still
 
     def holds_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """The hold that each of these rows belongs to, by its lease."""
@@ -213,6 +258,16 @@ def _among(kinds: Iterable[Kind]) -> npt.NDArray[np.bool_]:
     table = np.zeros(_KINDS, dtype=np.bool_)
     table[list(kinds)] = True
     return table
+
+
+def _running_maximum(values: IntArray, group: npt.NDArray[np.intp]) -> IntArray:
+    """The largest so far within each group; groups follow one another, numbered upwards."""
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(values), dtype=np.int64)
+    rank[order] = np.arange(len(values))
+    top = np.maximum.accumulate(rank + group * len(values)) - group * len(values)
+    largest: IntArray = values[order[top]]
+    return largest
 
 
 def bit_count(words: IntArray) -> IntArray:

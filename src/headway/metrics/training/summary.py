@@ -1,7 +1,7 @@
 """A run in one record: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.host import FIELDS
 from headway.metrics.training.jobs import (
     bounded_slowdown,
     failed_gpu_seconds,
@@ -89,6 +90,8 @@ class Summary:
     actions: Count
     overload: str | None
     growing: str | None
+    storage_utilisation: float | None = None
+    reallocations: Count = 0
 
     @property
     def fragmentation_mean(self) -> float:
@@ -165,6 +168,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.REALLOCATE, Kind.WAKE_AT]].sum()),
         overload=overload(ledger),
         growing=still_growing(ledger, window),
+        reallocations=int(ledger.counted(Kind.REALLOCATE)[chosen].sum()),
     )
 
 
@@ -182,13 +186,16 @@ def _over_time(ledger: Ledger, lines: Timeline, start: int, end: int) -> dict[st
     def share(series: Series, capacity: int, unit: int = 1) -> float:
         return series.mean(start, end) * unit / capacity if capacity else 0.0
 
-    cpus, memory = (sum(getattr(node, field) or 0 for node in nodes) for field in ("cpu_milli", "memory_bytes"))
+    def host(series: Series | None, field: str, unit: int) -> float | None:
+        there = sum(getattr(node, field) or 0 for node in nodes)
+        return None if series is None else share(series, there, unit)
+
+    held = zip(("cpu", "memory", "storage"), (lines.cpus, lines.memory_bytes, lines.storage), FIELDS, strict=True)
     return {
         "gpu_utilisation": share(lines.allocated, gpus),
         "effective_gpu_utilisation": share(lines.effective, gpus),
         "gpu_availability": share(lines.gpus_up, gpus),
-        "cpu_utilisation": None if lines.cpus is None else share(lines.cpus, cpus, 1000),
-        "memory_utilisation": None if lines.memory_bytes is None else share(lines.memory_bytes, memory),
+        **{f"{name}_utilisation": host(series, *of) for name, series, of in held},
         "queue_mean": lines.waiting.mean(start, end),
         "queue_max": round(lines.waiting.peak(start, end)),
         "waiting_gpus_mean": lines.waiting_gpus.mean(start, end),
@@ -212,7 +219,7 @@ def as_json(summary: Summary, policy: str) -> Json:
 
 
 def from_json(flat: Mapping[str, Any]) -> Summary:
-    """The numbers in such an object; what else it holds is not looked at."""
+    """The numbers in such an object; what else it holds is not looked at. What came later than others may be missing."""
     found: dict[str, Any] = {}
     for each in fields(Summary):
         if each.type is Spread:
@@ -220,7 +227,7 @@ def from_json(flat: Mapping[str, Any]) -> Summary:
         elif each.name == "fragmentation":
             levels = [key for key in flat if key.startswith("fragmentation_") and key != "fragmentation_mean"]
             found[each.name] = {key.removeprefix("fragmentation_"): flat[key] for key in levels}
-        else:
+        elif each.name in flat or each.default is MISSING:
             found[each.name] = flat[each.name]
     return Summary(**found)
 

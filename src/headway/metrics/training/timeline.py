@@ -1,4 +1,4 @@
-"""What went on over time, as step functions: GPUs, queue, running jobs, CPUs and memory, nodes.
+"""What went on over time, as step functions: GPUs, queue, running jobs, CPUs, memory and storage, nodes.
 
 Each is built from changes (a time and by how much), never by replaying the tape.
 """
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.metrics.series import IntArray, Series, from_changes, joined
+from headway.metrics.training.host import host
 from headway.metrics.training.ledger import Ledger
 from headway.training.rows import Kind
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
@@ -35,6 +36,8 @@ class Timeline:
     """CPUs held on nodes that count them; None when none does."""
     memory_bytes: Series | None
     """Memory held on nodes that count it; None when none does."""
+    storage: Series | None
+    """Bytes a second of storage bandwidth held on nodes that count it; None when none does."""
 
 
 def timeline(ledger: Ledger) -> Timeline:
@@ -42,6 +45,7 @@ def timeline(ledger: Ledger) -> Timeline:
     widths = ledger.width[ledger.hold_job]
     times, nodes, changes = ledger.node_changes
     gpus = np.array([node.gpus for node in ledger.cluster.nodes], dtype=np.int64)
+    cpus, memory_bytes, storage = host(ledger)
     return Timeline(
         allocated=_held(ledger, widths, WHOLE_GPU_MILLI),
         effective=effective(ledger),
@@ -50,8 +54,9 @@ def timeline(ledger: Ledger) -> Timeline:
         running=_held(ledger, np.ones_like(widths)),
         nodes_up=from_changes(times, changes, first=len(gpus)),
         gpus_up=from_changes(times, changes * gpus[nodes], first=int(gpus.sum())),
-        cpus=_host(ledger, "cpu_milli", 1000),
-        memory_bytes=_host(ledger, "memory_bytes", 1),
+        cpus=cpus,
+        memory_bytes=memory_bytes,
+        storage=storage,
     )
 
 
@@ -75,17 +80,12 @@ def living(ledger: Ledger) -> Series:
 
 def effective(ledger: Ledger) -> Series:
     """Thousandths of a GPU held times speed in ppm, while the job makes progress."""
-    respeeds = ledger.rows(Kind.RESPEED)
-    hold = np.concatenate((np.arange(len(ledger.hold_row)), ledger.holds_of(respeeds)))
-    rows = np.concatenate((ledger.hold_row, respeeds))
-    order = np.lexsort((rows, hold))
-    hold, rows = hold[order], rows[order]
-    base = ledger.hold_start[hold] + ledger.hold_cost[hold]
+    hold, rows, base = ledger.paces
     end = ledger.hold_end[hold]
-    begins = np.minimum(np.maximum(ledger.time[rows], base), end)
     last = np.append(hold[1:] != hold[:-1], True)[: len(hold)]
-    ends = np.where(last, end, np.append(begins[1:], 0)[: len(hold)])
-    rate = np.where(base > end, 0, ledger.width[ledger.hold_job[hold]] * ledger.value[rows])
+    ends = np.where(last, end, np.append(ledger.time[rows[1:]], 0)[: len(hold)])
+    begins = np.minimum(np.maximum(ledger.time[rows], base), ends)
+    rate = np.where(base > ends, 0, ledger.width[ledger.hold_job[hold]] * ledger.value[rows])
     stops = ~last | ledger.hold_closed[hold]
     return joined((begins, ends[stops]), (rate, -rate[stops]), WHOLE_GPU_MILLI * REFERENCE_SPEED_PPM)
 
@@ -93,22 +93,3 @@ def effective(ledger: Ledger) -> Series:
 def _held(ledger: Ledger, weights: IntArray, unit: int = 1) -> Series:
     closed = ledger.hold_closed
     return joined((ledger.hold_start, ledger.hold_end[closed]), (weights, -weights[closed]), unit)
-
-
-def _host(ledger: Ledger, field: str, unit: int) -> Series | None:
-    """CPUs or memory: on each node the part of the request that goes with the GPUs there, rounded up as booked."""
-    nodes = ledger.cluster.nodes
-    counts = np.array([getattr(node, field) is not None for node in nodes], dtype=np.bool_)
-    if not counts.any():
-        return None
-    key = ledger.place_hold * len(nodes) + ledger.place_node
-    distinct, inverse = np.unique(key, return_inverse=True)
-    gpus = np.zeros(len(distinct), dtype=np.int64)
-    np.add.at(gpus, inverse, ledger.place_gpus)
-    hold, node = distinct // len(nodes), distinct % len(nodes)
-    job = ledger.hold_job[hold]
-    wanted, of = ledger.of_jobs(field)[job], np.maximum(ledger.gpus[job], 1)
-    part = np.where(ledger.gpus[job] == 0, wanted, wanted // of * gpus + -(-(wanted % of) * gpus // of))
-    part = np.where(counts[node], part, 0)
-    closed = ledger.hold_closed[hold]
-    return joined((ledger.hold_start[hold], ledger.hold_end[hold][closed]), (part, -part[closed]), unit)

@@ -1,0 +1,182 @@
+"""A data set that keeps a fixed set of its items in memory: the hit rate is the share of items that is kept.
+
+A cache that replaces what it holds is useless to a program that reads all its data in a new order every epoch: an item
+is gone before it comes again. One that never replaces hits as often as it has items (MinIO in Mohan et al., VLDB 2021,
+which Synergy's profiler takes for granted). That makes throughput a function of memory that can be computed.
+
+Wrap what reads, not what augments: an item is kept as the wrapped data set first returned it.
+"""
+
+import atexit
+import json
+import os
+import pickle
+import time
+import weakref
+from collections.abc import Callable
+from multiprocessing import context
+from operator import index as whole
+from typing import Any
+
+from headway.errors import InputError
+from headway.program.store import Store
+from headway.units import SECOND, parse_size
+
+REPORT_VARIABLE = "HEADWAY_CACHE"
+BUDGET_VARIABLE = "HEADWAY_CACHE_BYTES"
+_REPORT_EVERY = SECOND
+
+
+class CachedDataset:
+    """Any data set with a length and items by number, of which as many as the budget holds are read only once.
+
+    With ``size``, a function from an item's number to its bytes, which items are kept is drawn by ``seed``
+    beforehand; without it they are the first to come. Either way the set never changes once it is full. All loader
+    workers share it, forked or spawned. The budget is for the items (bytes as they are, anything else pickled); the
+    table that finds them takes 16 bytes an item besides.
+    """
+
+    def __init__(
+        self, dataset: Any, budget: str | int, size: Callable[[int], int] | None = None, *, seed: int = 0
+    ) -> None:
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise InputError(f"CachedDataset: {type(dataset).__name__} needs a length and items by number")
+        self.dataset = dataset
+        self.size = size
+        self.seed = seed
+        self.budget_bytes = _budget(os.environ.get(BUDGET_VARIABLE) or budget)
+        self._begin()
+
+    def _begin(self) -> None:
+        items = len(self.dataset)
+        self._store = Store(items, self.budget_bytes)
+        self._sized_bytes = self._choose(items) if self.size is not None else 0
+        self._report = os.environ.get(REPORT_VARIABLE, "")
+        if self._report:
+            atexit.register(_last_report, weakref.ref(self), os.getpid())
+
+    def _choose(self, items: int) -> int:
+        """Draw the items that will be kept; back comes the size of all."""
+        from headway.streams import small_stream
+
+        assert self.size is not None
+        order = list(range(items))
+        small_stream(self.seed, "cached items").shuffle(order)
+        left, total = self.budget_bytes, 0
+        for item in order:
+            size_bytes = self.size(item)
+            total += size_bytes
+            if size_bytes <= left:
+                left -= size_bytes
+            else:
+                self._store.turn_away(item)
+        return total
+
+    def __len__(self) -> int:
+        return self._store.items
+
+    def __getitem__(self, index: int) -> Any:
+        item = self._number(index)
+        found = self._store.get(item)
+        if found is not None:
+            content, raw = found
+            value = content if raw else pickle.loads(content)
+        else:
+            value = self.dataset[item]
+            if self._store.open_to(item):
+                self._offer(item, value)
+        if self._report and self._store.due(time.monotonic_ns(), _REPORT_EVERY):
+            self._say()
+        return value
+
+    def _number(self, index: int) -> int:
+        item, items = whole(index), self._store.items
+        if not -items <= item < items:
+            raise IndexError(f"item {item} of {items}")
+        return item % items
+
+    def _offer(self, item: int, value: Any) -> None:
+        raw = type(value) is bytes
+        self._store.put(item, value if raw else pickle.dumps(value, pickle.HIGHEST_PROTOCOL), raw)
+
+    def fill(self) -> None:
+        """Read everything that is to be kept now, instead of as it comes; the first epoch is then like the others."""
+        for item in range(len(self)):
+            if self._store.open_to(item):
+                if self.size is None and self._store.used_bytes >= self.budget_bytes:
+                    return
+                self._offer(item, self.dataset[item])
+
+    # --- what is known ----------------------------------------------------------------------------------------
+
+    @property
+    def hits(self) -> int:
+        """Items that were found, in all processes."""
+        return self._store.counts[0]
+
+    @property
+    def misses(self) -> int:
+        """Items that had to be read, in all processes."""
+        return self._store.counts[1]
+
+    @property
+    def cached(self) -> int:
+        """How many items are kept."""
+        return self._store.kept
+
+    @property
+    def cached_bytes(self) -> int:
+        """What they take."""
+        return self._store.used_bytes
+
+    def _say(self) -> None:
+        """Append a line about this cache for the profiler."""
+        seen, seen_bytes = self._store.measured
+        hits, misses = self._store.counts
+        items = len(self)
+        mean = self._sized_bytes / items if self._sized_bytes else seen_bytes / seen if seen else 0.0
+        line = {
+            "items": items,
+            "item_bytes_mean": mean,
+            "dataset_bytes": self._sized_bytes or round(mean * items),
+            "cached_bytes": self.cached_bytes,
+            "hits": hits,
+            "misses": misses,
+        }
+        try:
+            file = os.open(self._report, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError:  # a program must not die of being watched
+            self._report = ""
+            return
+        try:
+            os.write(file, (json.dumps(line) + "\n").encode())
+        finally:
+            os.close(file)
+
+    # --- in other processes -----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To a worker that is being spawned goes the cache itself; a copy that is kept otherwise begins anew."""
+        state = dict(self.__dict__)
+        if context.get_spawning_popen() is None:
+            del state["_store"], state["_report"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_store" not in state:
+            self._begin()
+
+
+def _budget(given: str | int) -> int:
+    budget_bytes = parse_size(given, what="cache budget") if isinstance(given, str) else whole(given)
+    if budget_bytes < 0:
+        raise InputError(f"cache budget {given!r} must not be negative")
+    return budget_bytes
+
+
+def _last_report(cache: "weakref.ref[CachedDataset]", process: int) -> None:
+    """At the end of the program that made the cache; its workers end without this."""
+    found = cache()
+    if found is not None and os.getpid() == process:
+        found._say()

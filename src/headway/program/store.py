@@ -1,0 +1,177 @@
+"""Bytes that all loader workers of one program share: a table of slots over a file without a name.
+
+The file lives in memory and has no name, so the kernel frees it with the last process that holds it, however that one
+ends. A worker that was forked has it already; one that was spawned is handed its descriptor. The table in front says
+for each item where its bytes are; bytes are written before the table says so, and nothing written ever moves or goes,
+so readers take no lock. Writers take a record lock, which the kernel takes back from a process that dies.
+"""
+
+import fcntl
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import context, reduction
+from typing import Any
+
+from headway.errors import InputError
+
+_USED, _PROCESSES, _MEASURED, _MEASURED_BYTES, _KEPT, _TOLD = range(6)
+_HEADER = 8
+_COUNTED_PROCESSES = 1024
+"""Slots of the two counts; a later process goes on where one long gone left off."""
+_COUNTS = _HEADER + 2 * _COUNTED_PROCESSES
+_WORD_BYTES = 8
+_NEVER = -1
+
+
+class Store:
+    """Slots for so many items in at most ``budget_bytes``; an item is kept for ever, or never."""
+
+    def __init__(self, items: int, budget_bytes: int, file: int | None = None) -> None:
+        self.items = items
+        self.budget_bytes = budget_bytes
+        self._start_bytes = _WORD_BYTES * (_COUNTS + 2 * items)
+        self._file = _nameless() if file is None else file
+        if file is None:
+            try:
+                os.ftruncate(self._file, self._start_bytes)
+            except OSError as problem:
+                os.close(self._file)
+                raise InputError(f"a cache of {items} items cannot be made: {problem.strerror}") from None
+        self._map = mmap.mmap(self._file, self._start_bytes)
+        self._table = memoryview(self._map).cast("q")
+        self._threads = threading.Lock()
+        self._process = 0
+        self._hits = self._misses = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Handed to a process that is being spawned: the descriptor goes along."""
+        if context.get_spawning_popen() is None:
+            raise TypeError("a store is shared with worker processes only, it cannot be saved")
+        return _attached, (self.items, self.budget_bytes, reduction.DupFd(self._file))
+
+    def close(self) -> None:
+        """Let go of it in this process."""
+        self._table.release()
+        self._map.close()
+        os.close(self._file)
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def get(self, item: int) -> tuple[bytes, bool] | None:
+        """The bytes kept for an item, and how they were marked; counts a hit or a miss."""
+        table = self._table
+        if self._process != os.getpid():
+            self._enter()
+        entry = _COUNTS + 2 * item
+        offset = table[entry]
+        if offset <= 0:
+            table[self._misses] += 1
+            return None
+        table[self._hits] += 1
+        length, raw = divmod(table[entry + 1], 2)
+        return os.pread(self._file, length, offset), bool(raw)
+
+    def open_to(self, item: int) -> bool:
+        """Whether an item is neither kept nor turned away yet."""
+        return self._table[_COUNTS + 2 * item] == 0
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def turn_away(self, item: int) -> None:
+        """Never keep this item."""
+        self._table[_COUNTS + 2 * item] = _NEVER
+
+    def put(self, item: int, content: bytes, raw: bool) -> None:
+        """Keep an item if there is room, turn it away for ever if there is none; the first to come is kept."""
+        table, entry = self._table, _COUNTS + 2 * item
+        with self._locked():
+            if table[entry]:
+                return
+            table[_MEASURED] += 1
+            table[_MEASURED_BYTES] += len(content)
+            used = table[_USED]
+            if used + len(content) > self.budget_bytes:
+                table[entry] = _NEVER
+                return
+            # In this order a writer that dies half way wastes its room and breaks nothing.
+            table[_USED] = used + len(content)
+            _write_all(self._file, content, self._start_bytes + used)
+            table[_KEPT] += 1
+            table[entry + 1] = 2 * len(content) + raw
+            table[entry] = self._start_bytes + used
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._process != os.getpid():
+            self._enter()
+        with self._threads:
+            fcntl.lockf(self._file, fcntl.LOCK_EX, 1)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1)
+
+    def _enter(self) -> None:
+        """In a process that is new here: its own lock between threads, and its own pair of counts."""
+        self._threads = threading.Lock()
+        self._process = os.getpid()
+        with self._locked():
+            number = self._table[_PROCESSES]
+            self._table[_PROCESSES] = number + 1
+        self._hits = _HEADER + 2 * (number % _COUNTED_PROCESSES)
+        self._misses = self._hits + 1
+
+    # --- what is known ----------------------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """What the kept items take."""
+        return self._table[_USED]
+
+    @property
+    def kept(self) -> int:
+        """How many items are kept."""
+        return self._table[_KEPT]
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """How many items were seen, kept or not, and their bytes."""
+        return self._table[_MEASURED], self._table[_MEASURED_BYTES]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Hits and misses of all processes."""
+        counts = self._table[_HEADER:_COUNTS].tolist()
+        return sum(counts[::2]), sum(counts[1::2])
+
+    def due(self, now: int, every: int) -> bool:
+        """Whether so many nanoseconds have passed since any process was told so; then it is told so."""
+        if now - self._table[_TOLD] < every:
+            return False
+        with self._locked():
+            if now - self._table[_TOLD] < every:
+                return False
+            self._table[_TOLD] = now
+            return True
+
+
+def _nameless() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("headway-cache")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _write_all(file: int, content: bytes, offset: int) -> None:
+    left = memoryview(content)
+    while left:
+        done = os.pwrite(file, left, offset)
+        left, offset = left[done:], offset + done
+
+
+def _attached(items: int, budget_bytes: int, file: Any) -> Store:
+    return Store(items, budget_bytes, file.detach())
