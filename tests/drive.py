@@ -168,7 +168,7 @@ def digest(state: TrainingState) -> str:
     """Of everything in a state that a policy is shown and must leave as it is."""
     pool = state.pool
     seen = (
-        *(pool.free_mask, pool.free_count, pool.cpu_free, pool.memory_free, pool.buckets),
+        *(pool.free_mask, pool.free_count, pool.cpu_free, pool.memory_free, pool.storage_free, pool.buckets),
         [sorted(shares.items()) for shares in pool.shares],
         (pool.sharing, pool.schedulable, pool.free_gpus),
         {repr(name): list(lane) for name, lane in state.queue.lanes.items()},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.cli import main
-from headway.traces import FORMATS, load, philly_like, write
+from headway.traces import FORMATS, load, philly_like, synergy_like, write
 from headway.traces.cut import cut
 from headway.units import HOUR
 from tests.docs.pages import read, tables
@@ -167,6 +167,16 @@ def test_generate_draws_the_same_for_the_same_seed(folder: Path, trace: Any) -> 
     assert plain == philly_like(300, gpus=64, load=0.9, outcomes=False, estimates=False)
 
 
+def test_generate_draws_workloads_of_synergys_kind(folder: Path, trace: Any) -> None:
+    plain = trace("generate", "synergy", "--jobs", 200, "--out", "plain.csv")
+    assert (plain.status, plain.out) == (0, "")
+    assert load(folder / "plain.csv").jobs == synergy_like(200)
+    given = ("--split", "50,0,50", "--rate", "4/h", "--jobs", 200, "--seed", 42, "--gpus-per-job", "multi")
+    assert trace("generate", "synergy", *given, "--out", "multi.parquet").status == 0
+    drawn = synergy_like(200, split="50,0,50", rate="4/h", seed=42, gpus="multi")
+    assert load(folder / "multi.parquet").jobs == drawn
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -201,6 +211,17 @@ def test_generate_draws_the_same_for_the_same_seed(folder: Path, trace: Any) -> 
         (["generate", "--out", "out.csv", "--jobs", "0"], "jobs 0 must lie in 1 to"),
         (["generate", "--out", "out.csv", "--jobs", "10", "--load", "0"], "load 0"),
         (["generate", "--out", "out.csv", "--jobs", "10", "--load", "nan"], "load nan"),
+        (["generate", "synergy"], "needs --out FILE"),
+        (["generate", "synergy", "--out", "out.csv", "--gpus", "64"], "--gpus is for generate philly, not synergy"),
+        (["generate", "synergy", "--out", "out.csv", "--no-outcomes"], "--outcomes is for generate philly"),
+        (["generate", "philly", "--out", "out.csv", "--rate", "9/h"], "--rate is for generate synergy, not philly"),
+        (["generate", "--out", "out.csv", "--gpus-per-job", "multi"], "--gpus-per-job is for generate synergy"),
+        (["generate", "synergy", "--out", "out.csv", "--jobs", "0"], "jobs 0 must lie in 1 to"),
+        (["generate", "synergy", "--out", "out.csv", "--rate", "9"], "rate '9' is not understood"),
+        (["generate", "synergy", "--out", "out.csv", "--rate", "0/h"], "rate '0/h' must be above 0"),
+        (["generate", "synergy", "--out", "out.csv", "--split", "50,50"], "split '50,50' is not understood"),
+        (["generate", "synergy", "--out", "out.csv", "--split", "60,60,60"], "must sum to 100, not 180"),
+        (["generate", "synergy", "--out", "out.csv", "--gpus-per-job", "two"], "unknown GPUs of jobs 'two'"),
         (["nonsense"], "nonsense"),
     ],
 )

@@ -317,7 +317,7 @@ def test_costs_and_rounds_can_be_set() -> None:
     assert ends(dear)[0] == pytest.approx(ends(asked(stored, 10 * SECOND))[0] + 20)
     slow = asked(stored, 10 * SECOND, overrides=["policy.round=30s"])
     assert ends(slow)[3] == pytest.approx(70)
-    assert slow.plan.told == ("policy.round 30s instead of 0",)
+    assert slow.plan.told == ("policy.round 30s instead of none",)
 
 
 def test_new_nodes_join_the_partitions_and_racks_of_those_they_are_copies_of() -> None:

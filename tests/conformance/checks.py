@@ -97,8 +97,10 @@ def check_conserved(run: Run, world: World) -> None:
     """After the run everything is free again, and nobody holds anything."""
     pool, empty = run.state.pool, Pool(world.cluster)
     for node, name in enumerate(n.name for n in world.cluster.nodes):
-        held = (pool.free_mask[node], pool.free_count[node], pool.cpu_free[node], pool.memory_free[node])
-        full = (empty.free_mask[node], empty.free_count[node], empty.cpu_free[node], empty.memory_free[node])
+        held, full = (
+            (p.free_mask[node], p.free_count[node], p.cpu_free[node], p.memory_free[node], p.storage_free[node])
+            for p in (pool, empty)
+        )
         promise("resources conserved", held == full and not pool.shares[node], f"node {name}: {held}, not {full}")
     promise("resources conserved", not pool.sharing and not run.state.queue.size and not run.state.running)
     held_by = {account.name: account.held for account in run.state.accounts.values() if account.held}
@@ -191,9 +193,12 @@ def check_delivered(run: Run) -> None:
                 seen.saved = seen.done
         elif row.kind == Kind.COST:
             seen.base = row.time + row.value
-        elif row.kind == Kind.RESPEED:
+        elif row.kind == Kind.RESPEED or (row.kind == Kind.REALLOCATE and row.value != seen.speed):
             seen.settle(row.time)
             seen.speed = row.value
+        elif row.kind == Kind.PAUSE:
+            seen.settle(row.time)
+            seen.base = max(seen.base, row.time) + row.value
         elif row.kind == Kind.PREEMPT:
             seen.stop(row.time)
             promise("service equals work", row.value == seen.done, f"job {job.id}: {row.value}, not {seen.done}")

@@ -1,6 +1,7 @@
 """docs/experiments.md and the files in experiments/: valid, complete, and runnable as they are described."""
 
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,17 @@ import pytest
 from headway import experiment
 from headway.cli import main
 from headway.errors import ExperimentError
+from headway.experiment.division import COMPLETIONS, MODELS
+from headway.experiment.parts import MIGRATIONS, SWITCH
 from headway.formats import cluster_table, toml
+from headway.formats.profile_file import SHIPPED
 from headway.formats.settings import Experiment
-from headway.training.policies.registry import build
+from headway.training.policies.registry import ALLOCATIONS, build
+from headway.training.sensitivity import Matrix
 from tests.docs.pages import PAGES, ROOT, blocks, code, name, read
 
 PAGE = read("docs/experiments.md")
-MAIN, CLUSTER, VARIANTS = (block.text for block in blocks(PAGE, "toml"))
+MAIN, CLUSTER, DIVISION, VARIANTS = (block.text for block in blocks(PAGE, "toml"))
 COMMENTED = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
 FILES = sorted((ROOT / "experiments").glob("*.toml"))
 SAMPLES = {"philly-csv": "philly.csv", "helios-csv": "helios.csv", "synergy": "synergy.csv", "headway": "headway.csv"}
@@ -54,7 +59,7 @@ def _given(value: Any, prefix: str = "") -> Iterator[str]:
 
 def _documents() -> list[toml.Document]:
     """The blocks of the page, and once more with what is commented out as an alternative."""
-    return [tomllib.loads(text) for text in (MAIN, CLUSTER, VARIANTS, COMMENTED.sub("", MAIN))]
+    return [tomllib.loads(text) for text in (MAIN, CLUSTER, DIVISION, VARIANTS, COMMENTED.sub("", MAIN))]
 
 
 @pytest.fixture
@@ -97,15 +102,31 @@ def test_the_cluster_on_the_page_is_built_as_its_comments_say(folder: Path) -> N
     assert scene.speed().sharing_penalty_ppm == 200_000
 
 
+def test_the_division_on_the_page_is_prepared_as_its_comments_say(folder: Path) -> None:
+    shutil.copy(SHIPPED / "gnmt.toml", folder / "mine.toml")
+    document = tomllib.loads(CLUSTER) | tomllib.loads(DIVISION) | {"trace": {"path": "jobs.csv"}}
+    scene = experiment.prepare(toml.typed(document, Experiment, "page"))
+    assert scene.policy().name == "fifo+tune+round(5m)"
+    sensitivity = scene.speed().sensitivity
+    assert isinstance(sensitivity, Matrix)
+    assert sensitivity.profiles["gnmt"] != scene.speed().profiles["gnmt"], "the truth is not what is believed"
+    assert scene.completions() == 0
+    for key, said in (("model", set(MODELS)), ("completions", set(COMPLETIONS))):
+        line = re.search(rf'^{key} = "[a-z]+" +# (.+)$', DIVISION, re.MULTILINE)
+        assert line is not None
+        assert said <= set(re.findall(r"[a-z-]+", line[1]))
+
+
 def test_the_choices_in_comments_are_those_that_exist() -> None:
     choices = {
         "tenancy": set(cluster_table.TENANCIES),
         "sizing": set(cluster_table.SIZINGS),
-        "migration": set(experiment.MIGRATIONS),
-        "preemption": {key for key in experiment.SWITCH if key},
+        "migration": set(MIGRATIONS),
+        "preemption": {key for key in SWITCH if key},
+        "allocation": set(ALLOCATIONS),
     }
     for key, valid in choices.items():
-        line = re.search(rf'^{key} = "([a-z-]+)" +# ([^:\n]+)', MAIN, re.MULTILINE)
+        line = re.search(rf'^{key} = "([a-z-]+)" +# ([^:;\n]+)', MAIN + DIVISION, re.MULTILINE)
         assert line is not None, key
         said = set(re.findall(r"[a-z-]+", line[2].partition("left out")[0])) - {"or"}
         assert said | {line[1]} == valid
@@ -128,7 +149,7 @@ def test_a_dotted_key_that_a_document_names_exists(path: Path) -> None:
 def test_an_experiment_of_the_repository_is_listed_and_can_be_prepared(path: Path) -> None:
     assert f"../experiments/{path.name}" in PAGE
     trace = toml.read(path)["trace"]
-    given = ["trace.synthetic.jobs=200"]
+    given = [f"trace.{kind}.jobs=200" for kind in ("synthetic", "synergy") if kind in trace]
     if "path" in trace:
         given = [f"trace.path={ROOT / 'tests' / 'samples' / SAMPLES[trace['format']]}"]
     found = experiment.read(path, [*given, "trace.skip_infeasible=true"])

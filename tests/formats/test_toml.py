@@ -21,7 +21,7 @@ from headway.formats.settings import Experiment
         ({"trace": {"synthetic": {"jbs": 2}}}, "unknown key of [trace.synthetic] 'jbs'; did you mean 'jobs'?"),
         ({"cluster": {"nodes": "many"}}, "cluster.nodes is 'many': expected a whole number, got text"),
         ({"cluster": 3}, "cluster is 3: expected a table, got a whole number"),
-        ({"cluster": {"levels": [{"bandwidth": "1GB/s"}]}}, "missing required field"),
+        ({"cluster": {"levels": [{"bandwidth": "1GB/s"}]}}, "cluster.levels[0]: key 'name' is missing"),
     ],
 )
 def test_a_wrong_key_is_one_line_that_names_it(document: dict[str, Any], line: str) -> None:

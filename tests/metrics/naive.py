@@ -23,6 +23,7 @@ class Look:
     nodes_up: int
     cpus: int
     memory_bytes: int
+    storage: int
     free: int
     levels: dict[str, float]
     fgd: float
@@ -38,6 +39,10 @@ class Running:
     base: int = 0
 
 
+NAMES = ("cpu_milli", "memory_bytes", "storage_bytes_per_second")
+"""What jobs may hold besides GPUs, as nodes count it."""
+
+
 class Walk:
     """One walk over a tape."""
 
@@ -49,6 +54,9 @@ class Walk:
         self.down: set[int] = set()
         self.waits: dict[int, int] = defaultdict(int)
         self.held: dict[int, int] = defaultdict(int)
+        self.still: dict[int, int] = defaultdict(int)
+        self.granted = {job.id: [job.cpu_milli, job.memory_bytes, 0] for job in jobs}
+        """What each job holds besides GPUs whenever it runs."""
         self.looks: list[Look] = []
         largest = max(node.gpus for node in cluster.nodes)
         shapes: dict[Shape, int] = defaultdict(int)
@@ -63,8 +71,9 @@ class Walk:
         for time in sorted(edges):
             for job in self.waiting:
                 self.waits[job] += time - before
-            for job in self.running:
+            for job, holder in self.running.items():
                 self.held[job] += time - before
+                self.still[job] += max(0, min(holder.base, time) - before)
             for row in rows:
                 if row.time == time:
                     self.step(row)
@@ -72,8 +81,17 @@ class Walk:
             self.looks.append(self.look(time))
 
     def bases(self, rows: list[TapeRow]) -> set[int]:
+        """When jobs that stand still go on, up to the end of the tape."""
         last = max((row.time for row in rows), default=0)
-        return {row.time + row.value for row in rows if row.kind == Kind.COST and row.time + row.value <= last}
+        base: dict[int, int] = {}
+        found = set()
+        for row in rows:
+            if row.kind in (Kind.START, Kind.MIGRATE):
+                base[row.subject] = row.time
+            elif row.kind in (Kind.COST, Kind.PAUSE):
+                base[row.subject] = max(base[row.subject], row.time) + row.value
+                found.add(base[row.subject])
+        return {time for time in found if time <= last}
 
     def eligible(self, job: Job) -> int:
         nodes = range(len(self.cluster.nodes))
@@ -90,13 +108,21 @@ class Walk:
             case Kind.START | Kind.MIGRATE:
                 self.waiting.discard(job)
                 self.running[job] = Running(speed=row.value, base=row.time)
+                if row.kind == Kind.START:
+                    self.granted[job] = [self.jobs[job].cpu_milli, self.jobs[job].memory_bytes, 0]
                 self.take(job, row.place, row.detail, 0)
             case Kind.PLACE:
                 self.take(job, row.place, row.detail, row.value)
             case Kind.COST:
                 self.running[job].base = row.time + row.value
-            case Kind.RESPEED:
+            case Kind.RESPEED | Kind.REALLOCATE:
                 self.running[job].speed = row.value
+            case Kind.GRANT:
+                self.granted[job] = [row.value, row.detail, 0]
+            case Kind.STORAGE:
+                self.granted[job][2] = row.value
+            case Kind.PAUSE:
+                self.running[job].base = max(self.running[job].base, row.time) + row.value
             case Kind.FINISHED | Kind.FAILED:
                 del self.running[job]
             case Kind.CANCELLED:
@@ -117,7 +143,7 @@ class Walk:
 
     def look(self, time: int) -> Look:
         used: dict[tuple[int, int], int] = defaultdict(int)
-        cpus = memory_bytes = effective = 0
+        effective, host = 0, [0, 0, 0]
         for job, holder in self.running.items():
             wanted = self.jobs[job]
             for gpu in holder.gpus:
@@ -127,10 +153,9 @@ class Walk:
             for node in holder.nodes:
                 there = sum(1 for where, _ in holder.gpus if where == node)
                 of, count = (wanted.gpus, there) if wanted.gpus else (1, 1)
-                if self.cluster.nodes[node].cpu_milli is not None:
-                    cpus += -(-wanted.cpu_milli * count // of)
-                if self.cluster.nodes[node].memory_bytes is not None:
-                    memory_bytes += -(-wanted.memory_bytes * count // of)
+                for index, name in enumerate(NAMES):
+                    if getattr(self.cluster.nodes[node], name) is not None:
+                        host[index] += -(-self.granted[job][index] * count // of)
         return Look(
             time=time,
             allocated=sum(used.values()),
@@ -139,8 +164,9 @@ class Walk:
             waiting_gpus=sum(self.jobs[job].width_milli for job in self.waiting),
             running=len(self.running),
             nodes_up=len(self.cluster.nodes) - len(self.down),
-            cpus=cpus,
-            memory_bytes=memory_bytes,
+            cpus=host[0],
+            memory_bytes=host[1],
+            storage=host[2],
             free=sum(1000 - used[gpu] for gpu in self.devices()),
             levels=self.levels(used),
             fgd=self.fgd(used),

@@ -10,11 +10,12 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action, MigrateJob, Placement, PreemptJob
+from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.training.job import Job, Outcome, workload
 from headway.training.jobstate import JobState
 from headway.training.policies.registry import build
+from headway.training.sensitivity import Matrix
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 
@@ -30,10 +31,10 @@ class Recorded:
 
 CLUSTER = Cluster(
     nodes=(
-        Node("a", 4, "old", 8000, 64, path=("z0", "r0"), island_gpus=(2,)),
+        Node("a", 4, "old", 8000, 64, 100, path=("z0", "r0"), island_gpus=(2,)),
         Node("b", 4, "old", 8000, None, path=("z0", "r0"), island_gpus=(3,)),
         Node("c", 8, "new", None, 64, path=("z0", "r1"), island_gpus=(4,)),
-        Node("d", 2, "new", 8000, 64, path=("z1", "r0"), island_gpus=(1,)),
+        Node("d", 2, "new", 8000, 64, 50, path=("z1", "r0"), island_gpus=(1,)),
     ),
     levels=(Level("zone", 10), Level("rack", 20), Level("node", 40), Level("island", 80)),
     partitions=(Partition("front", (0, 1)), Partition("back", (2, 3))),
@@ -42,10 +43,22 @@ CLUSTER = Cluster(
 )
 
 
-class Restless:
-    """fifo that now and then preempts or moves a job for no reason: nothing that can be on a tape stays untried."""
+class Moody(Matrix):
+    """A job's speed depends on all that it holds, for no reason."""
 
-    def __init__(self, random: Random) -> None:
+    def of(self, job: Job, grant: Grant, pace_ppm: int) -> int:
+        """Anything from a little to three times the pace."""
+        return pace_ppm * (1 + sum(grant) % 29) // 10
+
+
+class Restless:
+    """fifo that now and then preempts or moves a job for no reason: nothing that can be on a tape stays untried.
+
+    A generous one gives jobs other CPUs, memory and storage bandwidth than they asked for, and changes its mind.
+    """
+
+    def __init__(self, random: Random, *, generous: bool = False) -> None:
+        self.generous = generous
         self.calm = build("fifo+fit", placement=random.choice(["best-fit", "first-fit", "spread"]))
         self.name = self.calm.name
         self.random = random
@@ -53,6 +66,22 @@ class Restless:
 
     def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
         """Some whim, then what fifo does."""
+        for action in self.moods(now, state):
+            if self.generous and isinstance(action, StartJob | MigrateJob) and self.random.random() < 0.7:
+                given = replace(action, grant=self.grant())
+                action = given if state.check(given) is None else action
+            yield action
+
+    def grant(self) -> Grant:
+        """Anything."""
+        return Grant(self.random.randint(0, 4000), self.random.randint(0, 30), self.random.choice([0, 0, 7, 20]))
+
+    def moods(self, now: int, state: TrainingState) -> Iterator[Action]:
+        """Changes of mind, moves and preemptions, and what fifo does."""
+        for js in list(state.running.values()) if self.generous else ():
+            other = ReallocateJob(js.id, self.grant())
+            if self.random.random() < 0.3 and state.check(other) is None:
+                yield other
         for js in list(state.running.values()):
             if js.job.preemptible and self.whims and self.random.random() < 0.15:
                 self.whims -= 1
@@ -101,12 +130,15 @@ PLAIN = replace(CLUSTER, gpu_speed_ppm={}, levels=tuple(Level(level.name) for le
 
 
 @st.composite
-def recorded(draw: st.DrawFn, cluster: Cluster = CLUSTER, *, whole: bool = False) -> Recorded:
-    """A run, perhaps cut off unless it is to be ``whole``."""
+def recorded(
+    draw: st.DrawFn, cluster: Cluster = CLUSTER, *, whole: bool = False, generous: bool | None = None
+) -> Recorded:
+    """A run, perhaps cut off unless it is to be ``whole``; ``generous``: with what jobs hold divided at will."""
+    generous = draw(st.booleans()) if generous is None else generous
     count, seed = draw(st.integers(0, 25)), draw(st.integers(0, 10**6))
     random = Random(seed)
     work = workload(job(random) for _ in range(count))
-    policy = Restless(random)
+    policy = Restless(random, generous=generous)
     faults = None
     if draw(st.booleans()):
         drains = (Maintenance((1,), 20, 10, 5), Maintenance((3,), 8, 30))
@@ -116,8 +148,8 @@ def recorded(draw: st.DrawFn, cluster: Cluster = CLUSTER, *, whole: bool = False
         cluster,
         to_come=len(work),
         arrangement=policy.calm,
-        speed=SpeedModel(cluster, sharing_penalty_ppm=penalty),
-        costs=Costs(preemption=draw(st.integers(0, 4)), migration=draw(st.integers(0, 4))),
+        speed=SpeedModel(cluster, sharing_penalty_ppm=penalty, sensitivity=Moody({}) if generous else None),
+        costs=Costs(draw(st.integers(0, 4)), draw(st.integers(0, 4)), draw(st.sampled_from([0, 0, 1, 5]))),
     )
     policy.calm.bind(state)
     writer = TapeWriter()

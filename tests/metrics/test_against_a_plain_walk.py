@@ -36,6 +36,7 @@ def test_every_step_function_equals_a_plain_walk(run: Recorded) -> None:
             "nodes_up": raw(lines.nodes_up, look.time),
             "cpus": raw(lines.cpus, look.time),
             "memory_bytes": raw(lines.memory_bytes, look.time),
+            "storage": raw(lines.storage, look.time),
             "free": raw(fragments.free, look.time),
         }
         assert {name: round(value) for name, value in seen.items()} == {name: getattr(look, name) for name in seen}
@@ -50,6 +51,8 @@ def test_waits_and_holds_equal_a_plain_walk(run: Recorded) -> None:
     walk = Walk(run.tape, run.jobs, run.cluster)
     assert ledger.wait.tolist() == [walk.waits[job.id] for job in run.jobs]
     assert ledger.held.tolist() == [walk.held[job.id] for job in run.jobs]
+    still = ledger.summed(ledger.hold_job, ledger.standstill)
+    assert still.tolist() == [walk.still[job.id] for job in run.jobs]
 
 
 @RUNS
@@ -70,6 +73,7 @@ def test_the_summary_adds_up(run: Recorded) -> None:
     assert summary.gpu_hours == pytest.approx(float(table["gpu_s"].sum()) / 3600)
     assert summary.lost_gpu_hours == pytest.approx(float(table["lost_gpu_s"].sum()) / 3600)
     assert summary.preemptions == table["preemptions"].sum()
+    assert summary.reallocations == table["reallocations"].sum()
     shares = [*summary.fragmentation.values(), summary.fgd_fragmentation, summary.gpu_utilisation]
     assert all(-1e-12 <= share <= 1 + 1e-12 for share in shares)
     outer_to_inner = list(summary.fragmentation.values())
@@ -79,7 +83,7 @@ def test_the_summary_adds_up(run: Recorded) -> None:
 
 
 @RUNS
-@given(recorded(PLAIN, whole=True))
+@given(recorded(PLAIN, whole=True, generous=False))
 def test_effective_gpu_time_at_one_speed_is_the_work_that_was_kept_or_lost(run: Recorded) -> None:
     ledger = Ledger(run.tape, run.jobs, run.cluster)
     evicted = ledger.rows(Kind.EVICTED)

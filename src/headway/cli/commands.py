@@ -324,6 +324,7 @@ def audit(folder: RunArgument) -> None:
         policy=scene.policy(),
         speed=scene.speed(),
         costs=scene.costs(),
+        completions=scene.completions(),
         complete=stored.complete,
     )
     for finding in findings[:20]:

@@ -65,6 +65,7 @@ def explain(
             speed=scene.speed(),
             costs=scene.costs(),
             faults=scene.faults(),
+            completions=scene.completions(),
             draws=draws,
             resuming=resuming,
             drawing=drawing,

@@ -1,6 +1,6 @@
 """All commands: importing a module of commands adds them to the program; help lists them in the order here."""
 
-from headway.cli import backtests, commands, explains, exports, reports, sweeps, traces, whatifs
+from headway.cli import backtests, commands, explains, exports, profiles, reports, sweeps, traces, whatifs
 from headway.cli.app import app
 
 __all__ = ["app"]
@@ -13,3 +13,4 @@ _ORDER = (
 
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))
 assert traces.trace.registered_commands, "the group of commands for traces is part of the program"
+assert profiles.profile.registered_commands, "so is that for profiles"

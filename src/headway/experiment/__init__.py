@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -24,7 +25,14 @@ from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, TapeError
 from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, source, without
-from headway.experiment.division import check_division, completions_of, speed_of
+from headway.experiment.division import (
+    PROFILES_NAME,
+    check_division,
+    completions_of,
+    keep_profiles,
+    kept_profiles,
+    speed_of,
+)
 from headway.experiment.parts import costs_of
 from headway.experiment.parts import policy_of as policy_of
 from headway.experiment.whole import write_whole
@@ -39,6 +47,7 @@ from headway.traces.build import no_collection
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.registry import describe
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
@@ -95,6 +104,10 @@ class RunResult:
     peak_rss_bytes: int
     folder: Path | None = None
     notes: tuple[str, ...] = field(default=())
+    allocation: str = ""
+    """As it is written; empty where jobs hold what they ask for."""
+    decide_ns: Sequence[int] = ()
+    """How long each decision took; measured with an allocation only, where they take long enough for a clock."""
 
     @property
     def reached(self) -> int:
@@ -261,6 +274,7 @@ def play(
         moment = beginning(scene) if begin is None else begin(tape)
         state, policy = moment.state, moment.policy
         scheduler = Scheduler(state, policy, moment.executor, tape)
+        scheduler.decide_ns = None if policy.allocation is None else []
         with stops_on_interrupt(scheduler.stop):
             try:
                 scheduler.run(None if progress is None else lambda now: progress(far(scene.jobs, state, now)))
@@ -268,7 +282,9 @@ def play(
                 closed = tape.close()
         wall_s = perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return RunResult(scene, policy.name, closed, scheduler.stopped, wall_s, peak, folder, scene.notes)
+    allocation = "" if policy.allocation is None else describe(policy.allocation)
+    took = (scheduler.stopped, wall_s, peak, folder, scene.notes, allocation, scheduler.decide_ns or ())
+    return RunResult(scene, policy.name, closed, *took)
 
 
 @contextmanager
@@ -310,6 +326,7 @@ def _store(scene: Scene, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         text = toml.write(msgspec.to_builtins(scene.experiment))
         (folder / EXPERIMENT_NAME).write_text(text, encoding="utf-8")
+        keep_profiles(scene.experiment, folder)
     except OSError as problem:
         raise TapeError(f"run folder {folder}: cannot be written ({problem.strerror or problem})") from None
     traces.write(scene.jobs, folder / JOBS_NAME)
@@ -324,6 +341,7 @@ def _whole_or_nothing(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             for name in (EXPERIMENT_NAME, JOBS_NAME):
                 (folder / name).unlink(missing_ok=True)
+        rmtree(folder / PROFILES_NAME, ignore_errors=True)
         raise
 
 
@@ -342,7 +360,7 @@ def open_run(folder: str | Path) -> StoredRun:
         if not (folder / name).is_file():
             raise TapeError(f"run folder {folder}: {name} is missing beside the tape")
     path = folder / EXPERIMENT_NAME
-    experiment = toml.typed(toml.read(path), Experiment, str(path))
+    experiment = kept_profiles(toml.typed(toml.read(path), Experiment, str(path)), folder)
     jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
     scene = Scene(experiment, cluster_table.build(experiment.cluster), jobs)
     return StoredRun(folder, scene, tape, _went_to_its_end(folder))

@@ -16,13 +16,17 @@ import msgspec
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import Scene, policy_of
 from headway.experiment.arrivals import LOADS
+from headway.experiment.division import check_division
+from headway.experiment.parts import divides
 from headway.formats import toml
 from headway.formats.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
 from headway.formats.plugins import anchored
 from headway.formats.settings import Experiment, PolicyTable
+from headway.metrics.training.host import FIELDS
 from headway.traces import load_scale
 from headway.training.cluster import Cluster, Node, Tenant
 from headway.training.job import Job
+from headway.training.sensitivity import Matrix
 from headway.training.tenancy import apportion
 from headway.units import REFERENCE_SPEED_PPM, counted
 
@@ -67,7 +71,7 @@ class Plan:
     same_failures: bool
     same_arrivals: bool
     same_cluster: bool
-    """Nodes, quotas, speeds and costs are what they were: one cluster describes the whole run."""
+    """Nodes, quotas, speeds, costs and when ends are noticed are what they were: one scene describes the whole run."""
     told: tuple[str, ...]
     """What changes, a line each."""
     notes: tuple[str, ...] = ()
@@ -92,7 +96,9 @@ def plan(scene: Scene, at: int, changes: Changes) -> Plan:
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
     made = Scene(experiment, cluster, jobs)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
+    check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()
+    same_division = _same_sensitivity(scene, made, told) and made.completions() == scene.completions()
     penalty = within("sharing_penalty", experiment.cluster.sharing_penalty, 0, 1)
     same_penalty = penalty == scene.experiment.cluster.sharing_penalty
     untouched = cluster == scene.cluster and not removed and not upgraded  # a machine that is emptied is not
@@ -104,7 +110,7 @@ def plan(scene: Scene, at: int, changes: Changes) -> Plan:
         same_policy=experiment.policy == scene.experiment.policy,
         same_failures=experiment.failures == scene.experiment.failures,
         same_arrivals=jobs is scene.jobs,
-        same_cluster=untouched and same_costs and same_penalty,
+        same_cluster=untouched and same_costs and same_penalty and same_division,
         told=tuple(told),
         notes=tuple(notes),
     )
@@ -118,6 +124,9 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
     now = was
     if changes.policy:
         now = msgspec.structs.replace(now, policy=PolicyTable(name=anchored(changes.policy)))
+        if divides(was) and not divides(now):  # what jobs make of CPUs and memory does not go away with the policy
+            model = msgspec.structs.replace(now.speed, model=now.speed.model or Matrix.name)
+            now = msgspec.structs.replace(now, speed=model)
         if (name := policy_of(now).name) == (before := policy_of(was).name):
             now = was
         else:
@@ -141,6 +150,15 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
             raise ExperimentError(f"--set {key}: cannot change in the middle of a run; what can: {', '.join(SETTABLE)}")
         told.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
     return made
+
+
+def _same_sensitivity(before: Scene, after: Scene, told: list[str]) -> bool:
+    """Whether jobs make the same of CPUs, memory and storage in both; told where they do not."""
+    was, now = before.speed().sensitivity, after.speed().sensitivity
+    if was is None and now is not None:
+        told.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
+    alike = type(was) is type(now) and (was is None or now is None or was.profiles == now.profiles)
+    return alike and before.speed().profiles == after.speed().profiles
 
 
 def _said(value: Any) -> str:
@@ -184,8 +202,11 @@ def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tup
         has = f"all {len(names):,} nodes" if len(names) > 1 else "the only node"
         raise ExperimentError(f"--remove-nodes {text}: would take {has} of the cluster; at least one has to stay")
     nodes = list(cluster.nodes)
+    nothing: dict[str, Any] = {
+        field: 0 for field, _ in FIELDS if any(getattr(node, field) is not None for node in nodes)
+    }
     for index in removed:
-        nodes[index] = replace(nodes[index], gpus=0, cpu_milli=0, memory_bytes=0)
+        nodes[index] = replace(nodes[index], gpus=0, **nothing)
     gone = sum(cluster.nodes[index].gpus for index in removed)
     told.append(f"{len(removed)} of {len(names)} nodes removed ({_gpus(gone)}): {_listed(cluster, removed)}")
     tenants = _within_capacity(cluster.tenants, sum(node.gpus for node in nodes), told)
@@ -268,7 +289,7 @@ def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> t
 
     def kind(index: int) -> tuple[object, ...]:
         node = cluster.nodes[index]
-        return node.gpus, node.gpu_type, node.cpu_milli, node.memory_bytes
+        return node.gpus, node.gpu_type, *(getattr(node, field) for field, _ in FIELDS)
 
     common, _ = Counter(map(kind, places)).most_common(1)[0]
     found = max(index for index in places if kind(index) == common)

@@ -1,8 +1,13 @@
 """Wiring of what CPUs, memory and storage do for jobs: the profiles, the speed model, when ends are noticed."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
+
+import msgspec
 
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.arrivals import stamp
 from headway.experiment.parts import divides, policy_of
 from headway.formats import profile_file
 from headway.formats.settings import Experiment
@@ -14,6 +19,8 @@ from headway.units import REFERENCE_SPEED_PPM
 
 MODELS = {model.name: model for model in (Matrix, Scalar)}
 COMPLETIONS = ("exact", "round")
+PROFILES_NAME = "profiles"
+"""In the folder of a run: the profiles that it was given."""
 
 
 def completions_of(experiment: Experiment) -> int:
@@ -23,7 +30,7 @@ def completions_of(experiment: Experiment) -> int:
     if experiment.run.completions == "exact":
         return 0
     if not (length := policy_of(experiment).round_length):
-        raise ExperimentError("completions at the end of a round need rounds: give --round 300s")
+        raise ExperimentError("completions at the end of a round need rounds: give --round 300s (policy.round)")
     return length
 
 
@@ -51,13 +58,37 @@ def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
         raise ExperimentError(unknown_name("speed model", name, MODELS))
     if not 0 <= table.error < 1:
         raise ExperimentError(f"speed error {table.error} must lie between 0 and 1")
-    files = (table.profiles,) if isinstance(table.profiles, str) else tuple(table.profiles)
-    believed = profiles_of(files)
+    believed = profiles_of(_files(experiment))
     true = profile_file.off_by(believed, table.error, experiment.run.seed) if table.error else believed
     return SpeedModel(cluster, sharing_penalty_ppm=penalty, sensitivity=MODELS[name](true), profiles=believed)
 
 
-@lru_cache(maxsize=8)
-def profiles_of(files: tuple[str, ...]) -> dict[str, Profile]:
+def _files(experiment: Experiment) -> list[str]:
+    given = experiment.speed.profiles
+    return [file for file in ([given] if isinstance(given, str) else given) if file]
+
+
+def profiles_of(files: Sequence[str]) -> dict[str, Profile]:
     """The shipped profiles, and those of these files in front of them."""
-    return profile_file.shipped() | profile_file.load(file for file in files if file)
+    return _profiles(tuple((str(path), stamp(str(path))) for path in profile_file.listed(files)))
+
+
+@lru_cache(maxsize=8)
+def _profiles(files: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, Profile]:
+    return profile_file.shipped() | profile_file.load(path for path, _ in files)
+
+
+def keep_profiles(experiment: Experiment, folder: Path) -> None:
+    """Copy the profiles that an experiment names into the folder of its run, in their order."""
+    for number, path in enumerate(profile_file.listed(_files(experiment))):
+        target = folder / PROFILES_NAME / f"{number:03d}-{path.name}"
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+
+
+def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
+    """An experiment that was stored, with the profiles that lie in its folder."""
+    kept = folder / PROFILES_NAME
+    if not kept.is_dir():
+        return experiment
+    return msgspec.structs.replace(experiment, speed=msgspec.structs.replace(experiment.speed, profiles=[str(kept)]))

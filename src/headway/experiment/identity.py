@@ -20,11 +20,11 @@ import headway
 from headway.errors import TraceError
 from headway.experiment.arrivals import stamp
 from headway.experiment.measured import draws
-from headway.formats import toml
+from headway.formats import profile_file, toml
 from headway.formats.plugins import GROUP, anchored, rooted
 from headway.formats.settings import Experiment
 
-_PARTS = ("name", "backfill", "placement")
+_PARTS = ("name", "backfill", "placement", "allocation")
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
@@ -35,6 +35,7 @@ def digest(each: Experiment) -> str:
     tables = msgspec.to_builtins(each)
     tables["trace"]["path"] = _contents(each.trace.path)
     tables["cluster"]["file"] = [_contents(file) for file in each.cluster.file]
+    tables["speed"]["profiles"] = [_contents(str(file)) for file in profile_file.listed(each.speed.profiles)]
     for key in ("seeds", "baseline"):
         del tables["measure"][key]
     if not draws(each):
@@ -78,7 +79,7 @@ def code_of(package: Path) -> str:
 
 
 def _sources(package: Path) -> Iterator[Path]:
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted((*package.rglob("*.py"), *package.glob("profiles/*.toml"))):
         if path.relative_to(package).parts[0] not in _WITHOUT:
             yield path
 
@@ -91,15 +92,15 @@ def in_place(each: Experiment) -> Experiment:
     trace = each.trace
     if trace.path:
         trace = msgspec.structs.replace(trace, path=_absolute(trace.path))
-    files = [each.cluster.file] if isinstance(each.cluster.file, str) else each.cluster.file
-    cluster = msgspec.structs.replace(each.cluster, file=[_absolute(file) for file in files if file])
+    cluster = msgspec.structs.replace(each.cluster, file=_all_absolute(each.cluster.file))
+    speed = msgspec.structs.replace(each.speed, profiles=_all_absolute(each.speed.profiles))
     policy = msgspec.structs.replace(each.policy, **{key: anchored(getattr(each.policy, key)) for key in _PARTS})
     run = msgspec.structs.replace(each.run, out="")
-    return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, run=run)
+    return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, speed=speed, run=run)
 
 
 def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[toml.Document, dict[str, list[Any]]]:
-    """A grid whose files can be found from any folder: traces, clusters, policies, and a baseline that names one."""
+    """A grid whose files can be found from any folder: traces, clusters, profiles, policies, and such a baseline."""
     named: toml.Document = json.loads(json.dumps(document))
     again = dict(axes)
     for key, absolute in _NAMING_FILES.items():
@@ -121,6 +122,10 @@ def _absolute(path: str) -> str:
     return str(Path(path).expanduser().resolve())
 
 
+def _all_absolute(files: list[str] | str) -> list[str]:
+    return [_absolute(file) for file in ([files] if isinstance(files, str) else files) if file]
+
+
 def _text(way: Callable[[str], str]) -> Callable[[Any], Any]:
     """The way for a text that says something, and for each of a list of them; what is neither is judged later."""
 
@@ -135,5 +140,6 @@ def _text(way: Callable[[str], str]) -> Callable[[Any], Any]:
 _NAMING_FILES = {
     "trace.path": _text(_absolute),
     "cluster.file": _text(_absolute),
+    "speed.profiles": _text(_absolute),
     **{f"policy.{part}": _text(rooted) for part in _PARTS},
 }

@@ -22,7 +22,7 @@ from headway.metrics.compare import Change, Sample
 from headway.metrics.series import FloatArray
 from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.summary import as_json, of_ledger
+from headway.metrics.training.summary import as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.metrics.window import Window, check_texts, window_of
 from headway.training.rows import Kind
@@ -73,6 +73,8 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
     summary = of_ledger(ledger, window)
     flat: dict[str, Any] = dict(as_json(summary, result.policy))
     flat |= {
+        "allocation": result.allocation,
+        "decide_p99_ms": _decide_p99_ms(result.decide_ns),
         "wall_s": result.wall_s,
         "jobs_per_s": summary.jobs / result.wall_s,
         "peak_rss_bytes": result.peak_rss_bytes,
@@ -92,6 +94,11 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
         experiment.store_result(result.folder, row)
     stopped = _how_far(result) if result.stopped else ""
     return Outcome(row, _notes(result, row), stopped, _sample(ledger, window), draws(each))
+
+
+def _decide_p99_ms(decide_ns: Sequence[int]) -> float | None:
+    """What all but the slowest hundredth of the decisions took at most; None where they were not measured."""
+    return percentile(np.sort(np.array(decide_ns, dtype=np.int64)), 99) / 10**6 if decide_ns else None
 
 
 def _notes(result: experiment.RunResult, row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -52,10 +52,12 @@ def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
 
 
 def allocation_of(experiment: Experiment) -> str | None:
-    """The allocation that is asked for; with a speed model and none named, the one that clusters have."""
+    """The allocation that is asked for; where the speed of jobs is and none is named, the one that clusters have."""
     if experiment.policy.allocation:
         return resolve(experiment.policy.allocation)
-    return "proportional" if experiment.speed.model and not _names_one(experiment) else None
+    table = experiment.speed
+    matters = bool(table.model or table.profiles or table.error)
+    return "proportional" if matters and not _names_one(experiment) else None
 
 
 def _names_one(experiment: Experiment) -> bool:

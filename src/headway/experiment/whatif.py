@@ -123,6 +123,7 @@ def moment_at(
             speed=scene.speed(),
             costs=scene.costs(),
             faults=scene.faults(),
+            completions=scene.completions(),
             asking=policy is None,
             progress=told,
         )
@@ -237,6 +238,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
             now, state, scene.cluster, moment.policy, speed=scene.speed(), costs=scene.costs()
         )
         executor.move_to(state)
+        executor.completions = scene.completions()
     for node in (*came_back, *planned.added):
         state.apply(now, NodeRecovered(node))
     _change_faults(now, moment, planned)

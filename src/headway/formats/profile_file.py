@@ -1,7 +1,7 @@
 """Profile files: what CPUs, memory and storage do for a program, as TOML; a folder of them, or the shipped ones.
 
-A table ``[profile]`` describes the program and its data, ``throughput`` holds a row for each number of CPUs a GPU and
-in it a cell for each size of memory a GPU, relative to the throughput at ``reference``.
+``throughput`` holds a row for each number of CPUs a GPU and in it a cell for each size of memory a GPU, relative to the
+throughput at ``reference``; the other keys describe the program and its data.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from headway.errors import ProfileError
+from headway.errors import ExperimentError, InputError, ProfileError
 from headway.formats import toml
+from headway.formats.cluster_table import FASTEST, MOST_BYTES, MOST_CPUS_A_NODE
 from headway.streams import stream
 from headway.training.sensitivity import Profile
-from headway.units import REFERENCE_SPEED_PPM, parse_size
+from headway.units import REFERENCE_SPEED_PPM, format_size, parse_size
 
 SHIPPED = Path(__file__).parent.parent / "profiles"
 Size = str | int
@@ -43,26 +44,34 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 def load(files: Iterable[str | Path]) -> dict[str, Profile]:
     """The profiles of files and folders, by model; later ones replace earlier ones."""
-    found: dict[str, Profile] = {}
+    profiles = (read(path) for path in listed(files))
+    return {profile.model: profile for profile in profiles}
+
+
+def listed(files: Iterable[str | Path]) -> list[Path]:
+    """The files, and of folders those that are in them."""
+    found: list[Path] = []
     for given in files:
-        path = Path(given)
+        path = Path(given).expanduser()
         if path.is_dir():
-            listed = sorted(path.glob("*.toml"))
-            if not listed:
-                raise ProfileError(f"profiles {path}: no .toml file is in that folder")
-        elif path.is_file():
-            listed = [path]
+            inside = sorted(path.glob("*.toml"))
+            if not inside:
+                raise ProfileError(f"profiles {path}: no .toml file is in that folder; headway profile job makes one")
+            found.extend(inside)
+        elif path.exists():
+            found.append(path)
         else:
-            raise ProfileError(f"profiles {path}: there is no such file or folder")
-        for each in listed:
-            profile = read(each)
-            found[profile.model] = profile
+            raise ProfileError(f"profiles {path}: there is no such file or folder; headway profile job makes one")
     return found
 
 
 def read(path: Path) -> Profile:
     """One profile."""
-    return profile_of(toml.typed(toml.read(path), ProfileTable, str(path)), str(path))
+    try:
+        table = toml.typed(toml.read(path, "profile"), ProfileTable, f"profile {path}")
+    except ExperimentError as problem:
+        raise ProfileError(str(problem)) from None
+    return profile_of(table, str(path))
 
 
 def profile_of(table: ProfileTable, where: str) -> Profile:
@@ -71,16 +80,34 @@ def profile_of(table: ProfileTable, where: str) -> Profile:
         return Profile(
             model=table.model,
             kind=table.kind,
-            cpu_milli=tuple(round(cpus * 1000) for cpus in table.cpus),
-            memory_bytes=tuple(parse_size(str(size), what="memory") for size in table.memory),
-            ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in table.throughput),
-            read_bytes_per_second=parse_size(str(table.reads_per_second), what="reads_per_second"),
-            dataset_bytes=parse_size(str(table.dataset), what="dataset"),
-            working_bytes=parse_size(str(table.working_memory), what="working_memory"),
-            error_ppm=round(table.error * REFERENCE_SPEED_PPM),
+            cpu_milli=tuple(_whole(cpus, 1000, "cpus", MOST_CPUS_A_NODE) for cpus in table.cpus),
+            memory_bytes=tuple(_size(size, "memory") for size in table.memory),
+            ppm=tuple(tuple(_ppm(cell, "throughput", FASTEST) for cell in row) for row in table.throughput),
+            read_bytes_per_second=_size(str(table.reads_per_second).removesuffix("/s"), "reads_per_second"),
+            dataset_bytes=_size(table.dataset, "dataset"),
+            working_bytes=_size(table.working_memory, "working_memory"),
+            error_ppm=_ppm(table.error, "error", 1),
         )
-    except ProfileError as problem:
-        raise ProfileError(f"{where}: {problem}") from None
+    except InputError as problem:
+        raise ProfileError(f"profile {where}: {str(problem).removeprefix(f'profile {table.model}: ')}") from None
+
+
+def _whole(value: float, unit: int, what: str, most: float) -> int:
+    """A number of a file in whole parts; one that is none, or far from sense, is refused."""
+    if not abs(value) <= most:
+        raise ProfileError(f"{what} {value} must be a number up to {most:,.0f}")
+    return round(value * unit)
+
+
+def _ppm(value: float, what: str, most: float) -> int:
+    return _whole(value, REFERENCE_SPEED_PPM, what, most)
+
+
+def _size(value: Size, what: str) -> int:
+    size = parse_size(str(value), what=what)
+    if size > MOST_BYTES:
+        raise ProfileError(f"{what} {value} must not be over {format_size(MOST_BYTES)}")
+    return size
 
 
 @cache
@@ -101,5 +128,5 @@ def off_by(profiles: Mapping[str, Profile], error: float, seed: int) -> dict[str
                 least = max(rows[-1][column] if rows else 1, cells[-1] if cells else 1)
                 cells.append(max(least, round(cell * (1 + random.uniform(-error, error)))))
             rows.append(tuple(cells))
-        wrong[model] = replace(profile, ppm=tuple(rows), _memo={})
+        wrong[model] = replace(profile, ppm=tuple(rows))
     return wrong

@@ -23,17 +23,17 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def read(path: Path) -> Document:
-    """The document in a file."""
+def read(path: Path, what: str = "experiment") -> Document:
+    """The document in a file, which is called ``what`` where it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ExperimentError(f"experiment {path}: there is no such file") from None
+        raise ExperimentError(f"{what} {path}: there is no such file") from None
     except UnicodeDecodeError:
-        raise ExperimentError(f"experiment {path}: is not UTF-8 text") from None
+        raise ExperimentError(f"{what} {path}: is not UTF-8 text") from None
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
-        raise ExperimentError(f"experiment {path}: cannot be read ({reason})") from None
+        raise ExperimentError(f"{what} {path}: cannot be read ({reason})") from None
 
 
 def override(document: Document, assignment: str) -> None:
@@ -76,6 +76,8 @@ def typed(document: Document, kind: type[StructT], where: str) -> StructT:
     except msgspec.ValidationError as wrong:
         rule, _, place = str(wrong).partition(" - at `$.")
         place = place.rstrip("`")
+        if missing := re.fullmatch(r"Object missing required field `(.+)`", rule):
+            raise ExperimentError(f"{where}: {f'{place}: ' if place else ''}key {missing[1]!r} is missing") from None
         value = _at(document, place)
         raise ExperimentError(f"{where}: {place or 'the document'} is {value!r}: {_plain(rule)}") from None
 

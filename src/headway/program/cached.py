@@ -20,6 +20,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.program.store import Store
+from headway.streams import small_stream
 from headway.units import SECOND, parse_size
 
 REPORT_VARIABLE = "HEADWAY_CACHE"
@@ -31,9 +32,9 @@ class CachedDataset:
     """Any data set with a length and items by number, of which as many as the budget holds are read only once.
 
     With ``size``, a function from an item's number to its bytes, which items are kept is drawn by ``seed``
-    beforehand; without it they are the first to come. Either way the set never changes once it is full. All loader
-    workers share it, forked or spawned. The budget is for the items (bytes as they are, anything else pickled); the
-    table that finds them takes 16 bytes an item besides.
+    beforehand; without it they are the first to come (or, with ``fill``, the first to be drawn). Either way the set
+    never changes once it is full. All loader workers share it, forked or spawned. The budget is for the items (bytes
+    as they are, anything else pickled); the table that finds them takes 16 bytes an item besides.
     """
 
     def __init__(
@@ -52,18 +53,17 @@ class CachedDataset:
         self._store = Store(items, self.budget_bytes)
         self._sized_bytes = self._choose(items) if self.size is not None else 0
         self._report = os.environ.get(REPORT_VARIABLE, "")
+        if os.environ.get(BUDGET_VARIABLE):  # a profiler asks for this hit rate, and not after an epoch
+            self.fill()
         if self._report:
+            self._say()
             atexit.register(_last_report, weakref.ref(self), os.getpid())
 
     def _choose(self, items: int) -> int:
         """Draw the items that will be kept; back comes the size of all."""
-        from headway.streams import small_stream
-
         assert self.size is not None
-        order = list(range(items))
-        small_stream(self.seed, "cached items").shuffle(order)
         left, total = self.budget_bytes, 0
-        for item in order:
+        for item in self._drawn(items):
             size_bytes = self.size(item)
             total += size_bytes
             if size_bytes <= left:
@@ -71,6 +71,12 @@ class CachedDataset:
             else:
                 self._store.turn_away(item)
         return total
+
+    def _drawn(self, items: int) -> list[int]:
+        """All items in the order in which they would be kept."""
+        order = list(range(items))
+        small_stream(self.seed, "cached items").shuffle(order)
+        return order
 
     def __len__(self) -> int:
         return self._store.items
@@ -100,11 +106,11 @@ class CachedDataset:
         self._store.put(item, value if raw else pickle.dumps(value, pickle.HIGHEST_PROTOCOL), raw)
 
     def fill(self) -> None:
-        """Read everything that is to be kept now, instead of as it comes; the first epoch is then like the others."""
-        for item in range(len(self)):
+        """Read all that will be kept now, not as it comes: the first epoch then hits as often as the others."""
+        for item in self._drawn(len(self)):
+            if self.size is None and self._store.full:
+                return
             if self._store.open_to(item):
-                if self.size is None and self._store.used_bytes >= self.budget_bytes:
-                    return
                 self._offer(item, self.dataset[item])
 
     # --- what is known ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import mmap
 import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import context, reduction
@@ -46,18 +47,15 @@ class Store:
         self._threads = threading.Lock()
         self._process = 0
         self._hits = self._misses = 0
+        self.close = weakref.finalize(self, _let_go, self._table, self._map, self._file)
+        """Let go of it in this process; happens by itself when nobody uses it any more."""
+        self.close.atexit = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Handed to a process that is being spawned: the descriptor goes along."""
         if context.get_spawning_popen() is None:
             raise TypeError("a store is shared with worker processes only, it cannot be saved")
         return _attached, (self.items, self.budget_bytes, reduction.DupFd(self._file))
-
-    def close(self) -> None:
-        """Let go of it in this process."""
-        self._table.release()
-        self._map.close()
-        os.close(self._file)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -138,6 +136,12 @@ class Store:
         return self._table[_KEPT]
 
     @property
+    def full(self) -> bool:
+        """Whether another item like those seen would not fit."""
+        seen, seen_bytes = self.measured
+        return seen > 0 and self.used_bytes + seen_bytes // seen > self.budget_bytes
+
+    @property
     def measured(self) -> tuple[int, int]:
         """How many items were seen, kept or not, and their bytes."""
         return self._table[_MEASURED], self._table[_MEASURED_BYTES]
@@ -164,6 +168,12 @@ def _nameless() -> int:
         return os.memfd_create("headway-cache")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+def _let_go(table: memoryview, mapped: mmap.mmap, file: int) -> None:
+    table.release()
+    mapped.close()
+    os.close(file)
 
 
 def _write_all(file: int, content: bytes, offset: int) -> None:

@@ -162,6 +162,7 @@ def explain(
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
     faults: Faults | None = None,
+    completions: int = 0,
     draws: int | None = None,
     seed: int = 0,
     resuming: Callable[[int, TrainingState], None] | None = None,
@@ -174,7 +175,14 @@ def explain(
     status, told = _status(before, job, at)
     if status != "waiting":
         return Explanation(jobs[job], policy.name, at, status, told)
-    moment = resume(cluster, jobs, tape, at, policy, speed=speed, costs=costs, faults=faults, progress=resuming)
+    moment = resume(
+        *(cluster, jobs, tape, at, policy),
+        speed=speed,
+        costs=costs,
+        faults=faults,
+        completions=completions,
+        progress=resuming,
+    )
     js = moment.state.jobs[job]
     rule = copy(policy.placement)
     fits_now = fits(moment.state, js, rule) is not None

@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from headway.core.tape import Tape
-from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.host import at_first
 from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.tenants import by_tenant
@@ -61,6 +62,7 @@ def hold_table(ledger: Ledger) -> pl.DataFrame:
     """One row for each stretch in which a job held GPUs, in order of time."""
     order = np.lexsort((ledger.hold_lease, ledger.hold_start))
     job = ledger.hold_job[order]
+    _, (cpu_milli, memory_bytes, storage) = at_first(ledger)
     jobs = [ledger.jobs[number] for number in job.tolist()]
     return pl.DataFrame(
         [
@@ -77,6 +79,9 @@ def hold_table(ledger: Ledger) -> pl.DataFrame:
             pl.Series("ended", [ENDED[kind] for kind in ledger.hold_closed_by[order].tolist()], dtype=pl.String),
             pl.Series("lease", ledger.hold_lease[order]),
             pl.Series("gpus", _gpu_texts(ledger, order), dtype=pl.String),
+            pl.Series("cpus", cpu_milli[order] / 1000),
+            pl.Series("memory_bytes", memory_bytes[order]),
+            pl.Series("storage_bytes_per_s", storage[order]),
         ]
     )
 
@@ -143,20 +148,26 @@ def tape_table(ledger: Ledger, tape: Tape) -> pl.DataFrame:
 def timeline_table(ledger: Ledger) -> pl.DataFrame:
     """What holds from each instant at which anything of it changes to the next."""
     lines, shares = timeline(ledger), fragmentation(ledger)
-    series = {
+    series: dict[str, Series | None] = {
         "waiting_jobs": lines.waiting,
         "waiting_gpus": lines.waiting_gpus,
         "running_jobs": lines.running,
         "allocated_gpus": lines.allocated,
         "effective_gpus": lines.effective,
+        "cpus": lines.cpus,
+        "memory_bytes": lines.memory_bytes,
+        "storage_bytes_per_s": lines.storage,
         "nodes_up": lines.nodes_up,
         "gpus_up": lines.gpus_up,
         "free_gpus": shares.free,
         **{f"fragmentation_{level}": line for level, line in shares.levels.items()},
     }
-    times = np.unique(np.concatenate([line.times for line in series.values()]))
+    times = np.unique(np.concatenate([line.times for line in series.values() if line is not None]))
     columns = [pl.Series("time_s", times / SECOND)]
     for name, line in series.items():
+        if line is None:
+            columns.append(pl.Series(name, [None] * len(times), dtype=pl.Float64))
+            continue
         values: FloatArray = np.append(0.0, line.values / line.unit)[np.searchsorted(line.times, times, side="right")]
         columns.append(pl.Series(name, values))
     return pl.DataFrame(columns)

@@ -14,6 +14,7 @@ import numpy as np
 
 from headway.metrics.series import IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.host import at_first
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
 from headway.report.slots import Slots, slots
@@ -148,6 +149,7 @@ def _described(ledger: Ledger) -> Callable[[int], str]:
     tenants: dict[str, str] = {}
     job_of, waited = ledger.hold_job.tolist(), waited_before(ledger).tolist()
     still, closed_by = ledger.standstill.tolist(), ledger.hold_closed_by.tolist()
+    granted = _granted(ledger)
 
     def describe(hold: int) -> str:
         job = ledger.jobs[job_of[hold]]
@@ -155,6 +157,7 @@ def _described(ledger: Ledger) -> Callable[[int], str]:
             tenant = tenants[job.tenant] = json.dumps(job.tenant)
         more = f',"standstill_s":{still[hold] / SECOND!r}' if still[hold] else ""
         more += f',"share":{job.gpu_milli / WHOLE_GPU_MILLI!r}' if job.shared else ""
+        more += granted.get(hold, "")
         name = json.dumps(f"job {job.name or job.id}")
         return (
             f'"name":{name},"args":{{"job":{job.id},"tenant":{tenant},"gpus":{job.gpus},'
@@ -162,6 +165,18 @@ def _described(ledger: Ledger) -> Callable[[int], str]:
         )
 
     return describe
+
+
+def _granted(ledger: Ledger) -> dict[int, str]:
+    """What jobs were given when they started, where the tape says it, as arguments of a slice."""
+    given, (cpu_milli, memory_bytes, _) = at_first(ledger)
+    holds = np.flatnonzero(given)
+    return {
+        hold: f',"cpus":{cpu / 1000!r},"memory_gb":{memory / 10**9!r}'
+        for hold, cpu, memory in zip(
+            holds.tolist(), cpu_milli[holds].tolist(), memory_bytes[holds].tolist(), strict=True
+        )
+    }
 
 
 # --- moments --------------------------------------------------------------------------------------------------
@@ -207,10 +222,20 @@ def _counters(ledger: Ledger) -> Iterator[str]:
         ("allocated", "GPUs", lines.allocated),
         ("in service", "GPUs", lines.gpus_up),
         ("fragmentation", "share", shares.levels["node"]),
+        ("CPUs", "in use", lines.cpus),
+        ("memory", "GB in use", _giga(lines.memory_bytes)),
+        ("storage", "GB/s in use", _giga(lines.storage)),
     ):
+        if series is None:
+            continue
         for time, value in thinned(series, MOST_POINTS):
             where = f'"pid":{CLUSTER_PID},"tid":0,"ts":{microseconds(time)}'
             yield f'{{"ph":"C","name":"{name}",{where},"args":{{"{what}":{value!r}}}}}'
+
+
+def _giga(series: Series | None) -> Series | None:
+    """Bytes as GB."""
+    return None if series is None else Series(series.times, series.values, 10**9)
 
 
 def thinned(series: Series, most: int) -> Iterator[tuple[int, float]]:

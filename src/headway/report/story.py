@@ -12,6 +12,8 @@ import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
+from headway.report.words import holdings
+from headway.training.actions import Grant
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting
 from headway.training.job import Job
@@ -24,6 +26,7 @@ from headway.units import DAY, HOUR, MINUTE, REFERENCE_SPEED_PPM, SECOND, format
 _JOB_KINDS = (
     *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED),
     *(Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.PLACE, Kind.COST, Kind.EVICTED, Kind.RESPEED, Kind.QUEUED_AGAIN),
+    *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE),
 )
 _STOPS = {
     Kind.FINISHED: "finished",
@@ -62,7 +65,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It ran, on one placement at one speed."""
+    """It ran, on one placement at one speed, holding the same all the time."""
 
     start: int
     end: int | None
@@ -70,18 +73,26 @@ class Running:
     """Nodes by name, and how many GPUs of each."""
     speed_ppm: int
     standstill: int
-    """How long it stood still first, to restore a checkpoint."""
+    """How long it stood still first: to restore a checkpoint, or because what it holds was changed."""
     stopped: str = ""
-    """What ended it: finished, failed, cancelled, preempted, evicted, migrated or respeeded; empty if nothing did."""
+    """What ended it: finished, failed, cancelled, preempted, evicted, migrated, respeeded or reallocated; empty if
+    nothing did."""
+    grant: Grant | None = None
+    """What it was given besides GPUs; None: it holds what it asked for."""
+    speed_before_ppm: int = 0
+    """Where a reallocation began it: how fast it was until then."""
 
     def lines(self) -> list[str]:
         """As a person reads it."""
         where = ", ".join(f"{name} ({gpus})" for name, gpus in self.placement)
-        pace = self.speed_ppm / REFERENCE_SPEED_PPM
-        speed = "" if self.speed_ppm == REFERENCE_SPEED_PPM else f" at {pace:.3g} of reference speed"
+        held = "" if self.grant is None else f" with {holdings(self.grant)}"
+        pace, before = (ppm / REFERENCE_SPEED_PPM for ppm in (self.speed_ppm, self.speed_before_ppm))
+        changed = before and self.speed_before_ppm != self.speed_ppm
+        speed = "" if self.speed_ppm == REFERENCE_SPEED_PPM and not changed else f" at {pace:.3g} of reference speed"
+        speed += f" instead of {before:.3g}" if changed else ""
         still = f", standing still for the first {format_duration(self.standstill)}" if self.standstill else ""
         stopped = f", {self.stopped}" if self.stopped else ""
-        return [f"{_span(self.start, self.end)}  runs on {where}{speed}{still}{stopped}"]
+        return [f"{_span(self.start, self.end)}  runs on {where}{held}{speed}{still}{stopped}"]
 
     def record(self) -> dict[str, object]:
         """For machines."""
@@ -92,6 +103,7 @@ class Running:
             "speed": self.speed_ppm / REFERENCE_SPEED_PPM,
             "standstill_s": to_seconds(self.standstill),
             "stopped": self.stopped or None,
+            **_record_grant(self.grant),
         }
 
 
@@ -217,7 +229,17 @@ class _Timeline:
             case Kind.COST if self._run is not None:
                 self._run = replace(self._run, standstill=row.value)
             case Kind.RESPEED if self._run is not None:
-                self._respeed(self._run, row)
+                self._respeed(self._run, row, "respeeded")
+            case Kind.REALLOCATE if self._run is not None:
+                before = self._run.speed_before_ppm if row.time == self._run.start else self._run.speed_ppm
+                self._respeed(self._run, row, "reallocated")
+                self._run = replace(self._run, speed_before_ppm=before)
+            case Kind.GRANT if self._run is not None:
+                self._run = replace(self._run, grant=Grant(row.value, row.detail))
+            case Kind.STORAGE if self._run is not None and self._run.grant is not None:
+                self._run = replace(self._run, grant=self._run.grant._replace(storage=row.value))
+            case Kind.PAUSE if self._run is not None:
+                self._run = replace(self._run, standstill=self._run.standstill + row.value)
             case Kind.QUEUED_AGAIN:
                 self._wait(row.time)
             case Kind.PREEMPT | Kind.EVICTED:
@@ -249,10 +271,11 @@ class _Timeline:
             self._waits.append((self._waiting, row.time))
         self._run = self._waiting = None
 
-    def _respeed(self, run: Running, row: TapeRow) -> None:
+    def _respeed(self, run: Running, row: TapeRow, why: str) -> None:
         if row.time > run.start:
-            self._runs.append(replace(run, end=row.time, stopped="respeeded"))
-            run = replace(run, start=row.time, standstill=max(0, run.start + run.standstill - row.time))
+            self._runs.append(replace(run, end=row.time, stopped=why))
+            still = max(0, run.start + run.standstill - row.time)
+            run = replace(run, start=row.time, standstill=still, speed_before_ppm=0)
         self._run = replace(run, speed_ppm=row.value)
 
     def _places(self) -> tuple[tuple[str, int], ...]:
@@ -300,6 +323,14 @@ def clock(time: int) -> str:
     fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""
     clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE // SECOND:02d}{fraction}"
     return f"{days}d {clock}" if days else clock
+
+
+def _record_grant(grant: Grant | None) -> dict[str, object]:
+    """What a job was given besides GPUs; nothing where it was given nothing."""
+    if grant is None:
+        return {}
+    cpu_milli, memory_bytes, storage = grant
+    return {"cpus": cpu_milli / 1000, "memory_bytes": memory_bytes, "storage_bytes_per_s": storage}
 
 
 def _record_span(start: int, end: int | None) -> dict[str, object]:

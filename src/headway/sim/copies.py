@@ -17,7 +17,8 @@ class Copies:
     def __init__(self, moment: Moment) -> None:
         state = moment.state
         self._moment = moment
-        self._shared = [state.cluster, state.speed, moment.executor.jobs, *(js.job for js in state.jobs.values())]
+        given = (state.cluster, state.speed, state.speed.profiles, moment.executor.jobs)
+        self._shared = [*given, *(js.job for js in state.jobs.values())]
         self._packed = self._pack()
 
     def make(self) -> Moment:

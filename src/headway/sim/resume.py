@@ -8,7 +8,8 @@ rest of the tape, to the last row, unless something is changed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import StalledRunError, TapeError
 from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action
+from headway.training.actions import Action, Grant, StartJob
 from headway.training.cluster import Cluster
 from headway.training.events import Event
 from headway.training.job import Job
@@ -45,7 +46,8 @@ class Moment:
     def fork(self) -> "Moment":
         """A copy that can go its own way. Jobs and the cluster, which never change, are shared."""
         state = self.state
-        shared: dict[int, Any] = {id(each): each for each in (state.cluster, state.speed, self.executor.jobs)}
+        given = (state.cluster, state.speed, state.speed.profiles, self.executor.jobs)
+        shared: dict[int, Any] = {id(each): each for each in given}
         shared.update((id(js.job), js.job) for js in state.jobs.values())
         return deepcopy(self, shared)
 
@@ -95,6 +97,7 @@ def resume(
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
     faults: Faults | None = None,
+    completions: int = 0,
     asking: bool = True,
     progress: Progress | None = None,
 ) -> Moment:
@@ -102,14 +105,14 @@ def resume(
 
     ``policy`` is fresh and not bound yet. With ``asking`` it is the one that was recorded: it is asked at each step,
     which rebuilds its memory, and has to answer what the tape says. Without, the recorded actions are done, and it
-    only keeps the queue: another policy, which starts fresh.
+    only keeps the queue: another policy, which starts fresh. Ends were noticed at multiples of ``completions``.
     """
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=speed, costs=costs)
     policy.bind(state)
-    moment = Moment(at, state, policy, SimulatedCluster(jobs, state, faults))
+    moment = Moment(at, state, policy, SimulatedCluster(jobs, state, faults, completions=completions))
     for count, step in enumerate(decode(jobs, tape.until(at))):
         _again(moment, step)
-        for action in _asked(moment, step) if asking else step.actions:
+        for action in _asked(moment, step) if asking else map(partial(_as_held, state), step.actions):
             if (refusal := state.check(action)) is not None:
                 raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
             state.commit(step.time, action)
@@ -117,6 +120,14 @@ def resume(
         if progress is not None and count % LOOK_UP_EVERY_STEPS == 0:
             progress(step.time, state)
     return moment
+
+
+def _as_held(state: TrainingState, action: Action) -> Action:
+    """A recorded action for a policy that divides what jobs hold: who was given nothing held what they asked for."""
+    if not (state.divides and isinstance(action, StartJob) and action.grant is None):
+        return action
+    job = state.jobs[action.job].job
+    return replace(action, grant=Grant(job.cpu_milli, job.memory_bytes))
 
 
 def _again(moment: Moment, step: Step) -> None:

@@ -43,7 +43,7 @@ def parse_split(text: str, what: str = "split") -> tuple[float, ...]:
         raise ExperimentError(
             f"{what} {text!r} is not understood: write percentages of image, language and speech jobs, like 20,70,10"
         )
-    whole = sum(found)
+    whole = sum(found, Fraction())
     if abs(whole - 100) > _SLACK:
         raise ExperimentError(f"{what} {text!r}: percentages must sum to 100, not {float(whole):g}")
     return tuple(float(part / whole) for part in found)

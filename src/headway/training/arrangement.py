@@ -7,6 +7,7 @@ The state keeps these indexes up to date as things change; a policy reads them. 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Protocol
 
+from headway.training.actions import Grant, Placement
 from headway.training.queue import Key
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ class Arrangement(Protocol):
 
     def rank(self, now: int, js: "JobState") -> tuple[int, Key]:
         """(rate, offset) of a running job: at any time t its key would be offset + rate * t."""
+
+    def asks(self, js: "JobState") -> Grant:
+        """With ``divides``: what a job with GPUs waits for besides them."""
+
+    def expects(self, js: "JobState", placement: Placement) -> Grant:
+        """What a waiting job is taken to hold if it starts here, for how long it will then run."""
 
     def ended(self, now: int, js: "JobState") -> None:
         """A job left for good."""

@@ -277,8 +277,7 @@ class _Clerk:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
         life.lease, life.base, life.speed, life.debt = lease, now + paid, speed, 0
         life.placement = placement_of([row for row in rows if row[1] != _COST])
-        if (grant := grant_of(rows)) is not None:
-            life.grant = grant
+        life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
         for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
             self._find(rule, f"job {job} {verb}: {text}")
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:

@@ -22,7 +22,7 @@ class Life:
         self.lease = 0
         """Of the present run; 0 while it waits."""
         self.placement: Placement = ()
-        self.grant = Grant(job.cpu_milli, job.memory_bytes)
+        self.grant = self.asked
         """What it holds besides GPUs while it runs: what it asked for, or what it was given."""
         self.base = 0
         self.speed = 0
@@ -31,6 +31,11 @@ class Life:
         """Work that the checkpoint of its last preemption or move holds."""
         self.debt = 0
         self.attempt = 0
+
+    @property
+    def asked(self) -> Grant:
+        """What it asked for besides GPUs."""
+        return Grant(self.job.cpu_milli, self.job.memory_bytes)
 
     def done_at(self, now: int) -> int:
         """Work delivered by now: whole nanoseconds of each stretch at one speed."""

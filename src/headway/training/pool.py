@@ -80,7 +80,7 @@ class Pool:
                 self.buckets[before] ^= bit
                 self.buckets[before - count] ^= bit
                 self.free_gpus -= count
-        if demand.cpu_milli or demand.memory_bytes:
+        if demand.cpu_milli or demand.memory_bytes or demand.storage:
             self._move_host(demand, placement, -1)
 
     def give(self, demand: Demand, placement: Placement) -> None:
@@ -98,7 +98,7 @@ class Pool:
                 self.buckets[before] ^= bit
                 self.buckets[before + count] ^= bit
                 self.free_gpus += count
-        if demand.cpu_milli or demand.memory_bytes:
+        if demand.cpu_milli or demand.memory_bytes or demand.storage:
             self._move_host(demand, placement, +1)
 
     def recount(self, node: int, mask: int, change: int) -> None:
@@ -181,8 +181,8 @@ class Pool:
         return found & eligible
 
     def host_fits(self, demand: Demand, node: int, gpus: int) -> bool:
-        """Whether a node has the CPUs and memory that go with so many of the job's GPUs."""
-        if not (demand.cpu_milli or demand.memory_bytes):
+        """Whether a node has the CPUs, memory and storage that go with so many of the job's GPUs."""
+        if not (demand.cpu_milli or demand.memory_bytes or demand.storage):
             return True
         cpu_milli, memory_bytes = host_share(demand, gpus, counted=True)
         return (

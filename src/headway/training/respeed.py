@@ -27,6 +27,7 @@ def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> 
     """Other CPUs, memory and storage bandwidth, where the job is; it stands still for what the change costs."""
     state.pool.give(js, js.placement)
     js.cpu_milli, js.memory_bytes, js.storage = grant
+    state.grants = True
     state.pool.take(js, js.placement)
     state.changes += 1
     state.releases += 1

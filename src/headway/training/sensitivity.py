@@ -46,11 +46,11 @@ class Profile:
     """Memory a GPU that the program itself takes, before any data is kept in the rest."""
     error_ppm: int = 0
     """How far off the measured cells may be."""
-    _memo: dict[tuple[int, int, int], int] = field(default_factory=dict, repr=False, compare=False)
+    _memo: dict[tuple[int, int, int], int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (rule := broken_rule(self)) is not None:
-            raise ProfileError(f"profile {self.model or '(no name)'}: {rule}")
+            raise ProfileError(f"profile {self.model}: {rule}")
 
     @cached_property
     def most_ppm(self) -> int:
@@ -78,11 +78,14 @@ class Profile:
             self._memo[(cpu_milli, memory_bytes, storage)] = found
         return found
 
-    def misses_ppm(self, memory_bytes: int, gpus: int = 1) -> int:
-        """The share of its reads that go to storage, with this much memory a GPU; all jobs cache a fixed set."""
+    def misses_ppm(self, memory_bytes: int) -> int:
+        """The share of its reads that go to storage, with this much memory a GPU, in which a fixed set of data stays.
+
+        Each GPU's share of a job is taken to go through all the data with a cache of its own, as the matrix does.
+        """
         if not self.dataset_bytes:
             return 0
-        cached = max(0, memory_bytes - self.working_bytes) * gpus
+        cached = max(0, memory_bytes - self.working_bytes)
         return max(0, REFERENCE_SPEED_PPM - cached * REFERENCE_SPEED_PPM // self.dataset_bytes)
 
     def storage_need(self, ppm: int, memory_bytes: int) -> int:
@@ -128,17 +131,19 @@ def _bracket(points: tuple[int, ...], value: int) -> tuple[int, int, int]:
 def broken_rule(profile: Profile) -> str | None:
     """What is wrong with a profile, and what to do about it; None when it is sound."""
     rows, columns = profile.cpu_milli, profile.memory_bytes
+    if not profile.model:
+        return "has no model: say what the program is, as jobs name it"
     for what, points in (("CPUs", rows), ("memory sizes", columns)):
         if not points:
             return f"has no {what}: measure at least one"
         if points[0] <= 0 or any(a >= b for a, b in pairwise(points)):
             return f"its {what} must be above 0 and ascending"
     if len(profile.ppm) != len(rows) or any(len(row) != len(columns) for row in profile.ppm):
-        return f"the matrix has holes: {len(rows)} CPU counts need as many rows, of {len(columns)} cells each"
+        return f"the matrix has holes: measure them, for {len(rows)} rows (CPUs) of {len(columns)} cells (memory) each"
     for index, row in enumerate(profile.ppm):
-        at = f"at {rows[index] / 1000:g} CPUs"
+        at = f"at {rows[index] / 1000:g} CPU{'' if rows[index] == 1000 else 's'}"
         if min(row) <= 0:
-            return f"a cell {at} is 0 or less: a program that makes no progress there was not measured there"
+            return f"a cell {at} is 0 or less: measure it again, or leave these CPUs out"
         if any(a > b for a, b in pairwise(row)):
             return f"throughput falls with more memory {at}: measure these cells again"
         if index and any(a > b for a, b in zip(profile.ppm[index - 1], row, strict=True)):

@@ -90,7 +90,9 @@ class TrainingState:
         self.journal: Callable[[Row], None] = _nowhere
         self.refreshed = 0
         self.divides = arrangement.divides
-        """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for these alone."""
+        """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for what that one says."""
+        self.grants = False
+        """Whether any job was ever given something else than it asked for."""
         self._lane, self._key, self._refresh = arrangement.lane, arrangement.key, arrangement.refresh
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -211,7 +213,7 @@ class TrainingState:
             eligible = self.eligible(job.partition, job.gpu_types)
         js = self.jobs[job.id] = JobState(job, account, eligible, now)
         if self.divides and job.gpus:
-            js.cpu_milli = js.memory_bytes = 0
+            js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1
         self.journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         self._enqueue(now, js)
@@ -286,6 +288,7 @@ class TrainingState:
         """Occupy, take a new lease, set the speed, write it down."""
         if grant is not None:
             js.cpu_milli, js.memory_bytes, js.storage = grant
+            self.grants = True
         self.pool.take(js, placement)
         self.tenures += 1
         js.account.held += js.width
@@ -335,7 +338,9 @@ class TrainingState:
         self.pool.give(js, js.placement)
         self.tenures += 1
         if self.divides and js.gpus:
-            js.cpu_milli = js.memory_bytes = js.storage = 0
+            js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
+        elif self.grants:
+            js.cpu_milli, js.memory_bytes, js.storage = js.job.cpu_milli, js.job.memory_bytes, 0
         js.account.held -= js.width
         self.changes += 1
         self.releases += 1
@@ -344,6 +349,8 @@ class TrainingState:
 
     def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
         left_to_restore = max(0, js.base - now)
+        if grant is None and self.grants:
+            grant = js.grant
         self._stop(now, js)
         js.saved = js.done
         self._run(now, js, placement, grant, _MIGRATE, left_to_restore + self.costs.of_migration(js.job))

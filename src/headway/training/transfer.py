@@ -6,10 +6,13 @@ queue, speeds) is made anew; what has happened to the jobs stays.
 """
 
 from headway.training.cluster import Cluster
+from headway.training.feasible import grant_refusal
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import members
+from headway.training.respeed import reallocate
 from headway.training.rows import Kind
+from headway.training.shares import Dues
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
@@ -20,16 +23,19 @@ def renewed(policy: ComposedPolicy, fresh: ComposedPolicy) -> ComposedPolicy:
 
     Backfills and migrations keep plans for the cluster that was; they plan anew.
     """
-    return ComposedPolicy(
+    made = ComposedPolicy(
         fresh.name,
-        policy.order,
+        policy.named_order,
         fresh.backfill,
-        policy.placement,
+        policy.rule,
         fresh.migration,
+        fresh.allocation,
         preempts=fresh.preempts,
         quantum=fresh.quantum,
         round_length=fresh.round_length,
     )
+    made.took_over = policy.took_over
+    return made
 
 
 def transferred(
@@ -46,8 +52,8 @@ def transferred(
     Nodes that were not there before take no jobs yet. No job may run on GPUs that the new cluster does not have.
     """
     new = TrainingState(cluster, to_come=old.to_come, arrangement=policy, speed=speed, costs=costs)
-    new.lease, new.refreshed, new.journal = old.lease, old.refreshed, old.journal
-    new.changes, new.releases = old.changes + 1, old.releases + 1
+    new.lease, new.refreshed, new.journal, new.grants = old.lease, old.refreshed, old.journal, old.grants
+    new.changes, new.releases, new.tenures = old.changes + 1, old.releases + 1, old.tenures + 1
     _keep_accounts(old, new)
     policy.bind(new)
     for node in members(new.pool.everywhere & ~old.pool.schedulable):
@@ -63,11 +69,24 @@ def transferred(
             new.on_node[node][js.id] = js
     for js in new.running.values():
         _keep_running(now, new, js)
+    if new.divides and old.speed.sensitivity is None:
+        _give_dues(now, new)
     for js in new.jobs.values():
         if js.status is Status.WAITING:
+            if new.divides and js.gpus:
+                js.cpu_milli, js.memory_bytes, js.storage = policy.asks(js)
             js.lane, js.key = policy.lane(js), policy.key(now, js)
             new.queue.add(js.lane, (js.key, js.id))
     return new
+
+
+def _give_dues(now: int, new: TrainingState) -> None:
+    """Whoever holds what it asked for, which is often nothing, is given its due, where speed now depends on that."""
+    dues = Dues(new.cluster)
+    for js in new.running.values():
+        due = dues.of(js.placement, js.width)
+        if js.gpus and grant_refusal(new, js.id, due) is None:
+            reallocate(new, now, js, due)
 
 
 def _keep_accounts(old: TrainingState, new: TrainingState) -> None:

@@ -43,7 +43,7 @@ def grants(ledger: Ledger) -> Grants:
     hold, row, storage = hold[order], row[order], storage[order]
     job = ledger.hold_job[hold]
     latest = np.maximum.accumulate(np.where(ledger.kind[row] == Kind.GRANT, np.arange(len(row)), -1))
-    given = (latest >= 0) & (job[latest] == job) if len(row) else np.zeros(0, dtype=np.bool_)
+    given = (latest >= 0) & (hold[latest] == hold) if len(row) else np.zeros(0, dtype=np.bool_)
     source = row[latest]
     asked = tuple(ledger.of_jobs(field)[job] for field, _ in FIELDS[:2])
     amounts = (
@@ -58,6 +58,14 @@ def grants(ledger: Ledger) -> Grants:
     closed = ~last | ledger.hold_closed[hold]
     cpu, memory, storage = (each[kept] for each in amounts)
     return Grants(hold[kept], begin[kept], end[kept], closed[kept], given[kept], (cpu, memory, storage))
+
+
+def at_first(ledger: Ledger) -> tuple[npt.NDArray[np.bool_], tuple[IntArray, IntArray, IntArray]]:
+    """Whether the tape says what was held when each hold began, and what that was."""
+    held = grants(ledger)
+    first = np.searchsorted(held.hold, np.arange(len(ledger.hold_row)))
+    cpu, memory, storage = (each[first] for each in held.amounts)
+    return held.given[first], (cpu, memory, storage)
 
 
 def _storage(ledger: Ledger, rows: npt.NDArray[np.intp]) -> IntArray:

@@ -219,7 +219,7 @@ def as_json(summary: Summary, policy: str) -> Json:
 
 
 def from_json(flat: Mapping[str, Any]) -> Summary:
-    """The numbers in such an object; what else it holds is not looked at. What came later than others may be missing."""
+    """The numbers in such an object, an earlier version's included; what else it holds is not looked at."""
     found: dict[str, Any] = {}
     for each in fields(Summary):
         if each.type is Spread:

@@ -6,12 +6,15 @@ holds, after what others give up for it.
 """
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import ClassVar
 
-from headway.training.actions import Action, MigrateJob, Placement, StartJob
+from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob, StartJob
+from headway.training.policies.allocations.wants import can_have_due
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand, Pool
+from headway.training.shares import Dues
 from headway.training.state import TrainingState
 
 
@@ -24,6 +27,17 @@ class Allotted(PlacementRule):
         self.rule = rule
         self.allocation = allocation
         self.state: TrainingState | None = None
+        self._dues: Dues | None = None
+
+    def bind(self, state: TrainingState, dues: Dues) -> None:
+        """Whose jobs it will place."""
+        self.state, self._dues = state, dues
+
+    def __copy__(self) -> "Allotted":
+        """One that may be asked in its stead: of the same state, with a rule that remembers for itself."""
+        other = Allotted(copy(self.rule), self.allocation)
+        other.state = self.state
+        return other
 
     @property
     def remembers(self) -> bool:  # type: ignore[override]
@@ -36,6 +50,13 @@ class Allotted(PlacementRule):
             return self.rule.place(pool, js)
         return self.allocation.place(self.state, js, self.rule)
 
+    def allows(self, js: Demand, placement: Placement) -> bool:
+        """Whether a job with a guarantee can have its due there."""
+        state, dues = self.state, self._dues
+        if state is None or dues is None or not self.allocation.guarantees or not js.gpus:
+            return True
+        return all(can_have_due(state, dues, node, mask.bit_count()) for node, mask in placement)
+
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """As the rule has it."""
         return self.rule.needs_one_node(pool, js)
@@ -43,6 +64,19 @@ class Allotted(PlacementRule):
     def domains(self, pool: Pool, js: Demand) -> Iterable[int]:  # type: ignore[override]
         """As the rule has them."""
         return self.rule.domains(pool, js)
+
+
+def taken_over(state: TrainingState, dues: Dues) -> Iterator[ReallocateJob]:
+    """Running jobs brought to their due, as far as it is free: a policy that takes over from another begins there."""
+    fair = {js.id: dues.of(js.placement, js.width) for js in state.running.values() if js.gpus}
+    for job, due in fair.items():
+        held = state.running[job].grant
+        less = Grant(*map(min, held, due))
+        if less != held:
+            yield ReallocateJob(job, less)
+    for job, due in fair.items():
+        if state.check(ReallocateJob(job, due)) is None:
+            yield ReallocateJob(job, due)
 
 
 def granted(now: int, state: TrainingState, allocation: Allocation, actions: Iterable[Action]) -> Iterator[Action]:

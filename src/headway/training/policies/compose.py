@@ -6,14 +6,15 @@ which the state keeps its queue, so that what a part reads is already in order.
 
 from collections.abc import Container, Hashable, Iterable, Iterator
 
-from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
+from headway.training.actions import Action, Grant, Placement, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
-from headway.training.policies.allotted import Allotted, granted
+from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
 from headway.training.queue import Key, Lane
+from headway.training.shares import Dues
 from headway.training.state import TrainingState
 
 
@@ -46,6 +47,8 @@ class ComposedPolicy:
         self.allocation = allocation
         self.divides = allocation is not None
         self.preempts = order.preempts if preempts is None else preempts
+        self.own_quantum = order.quantum
+        """As the order has it by itself."""
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
         self.blocked: JobState | None = None
@@ -67,6 +70,9 @@ class ComposedPolicy:
         self._woken_for = 0
         self._divided_at = 0
         """``tenures`` of the state when what jobs hold was last divided."""
+        self.took_over = False
+        """Whether what running jobs hold was given by this policy."""
+        self._dues: Dues | None = None
         self._moves = self.preempts and (order.moves or self.quantum > 0)
         """Whether time alone can make a running job give way."""
 
@@ -80,7 +86,8 @@ class ComposedPolicy:
         self.order.bind(state)
         if self.allocation is not None:
             assert isinstance(self.placement, Allotted)
-            self.placement.state = state
+            self._dues = Dues(state.cluster)
+            self.placement.bind(state, self._dues)
             self.allocation.bind(state)
 
     # --- how the state keeps the jobs -------------------------------------------------------------------------
@@ -90,13 +97,23 @@ class ComposedPolicy:
         if self._one_lane:
             return ""
         if self.backfill.by_shape:
-            shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, js.cpu_milli, js.memory_bytes)
+            shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, *js.grant)
             if not self._tenant_lanes and not self._order_lanes:
                 return shape
             return shape, js.account.name, js.job.preemptible, self.order.lane(js)
         if not self._tenant_lanes and not self._order_lanes:
             return js.job.partition if self._partition_lanes else ""
         return js.job.partition, js.account.name if self._tenant_lanes else "", self.order.lane(js)
+
+    def asks(self, js: JobState) -> Grant:
+        """As the allocation has it."""
+        assert self.allocation is not None
+        return self.allocation.asks(js, self.rule)
+
+    def expects(self, js: JobState, placement: Placement) -> Grant:
+        """What it asks for; where it waits for GPUs alone, its due there."""
+        asked = js.grant
+        return asked if self._dues is None or any(asked) or not js.gpus else self._dues.of(placement, js.width)
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
@@ -122,6 +139,10 @@ class ComposedPolicy:
     def _divided(self, now: int, state: TrainingState) -> Iterator[Action]:
         """Starts and moves, with what jobs then hold; then all that is held, divided anew."""
         assert self.allocation is not None
+        assert self._dues is not None
+        if not self.took_over:
+            self.took_over = True
+            yield from taken_over(state, self._dues)
         if state.queue.size:
             yield from granted(now, state, self.allocation, self._decide(now, state))
         elif self.migration is not None:

@@ -94,6 +94,10 @@ class PlacementRule(ABC):
     def place(self, pool: Pool, js: Demand) -> Placement | None:
         """GPUs for this job among those free now; None when it does not fit."""
 
+    def allows(self, js: Demand, placement: Placement) -> bool:
+        """Whether a job may have GPUs that somebody else than ``place`` found for it, and that are free."""
+        return True
+
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """Whether a job of whole GPUs goes on one node or waits, so that GPUs free on several are of no use to it."""
         return js.gpu_milli == WHOLE_GPU_MILLI and js.nodes <= 1 and one_node(pool, js)
@@ -168,8 +172,8 @@ class Backfill(ABC):
 class Allocation(ABC):
     """Who gets how much of the CPUs, the memory and the storage bandwidth that the GPUs of a node come with.
 
-    Jobs wait for GPUs alone. When one has found some, ``enter`` says what it gets there and what others give up for
-    it; at the end of each decision ``divide`` may divide anew what running jobs hold.
+    Jobs wait for GPUs, and for what it ``asks`` for them besides. When one has found some, ``enter`` says what it gets
+    there and what others give up for it; at the end of each decision ``divide`` may divide anew what running jobs hold.
     """
 
     name: ClassVar[str]
@@ -183,6 +187,10 @@ class Allocation(ABC):
         """The order that jobs come in: the policy's own, unless this one has its own idea of it."""
         return order
 
+    def asks(self, js: JobState, rule: PlacementRule) -> Grant:
+        """What a job waits for besides GPUs: by default nothing. Backfills, migrations and preemption go by this."""
+        return Grant(0, 0)
+
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """GPUs for a waiting job; None when it has to wait."""
         return rule.place(state.pool, js)
@@ -190,9 +198,9 @@ class Allocation(ABC):
     @abstractmethod
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
-    ) -> tuple[list[ReallocateJob], Grant]:
-        """What others give up before a job starts (or comes) here, and what it then holds. What the job itself holds
-        elsewhere counts as free."""
+    ) -> tuple[Iterable[ReallocateJob], Grant]:
+        """What others give up before a job starts (or comes) here, each done before the next one is asked for, and what
+        it then holds. What the job itself holds elsewhere counts as free."""
 
     def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
         """What running jobs hold from now on, after the starts of this instant."""

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from headway.errors import ExperimentError, unknown_name
+from headway.training.policies.allocations.drf import DrfDemands
+from headway.training.policies.allocations.greedy import Greedy
+from headway.training.policies.allocations.headway import Headway
 from headway.training.policies.allocations.proportional import Proportional
+from headway.training.policies.allocations.tetris import TetrisDemands
 from headway.training.policies.allocations.tune import Tune
 from headway.training.policies.backfills.conservative import Conservative
 from headway.training.policies.backfills.easy import Easy
@@ -31,6 +35,7 @@ from headway.training.policies.orders.priority import Priority
 from headway.training.policies.orders.qssf import Qssf
 from headway.training.policies.orders.sjf import Sjf
 from headway.training.policies.orders.srtf import Srtf
+from headway.training.policies.orders.tetris import Tetris
 from headway.training.policies.orders.tiresias import Tiresias
 from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
@@ -44,14 +49,16 @@ from headway.units import Duration, exact_duration, parse_duration
 Part: TypeAlias = Order | Backfill | PlacementRule | Migration | Allocation
 
 ORDERS: dict[str, type[Order]] = {
-    part.name: part for part in (Fifo, Sjf, Srtf, Las, Tiresias, Ftf, Drf, Priority, Multifactor, Qssf)
+    part.name: part for part in (Fifo, Sjf, Srtf, Las, Tiresias, Ftf, Drf, Tetris, Priority, Multifactor, Qssf)
 }
 BACKFILLS: dict[str, type[Backfill]] = {part.name: part for part in (NoBackfill, Fit, Easy, Conservative)}
 PLACEMENTS: dict[str, type[PlacementRule]] = {
     part.name: part for part in (BestFit, FirstFit, Spread, Consolidate, Fgd, RandomFit)
 }
 MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, Free, Always)}
-ALLOCATIONS: dict[str, type[Allocation]] = {part.name: part for part in (Proportional, Tune)}
+ALLOCATIONS: dict[str, type[Allocation]] = {
+    part.name: part for part in (Proportional, Greedy, Tune, DrfDemands, TetrisDemands, Headway)
+}
 SWITCHES = {"preempt": True, "no-preempt": False}
 SPANS = ("quantum", "round")
 """Terms that hold one duration."""
@@ -82,10 +89,9 @@ def build(
     _fill(named, spec, "preemption", preempts)
     _fill(named, spec, "quantum", quantum)
     _fill(named, spec, "round", round_length or None)
-    order, own = named["order"], named["order"].quantum
     policy = ComposedPolicy(
         "",
-        order,
+        named["order"],
         named.get("backfill") or NoBackfill(),
         named.get("placement") or BestFit(),
         named.get("migration") or None,
@@ -94,7 +100,7 @@ def build(
         quantum=named.get("quantum"),
         round_length=named.get("round", 0),
     )
-    policy.name = _name(policy, own)
+    policy.name = _name(policy)
     return policy
 
 
@@ -234,7 +240,7 @@ def written(value: Any, kind: Any) -> str:
     return str(value).lower() if kind is bool else str(value)
 
 
-def _name(policy: ComposedPolicy, own_quantum: int) -> str:
+def _name(policy: ComposedPolicy) -> str:
     terms = [describe(policy.named_order)]
     if (backfill := describe(policy.backfill)) != NoBackfill.name:
         terms.append(backfill)
@@ -246,7 +252,7 @@ def _name(policy: ComposedPolicy, own_quantum: int) -> str:
         terms.append(describe(policy.allocation))
     if policy.preempts != policy.order.preempts:
         terms.append("preempt" if policy.preempts else "no-preempt")
-    if policy.quantum != own_quantum and "quantum" not in options_of(policy.order):
+    if policy.quantum != policy.own_quantum and "quantum" not in options_of(policy.order):
         terms.append(f"quantum({exact_duration(policy.quantum)})")
     if policy.round_length:
         terms.append(f"round({exact_duration(policy.round_length)})")

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.wants import Wants
-from headway.training.policies.parts import Allocation
+from headway.training.policies.allocations.wants import Wants, can_have_due, place_by_gpus
+from headway.training.policies.parts import Allocation, PlacementRule
+from headway.training.pool import Demand
 from headway.training.state import TrainingState
 
 
@@ -23,6 +24,14 @@ class Proportional(Allocation):
     def bind(self, state: TrainingState) -> None:
         """Whose nodes are divided."""
         self._wants = Wants(state)
+
+    def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
+        """Where its GPUs are free, and jobs without GPUs leave it its due."""
+        if not js.gpus:
+            return rule.place(state.pool, js)
+        assert self._wants is not None
+        dues = self._wants.dues
+        return place_by_gpus(state, state.jobs[js.id], rule, lambda node, gpus: can_have_due(state, dues, node, gpus))
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement

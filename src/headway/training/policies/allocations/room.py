@@ -36,6 +36,10 @@ class Room:
             for index, amount in enumerate(part(grant, mask.bit_count(), gpus)):
                 free[index] += sign * amount
 
+    def short(self) -> set[int]:
+        """The nodes, of those looked at, that would have to give more than they have."""
+        return {node for node, free in self._free.items() if min(free) < 0}
+
     def give(self, placement: Placement, gpus: int, grant: Grant) -> None:
         """Free a grant."""
         self.take(placement, gpus, grant, 1)

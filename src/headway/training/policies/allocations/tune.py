@@ -80,29 +80,30 @@ class Tune(Allocation):
         return self._full_place(state, job, rule) or due_place(state, self.wants, job, rule)
 
     def _full_place(self, state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
-        dues = self.wants.dues
-        if self.wants.profile(js.job) is not None or len(dues.kinds) == 1:
-            return placed(state.pool, Wish(js, self.wants.demand(js.job, dues.kinds[0][0])), rule)
-        for due, nodes in dues.kinds:
-            wish = Wish(js, self.wants.demand(js.job, due), js.eligible & nodes)
-            if (found := placed(state.pool, wish, rule)) is not None:
+        wants, kinds = self.wants, self.wants.kinds
+        if len(kinds) == 1 or (wants.one_pace and wants.profile(js.job) is not None):
+            return placed(state.pool, Wish(js, wants.demand(js.job, *kinds[0][:2])), rule)
+        for due, pace, nodes in kinds:
+            wish = Wish(js, wants.demand(js.job, due, pace), js.eligible & nodes)
+            if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
                 return found
         return None
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
-    ) -> tuple[list[ReallocateJob], Grant]:
+    ) -> tuple[Iterable[ReallocateJob], Grant]:
         """All it wants, or its due, for which others may have to come down to theirs (steps 2 to 5)."""
         room = Room(state.pool)
         coming = self._held(js, placement)
         here = {other: None for node, _ in placement for other in state.on_node[node]}
         others = [self._held(state.running[other], state.running[other].placement) for other in here if other != js.id]
         lowered = _settle(room, coming, others)
-        return [ReallocateJob(each.js.id, each.grant) for each in lowered], coming.grant
+        return carried_out(state, {each.js.id: each.grant for each in lowered}), coming.grant
 
     def _held(self, js: JobState, placement: Placement) -> Held:
-        due = self.wants.due(js, placement)
-        return Held(js, placement, self.wants.demand(js.job, self.wants.dues.a_gpu(placement)), due, js.grant)
+        wants = self.wants
+        full = wants.demand(js.job, wants.dues.a_gpu(placement), wants.pace(placement))
+        return Held(js, placement, full, wants.due(js, placement), js.grant)
 
     # --- those that run ---------------------------------------------------------------------------------------
 
@@ -122,7 +123,19 @@ class Tune(Allocation):
             room.take(each.placement, each.js.gpus, each.grant)
             for node, _ in each.placement:
                 there.setdefault(node, []).append(each)
+        _keep_where_short(room, held)
         return carried_out(state, {each.js.id: each.grant for each in held})
+
+
+def _keep_where_short(room: Room, held: list[Held]) -> None:
+    """Where jobs without GPUs leave less than everybody's due, nobody's due can be asked for: all there stay as they
+    are."""
+    while short := room.short():
+        for each in held:
+            if each.grant != each.js.grant and any(node in short for node, _ in each.placement):
+                room.give(each.placement, each.js.gpus, each.grant)
+                each.grant = each.js.grant
+                room.take(each.placement, each.js.gpus, each.grant)
 
 
 def _settle(room: Room, coming: Held, others: list[Held]) -> list[Held]:

@@ -2,10 +2,10 @@
 
 A job with a profile would like the smallest cell of its matrix that gives all the speed there is. One without is not
 known: it would like what it asked for, or its due if it asked for nothing, and it is taken to lose nothing by having
-just its due.
+just its due. On GPUs faster than the reference a job would like as much more as they can use.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.feasible import grant_refusal
@@ -13,11 +13,12 @@ from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.tightest import placed
 from headway.training.policies.parts import PlacementRule
+from headway.training.pool import members
 from headway.training.sensitivity import Profile, a_gpu
 from headway.training.shares import Dues, times
 from headway.training.state import TrainingState
 from headway.training.wish import Wish
-from headway.units import REFERENCE_SPEED_PPM
+from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 
 class Wants:
@@ -26,6 +27,25 @@ class Wants:
     def __init__(self, state: TrainingState) -> None:
         self.profiles: Mapping[str, Profile] = state.speed.profiles
         self.dues = Dues(state.cluster)
+        speeds = state.cluster.gpu_speed_ppm
+        self._pace = [
+            max(speeds.get(node.gpu_type, REFERENCE_SPEED_PPM), REFERENCE_SPEED_PPM) for node in state.cluster.nodes
+        ]
+        self.one_pace = len(set(self._pace)) == 1
+        """Whether a job would like the same wherever it runs."""
+        self.kinds = tuple(self._kinds(state))
+        """(due of a GPU, pace, the nodes that have both), the largest first."""
+
+    def _kinds(self, state: TrainingState) -> Iterator[tuple[Grant, int, int]]:
+        for due, nodes in self.dues.kinds:
+            paces: dict[int, int] = {}
+            for node in members(nodes):
+                paces[self._pace[node]] = paces.get(self._pace[node], 0) | state.pool.bits[node]
+            yield from ((due, pace, paces[pace]) for pace in sorted(paces, reverse=True))
+
+    def pace(self, placement: Placement) -> int:
+        """How fast the slowest of these GPUs is; at least the reference, at which profiles are taken."""
+        return self._pace[placement[0][0]] if len(placement) == 1 else min(self._pace[node] for node, _ in placement)
 
     def profile(self, job: Job) -> Profile | None:
         """What is known of a job; None: nothing."""
@@ -37,12 +57,12 @@ class Wants:
             return Grant(js.job.cpu_milli, js.job.memory_bytes)
         return self.dues.of(placement, js.width)
 
-    def demand(self, job: Job, due_a_gpu: Grant) -> Grant:
-        """What would give it all the speed there is, as far as it is counted."""
+    def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
+        """What would give it all the speed there is on GPUs of this pace, as far as it is counted."""
         width = job.gpus * job.gpu_milli
         profile = self.profile(job)
         if profile is not None:
-            return self._counted(times(profile.demand, width))
+            return self._counted(_for_width(_demand_at(profile, pace_ppm), width))
         if not job.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         due = times(due_a_gpu, width)
@@ -59,6 +79,22 @@ class Wants:
         if profile is None:
             return REFERENCE_SPEED_PPM
         return profile.speed(*a_gpu(self.dues.felt(grant), job.gpus * job.gpu_milli))
+
+
+def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
+    """The smallest saturating cell; on faster GPUs with as much more of what feeds them."""
+    cpu_milli, memory_bytes, storage = profile.demand
+    if pace_ppm > REFERENCE_SPEED_PPM:
+        cpu_milli = -(-cpu_milli * pace_ppm // REFERENCE_SPEED_PPM)
+        storage = profile.storage_need(-(-profile.most_ppm * pace_ppm // REFERENCE_SPEED_PPM), memory_bytes)
+    return Grant(cpu_milli, memory_bytes, storage)
+
+
+def _for_width(per_gpu: Grant, width_milli: int) -> Grant:
+    """So much for each GPU, for a job of so many thousandths of one; rounded up, so that no speed is lost."""
+    if width_milli == WHOLE_GPU_MILLI:
+        return per_gpu
+    return Grant(*(-(-amount * width_milli // WHOLE_GPU_MILLI) for amount in per_gpu))
 
 
 def above(grant: Grant, due: Grant) -> bool:
@@ -103,14 +139,20 @@ def _lesser(now: Grant, then: Grant) -> Grant | None:
 def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
     """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""
-    pool = state.pool
-    for due, nodes in wants.dues.kinds:
-        wish = Wish(js, _less(wants.demand(js.job, due), times(due, js.width)), js.eligible & nodes)
-        if wish.eligible and (found := placed(pool, wish, rule)) is not None:
+    for due, pace, nodes in wants.kinds:
+        wish = Wish(js, _less(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
+        if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
             return found
-    eligible = js.eligible
+    return place_by_gpus(state, js, rule, lambda node, count: can_have_due(state, wants.dues, node, count))
+
+
+def place_by_gpus(
+    state: TrainingState, js: JobState, rule: PlacementRule, suits: Callable[[int, int], bool]
+) -> Placement | None:
+    """Where the rule puts a job by its GPUs alone, on nodes each of which suits it for so many of them."""
+    pool, eligible = state.pool, js.eligible
     while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
-        short = [node for node, mask in found if not _can_have_due(state, wants, node, mask.bit_count())]
+        short = [node for node, mask in found if not suits(node, mask.bit_count())]
         if not short:
             return found
         for node in short:
@@ -123,12 +165,12 @@ def _less(full: Grant, due: Grant) -> Grant:
     return due if above(full, due) else full
 
 
-def _can_have_due(state: TrainingState, wants: Wants, node: int, gpus: int) -> bool:
+def can_have_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
     """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due."""
     alone = [js.grant for js in state.on_node[node].values() if not js.gpus]
     if not alone:
         return True
-    machine, due = state.cluster.nodes[node], wants.dues.of_node[node]
+    machine, due = state.cluster.nodes[node], dues.of_node[node]
     used = machine.gpus - state.pool.free_count[node] + gpus
     capacity = (machine.cpu_milli, machine.memory_bytes)
     return all(

@@ -189,7 +189,7 @@ class Conservative(Backfill):
             profile.reserve(js, slot.parts, now, slot.end)
             if fits:
                 return placement
-        return _reserved(state, js, slot.parts)
+        return _reserved(state, js, slot.parts, policy.placement)
 
     # --- reserving --------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Conservative(Backfill):
         start, length, parts = self._earliest(now, state, js, policy.placement)
         if start >= NEVER:
             return None
-        if start == now and (placement := _reserved(state, js, parts)) is not None:
+        if start == now and (placement := _reserved(state, js, parts, policy.placement)) is not None:
             return placement
         slot = _Slot(js, start, start + length, parts)
         profile.reserve(js, parts, slot.start, slot.end)
@@ -265,13 +265,14 @@ class Conservative(Backfill):
         return start, length, parts
 
 
-def _reserved(state: TrainingState, js: JobState, parts: Parts) -> Placement | None:
+def _reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:
     """The GPUs of a reservation; None when they are not free."""
     pool = state.pool
     for node, count in parts:
         if not pool.schedulable >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
             return None
-    return tuple((node, gpus_of(pool, node, count)) for node, count in parts)
+    placement = tuple((node, gpus_of(pool, node, count)) for node, count in parts)
+    return placement if rule.allows(js, placement) else None
 
 
 def _start(found: tuple[int, Parts]) -> int:

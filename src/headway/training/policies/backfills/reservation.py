@@ -57,7 +57,7 @@ def run_time(now: int, state: TrainingState, js: JobState, placement: Placement)
     """How long a waiting job is believed to hold its GPUs if it starts here now."""
     left = js.remaining(now)
     if not state.speed.constant:
-        speed = state.speed.of(js.job, placement, js.grant)
+        speed = state.speed.of(js.job, placement, state.arrangement.expects(js, placement))
         left = -(-left * REFERENCE_SPEED_PPM // speed)
     return js.debt + left
 
@@ -69,6 +69,7 @@ def copy_of(pool: Pool) -> Pool:
     other.free_count = pool.free_count.copy()
     other.cpu_free = pool.cpu_free.copy()
     other.memory_free = pool.memory_free.copy()
+    other.storage_free = pool.storage_free.copy()
     other.shares = [shares.copy() for shares in pool.shares]
     other.buckets = pool.buckets.copy()
     return other

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement
 from headway.training.jobstate import JobState
-from headway.training.policies.parts import Admission, Migration
+from headway.training.policies.parts import Admission, Migration, PlacementRule
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import Pool
 from headway.training.state import TrainingState
@@ -29,7 +29,7 @@ class Always(Migration):
         if state.releases == self._seen:
             return
         moved = False
-        for action in self._tighten(state):
+        for action in self._tighten(state, policy.placement):
             moved = True
             yield action
         self._seen = state.releases
@@ -41,23 +41,24 @@ class Always(Migration):
         """AnalySIM moves whether or not anybody waits."""
         return () if state.releases == self._seen else self.decide(now, state, policy)
 
-    def _tighten(self, state: TrainingState) -> Iterator[Action]:
+    def _tighten(self, state: TrainingState, rule: PlacementRule) -> Iterator[Action]:
         for js in sorted(state.running.values(), key=lambda js: (js.gpus, js.id)):
             if len(js.placement) == 1 and js.gpu_milli == 1000 and js.gpus and js.job.preemptible:
-                target = _tighter(state.pool, js)
+                target = _tighter(state.pool, js, rule)
                 if target is not None:
                     yield MigrateJob(js.id, target)
 
 
-def _tighter(pool: Pool, js: JobState) -> Placement | None:
+def _tighter(pool: Pool, js: JobState, rule: PlacementRule) -> Placement | None:
     """The node that would have the fewest GPUs left, if that is fewer than the present one has left now."""
     left_here = pool.free_count[js.placement[0][0]]
     for free in range(js.gpus, min(len(pool.buckets), left_here + js.gpus)):
         nodes = pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]
         while nodes:
             node = (nodes & -nodes).bit_length() - 1
-            if pool.host_fits(js, node, js.gpus):
-                return ((node, gpus_of(pool, node, js.gpus)),)
+            placement = ((node, gpus_of(pool, node, js.gpus)),)
+            if pool.host_fits(js, node, js.gpus) and rule.allows(js, placement):
+                return placement
             nodes &= nodes - 1
     return None
 

@@ -213,6 +213,8 @@ def _try(
         if not pool.host_fits(js, node, js.gpus):
             return None
         placement: Placement = ((node, gpus_of(pool, node, js.gpus)),)
+        if not rule.allows(js, placement):
+            return None
         draft.start(js, placement)
         moves: list[tuple[JobState, Placement]] = []
         for moved in sorted(movers, key=lambda m: (-m.gpus, m.id)):

@@ -4,7 +4,8 @@ A tenant's dominant share is the largest of its parts of the cluster's GPUs, CPU
 counted), divided by its weight. Jobs of one tenant go by submission. A job may take GPUs from a tenant with a larger
 share only as far as that one, after it has given them up, is still no worse off than the taker with its new job.
 Every swap therefore brings the two closer together and none can be reversed by the next, and a started job keeps its
-GPUs for a quantum.
+GPUs for a quantum. Where an allocation divides CPUs and memory a tenant holds what its jobs were given, and a waiting
+job counts with its full demand.
 
 Departures: the paper has no preemption (tasks are short); jobs here are indivisible and may be most of the cluster;
 ties go to the job submitted first.
@@ -14,6 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import ClassVar, TypeAlias
 
 from headway.training.jobstate import Account, JobState
+from headway.training.policies.allocations.full import FullDemands
 from headway.training.policies.orders.fruitless import Fruitless
 from headway.training.policies.parts import Order
 from headway.training.pool import UNCOUNTED
@@ -41,6 +43,7 @@ class Drf(Order):
         self._hosts: dict[Account, Holding] = {}
         """What tenants held when the state had changed ``_hosts_of`` times; kept where CPUs or memory are counted."""
         self._hosts_of = -1
+        self._demands: FullDemands | None = None
 
     def bind(self, state: TrainingState) -> None:
         """What shares are parts of; what is not counted is endless."""
@@ -53,6 +56,7 @@ class Drf(Order):
             cpu_milli or UNCOUNTED,
             memory_bytes or UNCOUNTED,
         )
+        self._demands = FullDemands(state) if state.divides else None
 
     def key(self, now: int, js: JobState) -> Key:
         """By submission within a tenant."""
@@ -80,7 +84,7 @@ class Drf(Order):
         """Jobs of tenants that can spare them, the largest share first, of a tenant the latest submission first."""
         if self._fruitless.still(now, state, js):
             return
-        least = self._dominant(js.account.weight, _plus(self._holding(state, js.account), js))
+        least = self._dominant(js.account.weight, self._with(state, js))
         richer = [a for a in state.accounts.values() if a is not js.account and self.share(state, a) > least]
         again = now + self.quantum
         if richer:
@@ -93,6 +97,14 @@ class Drf(Order):
                         again = min(again, victim.since + self.quantum)
             yield from self._to_spare(state, least, jobs)
         self._fruitless.note(js, again)
+
+    def _with(self, state: TrainingState, js: JobState) -> Holding:
+        """What a waiting job's tenant would hold with it."""
+        gpu_milli, cpu_milli, memory_bytes = self._holding(state, js.account)
+        wanted = js.grant
+        if self._demands is not None and not any(wanted):
+            wanted = self._demands.of(js)
+        return gpu_milli + js.width, cpu_milli + wanted.cpu_milli, memory_bytes + wanted.memory_bytes
 
     def _to_spare(self, state: TrainingState, least: float, jobs: dict[Account, list[JobState]]) -> Iterator[JobState]:
         """What tenants can give up and still have ``least``, from the one that then has most."""

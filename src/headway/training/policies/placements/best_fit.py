@@ -39,7 +39,7 @@ class BestFit(PlacementRule):
         if js.nodes > 1:
             return on_equal_nodes(pool, js, by_free(pool, eligible, most_first=False))
         buckets = pool.buckets
-        hosted = js.cpu_milli or js.memory_bytes
+        hosted = js.cpu_milli or js.memory_bytes or js.storage
         for free in range(need, len(buckets)):
             nodes = buckets[free] & eligible
             if nodes and (not hosted or (nodes := whole_nodes(pool, js, nodes))):

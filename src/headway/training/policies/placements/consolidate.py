@@ -138,7 +138,7 @@ def _islands(pool: Pool, js: Demand, node: int, level: int) -> list[tuple[int, i
 def _has_room(pool: Pool, js: Demand, domain: int) -> bool:
     if js.nodes > 1:
         return equal_nodes(pool, js, domain).bit_count() >= js.nodes
-    if not (js.cpu_milli or js.memory_bytes):
+    if not (js.cpu_milli or js.memory_bytes or js.storage):
         return True
     return sum(room(pool, js, node) for node in members(js.eligible & domain & pool.schedulable)) >= js.gpus
 
@@ -160,7 +160,9 @@ def _capacity(pool: Pool, js: Demand, node: int) -> int:
     machine = pool.cluster.nodes[node]
     cpu_milli = UNCOUNTED if machine.cpu_milli is None else machine.cpu_milli
     memory_bytes = UNCOUNTED if machine.memory_bytes is None else machine.memory_bytes
+    storage = UNCOUNTED if machine.storage_bytes_per_second is None else machine.storage_bytes_per_second
     count = min(machine.gpus, js.gpus)
-    if js.cpu_milli:
-        count = min(count, cpu_milli * js.gpus // js.cpu_milli)
-    return min(count, memory_bytes * js.gpus // js.memory_bytes) if js.memory_bytes else count
+    for has, wanted in ((cpu_milli, js.cpu_milli), (memory_bytes, js.memory_bytes), (storage, js.storage)):
+        if wanted:
+            count = min(count, has * js.gpus // wanted)
+    return count

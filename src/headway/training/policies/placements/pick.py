@@ -81,7 +81,7 @@ def share_on(pool: Pool, js: Demand, node: int) -> list[int]:
 
 def whole_nodes(pool: Pool, js: Demand, candidates: int) -> int:
     """Of these nodes, those with CPUs and memory for all of a job."""
-    if not (js.cpu_milli or js.memory_bytes):
+    if not (js.cpu_milli or js.memory_bytes or js.storage):
         return candidates
     return sum(pool.bits[node] for node in members(candidates) if pool.host_fits(js, node, js.gpus))
 
@@ -99,13 +99,14 @@ def one_node(pool: Pool, js: Demand) -> bool:
         return True
     if js.gpus > pool.largest_among(js.eligible):
         return False
-    if not (js.cpu_milli or js.memory_bytes):
+    if not (js.cpu_milli or js.memory_bytes or js.storage):
         return True
     nodes = pool.cluster.nodes
     return any(
         nodes[n].gpus >= js.gpus
         and js.cpu_milli <= (UNCOUNTED if (cpus := nodes[n].cpu_milli) is None else cpus)
         and js.memory_bytes <= (UNCOUNTED if (memory := nodes[n].memory_bytes) is None else memory)
+        and js.storage <= (UNCOUNTED if (rate := nodes[n].storage_bytes_per_second) is None else rate)
         for n in members(js.eligible)
     )
 
@@ -117,6 +118,8 @@ def room(pool: Pool, js: Demand, node: int) -> int:
         count = min(count, pool.cpu_free[node] * js.gpus // js.cpu_milli)
     if js.memory_bytes:
         count = min(count, pool.memory_free[node] * js.gpus // js.memory_bytes)
+    if js.storage:
+        count = min(count, pool.storage_free[node] * js.gpus // js.storage)
     return count
 
 
@@ -134,7 +137,7 @@ def equal_nodes(pool: Pool, js: Demand, nodes: int) -> int:
     """For a job that wants the same number of GPUs on each of its nodes: those that can give as many."""
     each = js.gpus // js.nodes
     found = pool.with_free(each, js.eligible & nodes)
-    if not (js.cpu_milli or js.memory_bytes):
+    if not (js.cpu_milli or js.memory_bytes or js.storage):
         return found
     return sum(pool.bits[node] for node in members(found) if pool.host_fits(js, node, each))
 
@@ -179,7 +182,7 @@ def fewest_nodes(pool: Pool, js: Demand, nodes: int) -> Placement | None:
 def by_room(pool: Pool, js: Demand, nodes: int) -> list[int]:
     """Those of these nodes that can give a job something, most first; ties in node order."""
     order = by_free(pool, js.eligible & nodes, most_first=True)
-    if js.cpu_milli or js.memory_bytes:
+    if js.cpu_milli or js.memory_bytes or js.storage:
         order.sort(key=lambda node: -room(pool, js, node))
     return order
 

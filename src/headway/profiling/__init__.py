@@ -1,0 +1,5 @@
+"""Measure real programs and write what was found as profiles.
+
+``job`` profiles a training program: how fast it runs with how many CPUs and how much memory. Everything here runs where
+GPUs are, so it needs the standard library and numpy, nothing more.
+"""

@@ -1,0 +1,300 @@
+"""Where this process may make control groups, in either version, and the one that a program is put into.
+
+A group is a folder below the one that this process is in, so that whatever limits this process limits the program too.
+Version 2 has one tree, in which a folder that holds processes cannot (but for the root) hand controllers down; then the
+nearest folder above that can be written and does hand them down is used. Version 1 has a tree for each controller.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from headway.errors import ProfileError
+from headway.units import format_size
+
+PERIOD_US = 20_000
+"""Quotas are handed out for so long at a time: short, so that a program is slowed evenly rather than stopped in bursts
+of the kernel's own 100 ms."""
+WANTED = ("cpu", "memory", "cpuset")
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Room:
+    """A place for groups: its version, and for each controller the folder below which groups can be made."""
+
+    version: int
+    folders: Mapping[str, Path]
+
+    @property
+    def cpu(self) -> bool:
+        """Whether CPU time can be limited."""
+        return "cpu" in self.folders
+
+    @property
+    def memory(self) -> bool:
+        """Whether memory can be limited."""
+        return "memory" in self.folders
+
+
+def find(process: Path = Path("/proc/self")) -> Room | None:
+    """Where this process may make groups that limit CPU time or memory; None where it may not."""
+    try:
+        joined = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+        mounts = _mounts((process / "mountinfo").read_text())
+    except OSError:
+        return None
+    for version, found in ((2, _second(joined, mounts)), (1, _first(joined, mounts))):
+        if "cpu" in found:
+            return Room(version, found)
+    return None
+
+
+def allowed_cpus(process: Path = Path("/proc/self")) -> float | None:
+    """How many CPUs the groups that this process is in leave it; None where they set no quota."""
+    quotas = [quota for folder in _above(process, "cpu") if (quota := _quota(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
+    """How much memory they leave it, in bytes; None where they set no limit."""
+    limits = []
+    for folder in _above(process, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):
+                limits.append(int((folder / name).read_text()))
+    return min(limits, default=None)
+
+
+def _above(process: Path, controller: str) -> list[Path]:
+    """The folders, from this process's own up to the top, that may limit it by a controller."""
+    found: list[Path] = []
+    try:
+        joined = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+        mounts = _mounts((process / "mountinfo").read_text())
+    except OSError:
+        return found
+    for number, names, path in joined:
+        for mount in mounts:
+            second = mount.kind == "cgroup2" and number == "0" and not names
+            if second or (mount.kind == "cgroup" and controller in names.split(",") and controller in mount.options):
+                folder = mount.at(path)
+                found += [each for each in (folder, *folder.parents) if mount.folder in (each, *each.parents)]
+    return found
+
+
+def _quota(folder: Path) -> float | None:
+    with suppress(OSError, ValueError):
+        quota, period = (folder / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        used = int((folder / "cpu.cfs_quota_us").read_text())
+        return None if used < 0 else used / int((folder / "cpu.cfs_period_us").read_text())
+    return None
+
+
+@dataclass(frozen=True)
+class _Mount:
+    folder: Path
+    root: str
+    kind: str
+    options: frozenset[str]
+
+    def at(self, path: str) -> Path:
+        """The folder of a group; a container may see the tree from its own group on."""
+        below = path[len(self.root) :] if self.root != "/" and path.startswith(self.root) else path
+        return self.folder / below.strip("/")
+
+
+def _mounts(text: str) -> list[_Mount]:
+    found = []
+    for line in text.splitlines():
+        front, _, back = line.partition(" - ")
+        kind, _, options = back.split(" ", 2)
+        if kind in ("cgroup", "cgroup2"):
+            root, folder = front.split()[3:5]
+            found.append(_Mount(Path(folder.replace("\\040", " ")), root, kind, frozenset(options.split(","))))
+    return found
+
+
+def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
+    """Version 1: each controller has a tree of its own."""
+    found = {}
+    for controller in (*WANTED, "cpuacct"):
+        paths = [path for _, names, path in joined if controller in names.split(",")]
+        for mount in mounts:
+            if mount.kind == "cgroup" and controller in mount.options and paths:
+                folder = mount.at(paths[0])
+                if _can_make(folder):
+                    found[controller] = folder
+    return found
+
+
+def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
+    """Version 2: the nearest folder, from this process's own upwards, that hands controllers down or can be told to."""
+    paths = [path for number, names, path in joined if number == "0" and not names]
+    for mount in mounts:
+        if mount.kind != "cgroup2" or not paths:
+            continue
+        folder = mount.at(paths[0])
+        while True:
+            if (handed := _handed_down(folder)) and "cpu" in handed and _can_make(folder):
+                return dict.fromkeys(handed, folder)
+            if folder == mount.folder or mount.folder not in folder.parents:
+                break
+            folder = folder.parent
+    return {}
+
+
+def _handed_down(folder: Path) -> list[str]:
+    """The controllers that groups below this folder have, after asking for those that are wanted."""
+    control = folder / "cgroup.subtree_control"
+    try:
+        there = (folder / "cgroup.controllers").read_text().split()
+        given = control.read_text().split()
+    except OSError:
+        return []
+    for name in WANTED:
+        if name in there and name not in given:
+            with suppress(OSError):  # a folder with processes in it refuses
+                control.write_text(f"+{name}")
+    return [name for name in WANTED if name in control.read_text().split()]
+
+
+def _can_make(folder: Path) -> bool:
+    trial = folder / f"headway-{os.getpid()}-trial-{next(_numbers)}"
+    try:
+        trial.mkdir()
+    except OSError:
+        return False
+    with suppress(OSError):
+        trial.rmdir()
+    return True
+
+
+class Group:
+    """A control group for one run of a program: what it may use, who is in it, what it has used, and its end."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        name = f"headway-{os.getpid()}-{next(_numbers)}"
+        self.folders = {controller: folder / name for controller, folder in room.folders.items()}
+        for folder in dict.fromkeys(self.folders.values()):
+            folder.mkdir()
+
+    def limit_cpus(self, cpus: float) -> None:
+        """So many CPUs, a fraction perhaps: no more, and before other programs, which would look like a slow one."""
+        quota = max(1000, round(cpus * PERIOD_US))
+        folder = self.folders["cpu"]
+        with suppress(OSError):
+            weight, most = ("cpu.weight", 10_000) if self.room.version == 2 else ("cpu.shares", 262_144)
+            (folder / weight).write_text(str(most))
+        if self.room.version == 2:
+            _put(folder / "cpu.max", f"{quota} {PERIOD_US}", f"{cpus:g} CPUs")
+        else:
+            _put(folder / "cpu.cfs_period_us", f"{PERIOD_US}", f"{cpus:g} CPUs")
+            _put(folder / "cpu.cfs_quota_us", f"{quota}", f"{cpus:g} CPUs")
+
+    def limit_memory(self, size_bytes: int) -> None:
+        """At most so much memory, the page cache included, and no swap."""
+        said = f"a memory limit of {format_size(size_bytes)}"
+        if "memory" not in self.folders:
+            raise ProfileError(f"{said} cannot be set here: no memory control group can be written; leave --memory out")
+        folder, second = self.folders["memory"], self.room.version == 2
+        _put(folder / ("memory.max" if second else "memory.limit_in_bytes"), str(size_bytes), said)
+        with suppress(OSError):  # kernels without accounting of swap have no such file
+            if second:
+                (folder / "memory.swap.max").write_text("0")
+            else:
+                (folder / "memory.memsw.limit_in_bytes").write_text(str(size_bytes))
+
+    def pin(self, cpus: Iterable[int]) -> bool:
+        """Only on these CPUs, by a cpuset; whether there is one."""
+        if "cpuset" not in self.folders:
+            return False
+        folder = self.folders["cpuset"]
+        if self.room.version == 1:  # a new group of version 1 has no memory nodes, and takes no process without
+            _put(folder / "cpuset.mems", (folder.parent / "cpuset.mems").read_text().strip(), "memory nodes")
+        _put(folder / "cpuset.cpus", ",".join(map(str, sorted(cpus))), "a cpuset")
+        return True
+
+    @property
+    def entrances(self) -> list[str]:
+        """The files that a process writes itself into."""
+        used = {
+            folder: controller
+            for controller, folder in self.folders.items()
+            if not (self.room.version == 1 and controller == "cpuset" and not self._pinned)
+        }
+        return [str(folder / "cgroup.procs") for folder in used]
+
+    @property
+    def _pinned(self) -> bool:
+        try:
+            return bool((self.folders["cpuset"] / "cpuset.cpus").read_text().strip())
+        except OSError:
+            return False
+
+    def processes(self) -> list[int]:
+        """Who is in it."""
+        found: set[int] = set()
+        for folder in set(self.folders.values()):
+            with suppress(OSError):
+                found.update(map(int, (folder / "cgroup.procs").read_text().split()))
+        return sorted(found)
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time that all its processes used, those that have ended too; None where it is not counted."""
+        with suppress(OSError, KeyError):
+            if self.room.version == 1:
+                return int((self.folders["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
+            for line in (self.folders["cpu"] / "cpu.stat").read_text().splitlines():
+                if line.startswith("usage_usec "):
+                    return int(line.split()[1]) / 1e6
+        return None
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel killed a process of it for its memory."""
+        folder = self.folders.get("memory")
+        if folder is None:
+            return False
+        for name in ("memory.events", "memory.oom_control"):
+            with suppress(OSError):
+                for line in (folder / name).read_text().splitlines():
+                    if line.startswith("oom_kill ") and int(line.split()[1]) > 0:
+                        return True
+        return False
+
+    def end(self) -> None:
+        """Kill everything in it, and take it away."""
+        began = time.monotonic()
+        with suppress(OSError):
+            if self.room.version == 2:
+                (self.folders["cpu"] / "cgroup.kill").write_text("1")
+        while (left := self.processes()) and time.monotonic() - began < 10:
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
+        for folder in set(self.folders.values()):
+            for _ in range(100):  # the last process may be on its way out still
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.02)
+                else:
+                    break
+
+
+def _put(path: Path, text: str, what: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as problem:
+        raise ProfileError(f"{what} cannot be set here: {path}: {problem.strerror}") from None

@@ -1,0 +1,240 @@
+"""Profile a training program: run it at a few CPU counts, compute what memory does, write the profile.
+
+Optimistic profiling of Synergy (Mohan et al., OSDI 2022): memory is pinned at the maximum, CPUs are the only axis that
+is measured, by ``search``; the memory axis is computed, by ``memory``, where the data set is known. Nothing is written
+unless all of it was measured, and no process of the program outlives a point, whatever happens.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from headway.profiling import bandwidth, limits, search, store
+from headway.profiling.asked import Asked, check_memory, cpus_of, dataset_of, memory_of, pattern_of
+from headway.profiling.matrix import Found, Point, document_of, rate_at, repaired
+from headway.profiling.memory import Cache
+from headway.profiling.watch import Program, Reading, Tell, watch
+
+BUSY = 0.1
+"""Others that use more than this share of a CPU disturb a point that wants what they use."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A profile, where it lies, and whether it was there already."""
+
+    document: store.Document
+    path: Path
+    found_again: bool
+
+
+def profile(
+    command: Sequence[str],
+    *,
+    cpus: str = "",
+    memory: str = "",
+    steps: int = 50,
+    gpus: int = 1,
+    pattern: str = "",
+    model: str = "",
+    dataset: str = "",
+    bytes_per_sample: int = 0,
+    check: Sequence[float] = (),
+    timeout_s: float = 300.0,
+    out: Path | None = None,
+    again: bool = False,
+    env: dict[str, str] | None = None,
+    say: Say | None = None,
+    tell: Tell | None = None,
+) -> Profiled:
+    """Profile a program, or find the profile that was made of it; as ``headway profile job`` does."""
+    points, exactly = cpus_of(cpus) if cpus else (None, False)
+    sizes, ranged = memory_of(memory) if memory else ((), False)
+    path, size = dataset_of(dataset) if dataset else (None, 0)
+    asked = Asked(
+        tuple(command), points, exactly, sizes, ranged, steps, gpus, pattern_of(pattern) if pattern else None,
+        model, path, size, bytes_per_sample, timeout_s, tuple(check), dict(env or {}),
+    )  # fmt: skip
+    return made(asked, out=out, again=again, say=say or (lambda line: None), tell=tell)
+
+
+def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | None) -> Profiled:
+    """The profile that is asked for, measured unless it is there."""
+    if out is not None:
+        store.check_target(out)
+    offers = limits.here()
+    low, high = asked.ends(offers)
+    check_memory(asked.memory, asked.gpus, offers)
+    parts = _parts(asked, offers)
+    key = store.key(parts)
+    stored = None if again else store.find(key)
+    if stored is not None and _covers(stored.document, asked, low, high):
+        if out is not None:
+            store.write(stored.document, out)
+        return Profiled(stored.document, stored.path, True)
+    with stoppable():
+        found = Measuring(asked, offers, say, tell).all(low, high)
+    document = document_of(asked, found, {"key": key, **parts})
+    path = store.keep(document)
+    if out is not None:
+        store.write(document, out)
+    return Profiled(document, path, False)
+
+
+def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
+    """What a profile is found again by."""
+    data: dict[str, object] = {"bytes": asked.dataset_bytes, "bytes_per_sample": asked.bytes_per_sample}
+    if asked.dataset is not None:
+        data |= store.data_set(asked.dataset)
+    how = {"gpus": asked.gpus, "model": asked.name, "pattern": asked.pattern.pattern if asked.pattern else ""}
+    program = {**store.program(asked.command), **how, "env": dict(sorted(asked.env.items()))}
+    return {"program": program, "data": data, "hardware": store.hardware(offers.cpus, offers.memory_bytes)}
+
+
+def _covers(document: store.Document, asked: Asked, low: float, high: float) -> bool:
+    """Whether a stored profile answers what is asked now."""
+    before = document["measured"].get("asked", {})
+    ends = before.get("cpus", [])
+    if asked.exactly or asked.check or len(ends) != 2:
+        return bool(before.get("cpus") == list(asked.cpus or ()) and before.get("check", []) == list(asked.check))
+    within = asked.cpus is None or (ends[0] <= low and ends[1] >= high)
+    return bool(within and (not asked.memory or before.get("memory_bytes") == list(asked.memory)))
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Signals that would end this process at once end it by way of everyone's cleaning up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Measuring:
+    """The runs that one profile takes."""
+
+    def __init__(self, asked: Asked, offers: limits.Limits, say: Say, tell: Tell | None) -> None:
+        self.asked = asked
+        self.offers = offers
+        self.say = say
+        self.tell = tell
+        self.readings: list[Reading] = []
+        self.program = Program(asked.command, asked.pattern, asked.env, asked.steps, asked.timeout_s, asked.gpus)
+
+    def all(self, low: float, high: float) -> Found:
+        """Every point of the search, again where chance made it fall, the bandwidths, the point without a cache."""
+        began = time.monotonic()
+        self.say(f"{self.program.name}: {low:g} to {high:g} CPUs by {self.offers.means}")
+        points = self._searched(low, high)
+        points = self._once_more(points)
+        cache, uncached = self._cache(points)
+        found = self._found(points, cache, uncached, low, high, time.monotonic() - began)
+        self._warn()
+        if self.asked.check:
+            self.say("  to compare with:")
+        return replace(found, checks=[self._point(cpus) for cpus in self.asked.check])
+
+    def _found(
+        self, points: list[Point], cache: Cache | None, uncached: Point | None, low: float, high: float, wall_s: float
+    ) -> Found:
+        working_bytes = max(reading.working_bytes for reading in self.readings)
+        return Found(
+            points=points,
+            checks=(),
+            cache=None if cache is None else replace(cache, working_bytes=working_bytes),
+            uncached=uncached,
+            working_bytes=working_bytes,
+            means=self.offers.means,
+            low=low,
+            high=high,
+            wall_s=wall_s,
+            cpu_s=sum(reading.cpu_s for reading in self.readings),
+            run_s=sum(reading.wall_s for reading in self.readings) / len(self.readings),
+            runs=len(self.readings),
+            storage=self.storage,
+            memory_bytes_per_second=self.memory_rate,
+        )
+
+    def _searched(self, low: float, high: float) -> list[Point]:
+        if self.asked.exactly and self.asked.cpus:
+            return [self._point(cpus) for cpus in reversed(self.asked.cpus)][::-1]
+        found: list[Point] = []
+        asking = search.points(low, high, gpus=self.asked.gpus, whole=not self.offers.fractions)
+        cpus = next(asking)
+        while True:
+            found.append(self._point(cpus))
+            try:
+                cpus = asking.send(found[-1].per_second)
+            except StopIteration:
+                return sorted(found, key=lambda point: point.cpus)
+
+    def _once_more(self, points: list[Point]) -> list[Point]:
+        """Measure again, once, where throughput falls with more CPUs by more than the error bars explain."""
+        suspect = {
+            point.cpus
+            for lower, upper in pairwise(points)
+            if lower.per_second * (1 - lower.error) > upper.per_second * (1 + upper.error)
+            for point in (lower, upper)
+        }
+        return [point if point.cpus not in suspect else point.joined(self._point(point.cpus)) for point in points]
+
+    def _point(self, cpus: float) -> Point:
+        reading = self._reading(cpus, self._cache_budget())
+        rate = reading.rate
+        self.say(f"  {cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
+        return Point(cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
+
+    def _reading(self, cpus: float, cache_bytes: int) -> Reading:
+        memory = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else 0
+        reading = watch(self.program, self.offers, cpus, memory_bytes=memory, cache_bytes=cache_bytes, tell=self.tell)
+        self.readings.append(reading)
+        return reading
+
+    def _cache_budget(self) -> int:
+        """Memory pinned at the maximum: as much as there is, less what the program itself may need."""
+        whole = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else self.offers.memory_bytes
+        working = max((reading.working_bytes for reading in self.readings), default=0)
+        return max(0, min(whole * 3 // 4, whole - 2 * working))
+
+    def _warn(self) -> None:
+        """Say that the machine was not quiet, where that may have slowed a point."""
+        busiest = max(self.readings, key=lambda reading: reading.cpus + reading.others_cpus)
+        if busiest.others_cpus > BUSY and busiest.cpus + busiest.others_cpus > len(self.offers.cpu_numbers):
+            busy = f"other programs used {busiest.others_cpus:.1f} CPUs during the point at {busiest.cpus:g}"
+            self.say(f"  {busy}; where errors are large, measure again when they do not")
+
+    def _cache(self, points: list[Point]) -> tuple[Cache | None, Point | None]:
+        """The model of the program's data, with one run without any cache where the program has one to leave out."""
+        told = next((reading.cache for reading in self.readings if reading.cache), None) or {}
+        asked = self.asked
+        size = asked.dataset_bytes or (store.data_set(asked.dataset)["bytes"] if asked.dataset else 0)
+        size = int(told.get("dataset_bytes", 0)) or size
+        sample = float(told.get("item_bytes_mean", 0)) or float(asked.bytes_per_sample)
+        self.storage = bandwidth.storage(asked.dataset, round(sample))
+        self.memory_rate = bandwidth.memory()
+        if not size or not sample:
+            return None, None
+        cache = Cache(sample, size, 0, self.memory_rate, self.storage.bytes_per_second)
+        if not told.get("cached_bytes"):
+            return cache, None
+        self.say("  without its cache:")
+        reading = self._reading(points[-1].cpus, 0)
+        rate = reading.rate
+        self.say(f"  {reading.cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
+        point = Point(reading.cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
+        return cache.calibrated(1 / rate_at(repaired(points), reading.cpus), 1 / rate.per_second), point

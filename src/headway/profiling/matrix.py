@@ -1,0 +1,252 @@
+"""From measured points to a profile: repair what chance broke, compute the memory axis, put it all into a document.
+
+A matrix must not fall with more CPUs. Where points do, they were measured again; what still falls is pooled, with error
+bars as much wider as points were moved. Points within 3 % of the most, or within error bars of up to 10 %, are one
+plateau: otherwise chance would decide which CPU count is the first to give all the speed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from headway.profiling.asked import Asked
+from headway.profiling.bandwidth import Storage
+from headway.profiling.memory import Cache, columns
+from headway.profiling.search import unit
+from headway.profiling.steady import never_falling
+from headway.training.sensitivity import Profile
+from headway.units import REFERENCE_SPEED_PPM, parse_size
+
+PLATEAU = 0.03
+MOST_DOUBT = 0.10
+_LEAST_ERROR = 0.002
+_RANGE_COLUMNS = 5
+
+
+@dataclass(frozen=True)
+class Point:
+    """Throughput at a CPU count; the error is half the width of its 95 % interval, as a share."""
+
+    cpus: float
+    per_second: float
+    error: float
+    steps: int
+    seconds: float
+    others_cpus: float = 0.0
+    runs: int = 1
+
+    def joined(self, other: "Point") -> "Point":
+        """Two measurements of the same as one, by how sure each is; their distance is part of the error."""
+        mine, theirs = _weight(self), _weight(other)
+        mean = (self.per_second * mine + other.per_second * theirs) / (mine + theirs)
+        apart = abs(self.per_second - other.per_second) / 2 / mean
+        error = math.hypot(math.sqrt(1 / (mine + theirs)) / mean, apart)
+        return replace(
+            self,
+            per_second=mean,
+            error=error,
+            steps=self.steps + other.steps,
+            seconds=self.seconds + other.seconds,
+            others_cpus=max(self.others_cpus, other.others_cpus),
+            runs=self.runs + other.runs,
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that was measured for one profile."""
+
+    points: Sequence[Point]
+    """Ascending, as they were measured."""
+    checks: Sequence[Point]
+    cache: Cache | None
+    uncached: Point | None
+    working_bytes: int
+    means: str
+    low: float
+    high: float
+    wall_s: float
+    cpu_s: float
+    run_s: float
+    """What a run took on average."""
+    runs: int
+    storage: Storage
+    memory_bytes_per_second: float
+
+
+def _weight(point: Point) -> float:
+    return (point.per_second * max(point.error, _LEAST_ERROR)) ** -2
+
+
+def repaired(points: Sequence[Point]) -> list[Point]:
+    """The points so that none falls with more CPUs, the fastest as one plateau, errors as much wider."""
+    weights = [_weight(point) for point in points]
+    fitted = never_falling([point.per_second for point in points], weights)
+    doubts = [min(MOST_DOUBT, max(PLATEAU, math.hypot(point.error, points[-1].error))) for point in points]
+    first = next(index for index, value in enumerate(fitted) if value >= (1 - doubts[index]) * fitted[-1])
+    most = float(np.average(fitted[first:], weights=weights[first:]))
+    fitted[first:] = [most] * (len(fitted) - first)
+    return [
+        replace(point, per_second=value, error=math.hypot(point.error, point.per_second / value - 1))
+        for point, value in zip(points, fitted, strict=True)
+    ]
+
+
+def rate_at(points: Sequence[Point], cpus: float) -> float:
+    """Throughput between points, as a profile has it: straight lines, from nothing at no CPU."""
+    return float(np.interp(cpus, [0.0, *(point.cpus for point in points)], [0.0, *(p.per_second for p in points)]))
+
+
+def wanted_cpus(document: dict[str, Any]) -> float:
+    """The fewest CPUs a GPU with all the speed."""
+    column = [row[-1] for row in document["throughput"]]
+    return float(document["cpus"][column.index(column[-1])])
+
+
+# --- the document ---------------------------------------------------------------------------------------------------
+
+
+def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, Any]:
+    """The profile as it is written, checked by the rules that a profile must keep."""
+    points = repaired(found.points)
+    sizes = _sizes(asked, found, points)
+    table = _throughput(asked, found, points, [parse_size(size) for size in sizes])
+    most = table[-1][-1]
+    cache = found.cache
+    document = {
+        "model": asked.name,
+        "source": f"measured {datetime.now(UTC):%Y-%m-%d}: {' '.join(asked.command)}",
+        "reference": {"cpus": _short(points[-1].cpus / asked.gpus), "memory": sizes[-1]},
+        "cpus": [_short(point.cpus / asked.gpus) for point in points],
+        "memory": sizes,
+        "throughput": [[max(1e-6, round(cell / most, 6)) for cell in row] for row in table],
+        "reads_per_second": round(most * cache.bytes_per_sample / asked.gpus) if cache else 0,
+        "dataset": cache.dataset_bytes if cache else 0,
+        "working_memory": -(-found.working_bytes // asked.gpus),
+        "error": round(max(point.error for point in points), 4),
+        "measured": {
+            "samples_per_second": _short(most),
+            "limits": found.means,
+            **_asked(asked, found),
+            "points": [_point(point, fitted) for point, fitted in zip(found.points, points, strict=True)],
+            "checks": [_check(point, points) for point in found.checks],
+            "cost": _cost(asked, found, len(sizes)),
+            "bandwidth": _bandwidth(found),
+            **parts,
+        },
+    }
+    _sound(document)
+    return document
+
+
+def _sizes(asked: Asked, found: Found, points: Sequence[Point]) -> list[str]:
+    """The memory axis: as asked for, or from none of the data to all of it; what the program takes where that is all
+    that is known."""
+    least = -(-max(1, found.working_bytes) // asked.gpus)
+    if found.cache is None:
+        return [_size(least)]
+    wanted: Sequence[int] = asked.memory
+    own = columns(found.cache, [1 / point.per_second for point in points], asked.gpus)
+    if not asked.memory:
+        wanted = own
+    elif asked.memory_range:
+        low, high = asked.memory
+        even = [low + (high - low) * part // (_RANGE_COLUMNS - 1) for part in range(_RANGE_COLUMNS)]
+        wanted = sorted({*even, *(size for size in own if low < size < high)})
+    return list(dict.fromkeys(_size(size) for size in wanted if size >= least)) or [_size(least)]
+
+
+def _throughput(asked: Asked, found: Found, points: Sequence[Point], sizes: Sequence[int]) -> list[list[float]]:
+    if found.cache is None:
+        return [[point.per_second] for point in points]
+    shares = [found.cache.share(size * asked.gpus) for size in sizes]
+    return [[1 / found.cache.seconds(1 / point.per_second, share) for share in shares] for point in points]
+
+
+def _sound(document: dict[str, Any]) -> None:
+    """Raises where a rule of profiles is broken: nothing of that kind is ever written."""
+    Profile(
+        model=document["model"],
+        cpu_milli=tuple(round(cpus * 1000) for cpus in document["cpus"]),
+        memory_bytes=tuple(parse_size(size) for size in document["memory"]),
+        ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in document["throughput"]),
+    )
+
+
+def _asked(asked: Asked, found: Found) -> dict[str, Any]:
+    cpus = list(asked.cpus or ()) if asked.exactly else [found.low, found.high]
+    said = {"cpus": cpus, "check": list(asked.check), "memory_bytes": list(asked.memory), "steps": asked.steps}
+    return {"asked": said}
+
+
+def _point(point: Point, fitted: Point) -> dict[str, Any]:
+    return {
+        "cpus": _short(point.cpus),
+        "per_second": _short(point.per_second),
+        "fitted_per_second": _short(fitted.per_second),
+        "error": round(fitted.error, 4),
+        "steps": point.steps,
+        "seconds": round(point.seconds, 3),
+        "runs": point.runs,
+        "others_cpus": round(point.others_cpus, 2),
+    }
+
+
+def _check(point: Point, points: Sequence[Point]) -> dict[str, Any]:
+    predicted = rate_at(points, point.cpus)
+    return {
+        "cpus": _short(point.cpus),
+        "per_second": _short(point.per_second),
+        "error": round(point.error, 4),
+        "predicted_per_second": _short(predicted),
+        "off": round(predicted / point.per_second - 1, 4),
+    }
+
+
+def _cost(asked: Asked, found: Found, sizes: int) -> dict[str, Any]:
+    """What this took, and what measuring every cell would have."""
+    step = unit(found.low, found.high, asked.gpus, False)
+    cells = (1 + math.ceil((found.high - found.low) / step)) * sizes
+    return {
+        "wall_s": round(found.wall_s, 2),
+        "cpu_s": round(found.cpu_s, 2),
+        "runs": found.runs,
+        "exhaustive_runs": cells,
+        "exhaustive_wall_s": round(cells * found.run_s, 2),
+    }
+
+
+def _bandwidth(found: Found) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "memory_bytes_per_second": round(found.memory_bytes_per_second),
+        "disk_bytes_per_second": round(found.storage.bytes_per_second),
+        "disk_piece_bytes": found.storage.piece_bytes,
+        "disk_direct": found.storage.direct,
+    }
+    if found.cache is not None:
+        said["bytes_per_sample"] = _short(found.cache.bytes_per_sample)
+        said["disk_effective_bytes_per_second"] = round(found.cache.disk_bytes_per_second)
+        said["overlap"] = round(found.cache.overlap, 4)
+    if found.uncached is not None:
+        said["uncached_per_second"] = _short(found.uncached.per_second)
+        said["uncached_error"] = round(found.uncached.error, 4)
+    return said
+
+
+def _short(value: float) -> float:
+    """Six digits, whole numbers as such."""
+    short = float(f"{value:.6g}")
+    return int(short) if short == int(short) else short
+
+
+def _size(size_bytes: int) -> str:
+    """A size that a person can read, rounded up by less than a thousandth."""
+    for text, factor in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if size_bytes >= factor:
+            thousandths = -(-size_bytes * 1000 // factor)
+            return f"{thousandths / 1000:.10g}{text}"
+    return f"{size_bytes}B"

@@ -1,0 +1,208 @@
+"""Profiles that were made here, found again by the program, its data and the machine; each written whole or not at all.
+
+They lie in ``$HEADWAY_PROFILES``, or ``headway/profiles`` below ``$XDG_DATA_HOME`` (``~/.local/share``), a file each:
+model, time, key. The time stands before the key so that of several of a model the last read is the last made.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ProfileError
+
+KEY_LENGTH = 16
+_LARGEST_SCRIPT = 4 << 20
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A profile and where it lies."""
+
+    path: Path
+    document: Document
+
+    @property
+    def key(self) -> str:
+        """What it is found by."""
+        return str(_measured(self.document).get("key", ""))
+
+
+def folder() -> Path:
+    """Where profiles are kept."""
+    if given := os.environ.get("HEADWAY_PROFILES"):
+        return Path(given)
+    share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(share) / "headway" / "profiles"
+
+
+def _measured(document: Document) -> Mapping[str, Any]:
+    found = document.get("measured")
+    return found if isinstance(found, dict) else {}
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+def key(parts: Mapping[str, Any]) -> str:
+    """A short name for what was profiled."""
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+
+def program(command: Sequence[str]) -> dict[str, Any]:
+    """The words of a command, and the contents of the scripts among them."""
+    contents = {}
+    for position, word in enumerate(command):
+        path = Path(word)
+        if position and command[position - 1] == "-m":
+            stem = Path(*word.split("."))
+            path = next((p for p in (stem.with_suffix(".py"), stem / "__main__.py") if p.is_file()), path)
+        with suppress(OSError):
+            if path.is_file() and position and path.stat().st_size <= _LARGEST_SCRIPT:
+                contents[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:KEY_LENGTH]
+    return {"command": list(command), "contents": contents}
+
+
+def data_set(path: Path) -> dict[str, Any]:
+    """A file or a folder of data: where, how large, when last changed."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    stats = [each.stat() for each in files]
+    newest = max((stat.st_mtime_ns for stat in stats), default=0)
+    size = sum(stat.st_size for stat in stats)
+    return {"path": str(path.resolve()), "files": len(files), "bytes": size, "changed_ns": newest}
+
+
+def hardware(cpus: float, memory_bytes: int) -> dict[str, Any]:
+    """The machine: its CPUs, its GPUs, its memory."""
+    gpus = []
+    for each in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        with suppress(OSError):
+            gpus += re.findall(r"^Model:\s*(.+?)\s*$", each.read_text(), re.MULTILINE)
+    model = ""
+    with suppress(OSError):
+        found = re.search(r"^model name\s*:\s*(.+?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        model = found[1] if found else ""
+    machine: dict[str, Any] = {"cpu": model or os.uname().machine, "cpus": cpus, "gpu": ", ".join(gpus)}
+    machine["memory_bytes"] = memory_bytes
+    if share := os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"):
+        machine["gpu_percent"] = share
+    return machine
+
+
+# --- finding and writing --------------------------------------------------------------------------------------------
+
+
+def listed(place: Path | None = None) -> Iterator[Stored]:
+    """All profiles that are kept, oldest of a model first; what is no profile is passed over."""
+    for path in sorted((place or folder()).glob("*.toml")):
+        with suppress(OSError, ValueError):
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
+            if _measured(document).get("key"):
+                yield Stored(path, document)
+
+
+def find(wanted: str, place: Path | None = None) -> Stored | None:
+    """The last profile with this key."""
+    return max((each for each in listed(place) if each.key == wanted), key=lambda each: each.path.name, default=None)
+
+
+def keep(document: Document, place: Path | None = None) -> Path:
+    """Put a profile among the others; an older one with the same key goes."""
+    home = place or folder()
+    own = _measured(document)["key"]
+    older = [each.path for each in listed(home) if each.key == own]
+    name = re.sub(r"[^\w.+-]+", "_", str(document["model"]))
+    path = home / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{own}.toml"
+    write(document, path)
+    for each in older:
+        if each != path:
+            each.unlink(missing_ok=True)
+    return path
+
+
+def check_target(path: Path) -> None:
+    """Refuse to overwrite what is no profile, and a folder that is not there."""
+    if not path.parent.is_dir():
+        raise ProfileError(f"--out {path}: there is no folder {path.parent}")
+    if path.exists():
+        try:
+            there = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            there = {}
+        if "throughput" not in there:
+            raise ProfileError(f"--out {path}: something is there that is no profile; name another file")
+
+
+def write(document: Document, path: Path) -> None:
+    """A profile as a file: all of it under its name, or nothing."""
+    text = text_of(document)
+    tomllib.loads(text)  # what cannot be read back is not written
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, trial = tempfile.mkstemp(prefix=".profile-", suffix=".part", dir=path.parent)
+    except OSError as problem:
+        raise ProfileError(f"profile {path}: cannot be written: {problem.strerror}") from None
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(trial, 0o644)
+        os.replace(trial, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(trial)
+        raise
+
+
+# --- TOML -----------------------------------------------------------------------------------------------------------
+
+
+def text_of(document: Document) -> str:
+    """A document as TOML: values first, then its tables, lists of lists and of tables a line each."""
+    lines: list[str] = []
+    _table(document, (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
+    if path and (plain or not inner):
+        lines += ["", f"[{'.'.join(map(_key, path))}]"]
+    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
+    for key, value in inner.items():
+        _table(value, (*path, key), lines)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        escaped = (_ESCAPES.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in value)
+        return f'"{"".join(escaped)}"'
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None) + "}"
+    if isinstance(value, list | tuple):
+        items = [_value(item) for item in value]
+        if any(isinstance(item, Mapping | list | tuple) for item in value):
+            return "[\n" + "".join(f"  {item},\n" for item in items) + "]"
+        return "[" + ", ".join(items) + "]"
+    raise TypeError(f"{value!r} cannot be written as TOML")

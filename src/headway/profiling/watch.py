@@ -1,0 +1,295 @@
+"""One run of a program under limits, watched until its throughput is known; or told why it cannot be.
+
+Steps come from ``headway.step()``, records of 16 bytes in a file (the monotonic clock in nanoseconds, the samples), or
+from its output by a pattern. A program is held to its CPUs from its first step on. A cache that fills while it runs
+says so, and steps before it was full do not count. However the watching ends, nothing of the program is left.
+"""
+
+import json
+import re
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from headway.errors import ProfileError
+from headway.profiling.limits import Held, Limits, busy_seconds
+from headway.profiling.steady import LEAST_STEPS, Rate, rate
+from headway.units import SECOND, counted, format_duration
+
+RECORD = struct.Struct("<qq")
+AIM = 0.03
+"""An error that is small enough to stop at."""
+LEAST_S = 2.0
+"""Shorter than this is too short beside the periods in which quotas are handed out."""
+MOST_S = 3
+"""So many times as long as asked for is gone on for a smaller error."""
+_POLL_S = 0.1
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run, and how its steps are known."""
+
+    command: Sequence[str]
+    pattern: "re.Pattern[str] | None" = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    steps: int = 50
+    timeout_s: float = 300.0
+    gpus: int = 1
+
+    @property
+    def name(self) -> str:
+        """The command, short."""
+        words = " ".join(self.command)
+        return words if len(words) <= 60 else f"{words[:57]}…"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one run showed."""
+
+    cpus: float
+    rate: Rate
+    wall_s: float
+    cpu_s: float
+    working_bytes: int
+    others_cpus: float
+    """CPUs that other programs used meanwhile."""
+    cache: Mapping[str, float] | None = None
+    """What ``CachedDataset`` said of itself."""
+
+
+Tell = Callable[[float, Rate | None], None]
+"""Told the CPUs of the point at work, and what is known of its rate."""
+
+
+def watch(
+    program: Program,
+    limits: Limits,
+    cpus: float,
+    *,
+    memory_bytes: int = 0,
+    cache_bytes: int | None = None,
+    tell: Tell | None = None,
+) -> Reading:
+    """Run a program with so many CPUs until its throughput is known."""
+    with tempfile.TemporaryDirectory(prefix="headway-") as folder:
+        steps, cache = Path(folder, "steps"), Path(folder, "cache")
+        env = {
+            "PYTHONUNBUFFERED": "1",
+            **program.env,
+            "HEADWAY_STEPS": str(steps),
+            "HEADWAY_CACHE": str(cache),
+            **({} if cache_bytes is None else {"HEADWAY_CACHE_BYTES": str(cache_bytes)}),
+        }
+        threads = max(1, -(-int(1000 * cpus) // (1000 * program.gpus)))
+        began, busy = time.monotonic(), busy_seconds()
+        with limits.start(
+            program.command,
+            cpus,
+            memory_bytes=memory_bytes,
+            threads=threads,
+            env=env,
+            output=subprocess.PIPE,
+            at_once=False,
+        ) as held:
+            output = Output(held.process.stdout, program.pattern)
+            watched = _Watched(program, held, cpus, output, steps, cache)
+            found = watched.until_known(tell)
+            used_s, working = held.cpu_seconds(), held.memory_bytes()
+        wall_s = time.monotonic() - began
+        others = max(0.0, busy_seconds() - busy - held.cpu_seconds()) / wall_s
+        return Reading(cpus, found, wall_s, used_s, working, others, watched.cached)
+
+
+class Output:
+    """What a program writes: its last lines, and the steps that a pattern finds in them."""
+
+    def __init__(self, stream: IO[bytes] | None, pattern: "re.Pattern[str] | None") -> None:
+        assert stream is not None
+        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self.lines = 0
+        self.times_ns: list[int] = []
+        self.samples: list[int] = []
+        self._stream = stream
+        self._pattern = pattern
+        self._counter: int | None = None
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until all of it is read; a process that slipped away may keep it open, and is not waited for."""
+        self._thread.join(1.0)
+
+    def _read(self) -> None:
+        rest = b""
+        while piece := self._stream.read1(1 << 16):  # type: ignore[attr-defined]
+            now = time.monotonic_ns()
+            *whole, rest = re.split(rb"[\r\n]", rest + piece)
+            for line in whole:
+                self._line(line.decode(errors="replace"), now)
+        if rest:
+            self._line(rest.decode(errors="replace"), time.monotonic_ns())
+        self._stream.close()
+
+    def _line(self, line: str, now: int) -> None:
+        if line.strip():
+            self.tail.append(line)
+            self.lines += 1
+        if self._pattern is not None:
+            for match in self._pattern.finditer(line):
+                self.samples.append(self._samples(match))
+                self.times_ns.append(now)
+
+    def _samples(self, match: "re.Match[str]") -> int:
+        """A group ``samples`` is the step's own; the first group counts up; without groups a step is one."""
+        named = match.groupdict().get("samples")
+        if named is not None:
+            return _whole(named)
+        if not match.groups() or match.group(1) is None:
+            return 1
+        count = _whole(match.group(1))
+        before, self._counter = self._counter, count
+        return 1 if before is None or count <= before else count - before
+
+
+def _whole(text: str) -> int:
+    digits = re.sub(r"[^\d.]", "", text)
+    try:
+        return max(0, int(float(digits)))
+    except ValueError:
+        return 1
+
+
+class _Watched:
+    """A program at work, and what is known of it so far."""
+
+    def __init__(self, program: Program, held: Held, cpus: float, output: Output, steps: Path, cache: Path) -> None:
+        self.program = program
+        self.held = held
+        self.cpus = cpus
+        self.output = output
+        self.cached: dict[str, float] | None = None
+        self._steps = steps
+        self._cache = cache
+        self._cold_until_ns = 0
+        self._limited = False
+
+    def until_known(self, tell: Tell | None) -> Rate:
+        """Look again and again until enough is known; raises when it will never be."""
+        ends = time.monotonic() + self.program.timeout_s
+        while True:
+            ended = self.held.process.poll() is not None
+            if ended:
+                self.output.wait()
+            times, samples = self._records()
+            self._read_cache()
+            if times and not self._limited:
+                self._limit()
+            found = rate(times, samples, self._cold_until_ns)
+            if tell is not None:
+                tell(self.cpus, found)
+            if found is not None and self._enough(found):
+                return found
+            if ended:
+                return self._at_its_end(found, len(times))
+            if time.monotonic() >= ends:
+                return self._at_the_limit(found, len(times))
+            time.sleep(_POLL_S)
+
+    def _limit(self) -> None:
+        """It has begun to step, so the start is over, which is not measured and was not slowed."""
+        self.held.limit()
+        self._limited = True
+        self._cold_until_ns = time.monotonic_ns()
+
+    def _enough(self, found: Rate) -> bool:
+        wanted = self.program.steps
+        if found.steps < wanted or found.seconds < LEAST_S:
+            return False
+        long = found.steps >= MOST_S * wanted and found.seconds >= MOST_S * LEAST_S
+        return found.error <= AIM or long
+
+    def _records(self) -> tuple[list[int], list[int]]:
+        try:
+            content = self._steps.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        whole = len(content) // RECORD.size * RECORD.size
+        records = list(RECORD.iter_unpack(content[:whole]))
+        if records or self.program.pattern is None:
+            return [at for at, _ in records], [max(0, samples) for _, samples in records]
+        seen = len(self.output.times_ns)
+        return self.output.times_ns[:seen], self.output.samples[:seen]
+
+    def _read_cache(self) -> None:
+        """The last whole line; while what is kept grows the program is not in its final state."""
+        try:
+            lines = self._cache.read_text(errors="replace").split("\n")[:-1]
+        except FileNotFoundError:
+            return
+        for line in reversed(lines):
+            with suppress(ValueError):
+                found: Any = json.loads(line)
+                if isinstance(found, dict):
+                    before = self.cached or {}
+                    self.cached = {key: value for key, value in found.items() if isinstance(value, int | float)}
+                    if self.cached.get("cached_bytes", 0) > before.get("cached_bytes", 0):
+                        self._cold_until_ns = time.monotonic_ns()
+                    return
+
+    # --- when it does not go well -----------------------------------------------------------------------------------
+
+    def _at_its_end(self, found: Rate | None, steps: int) -> Rate:
+        """The program has ended by itself: what it did may be enough, else say why not."""
+        status = self.held.process.returncode
+        at = f"{self.program.name} at {self.cpus:g} CPUs"
+        group = self.held.group
+        if group is not None and group.out_of_memory():
+            raise self._problem(f"{at}: was killed for its memory: give it more with --memory, or a smaller batch")
+        if status:
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            last = self.output.tail[-1].strip() if self.output.tail else "it wrote nothing"
+            raise self._problem(f"{at}: {how} after {counted(steps, 'step')}: {last}")
+        if not steps:
+            raise self._problem(f"{at}: ended without a step: {self._advice()}")
+        if found is None or 2 * found.steps < self.program.steps or found.seconds < LEAST_S / 4:
+            raise self._problem(
+                f"{at}: ended after {counted(steps, 'step')}, too few to measure {self.program.steps} "
+                "(the first do not count): let it run longer, with more epochs or more data, or lower --steps"
+            )
+        return found
+
+    def _at_the_limit(self, found: Rate | None, steps: int) -> Rate:
+        """Out of time: good enough, or say what to do."""
+        limit = format_duration(round(self.program.timeout_s * SECOND))
+        at = f"{self.program.name} at {self.cpus:g} CPUs"
+        if not steps:
+            raise self._problem(f"{at}: no step in {limit}: {self._advice()}, or give it longer with --timeout")
+        if found is None or found.steps < min(LEAST_STEPS, self.program.steps) or found.error > 0.25:
+            raise self._problem(
+                f"{at}: {counted(steps, 'step')} in {limit}, too few to know its throughput: "
+                "give it longer with --timeout, or smaller steps"
+            )
+        return found
+
+    def _advice(self) -> str:
+        if self.program.pattern is None:
+            return "call headway.step() after each training step, or give --pattern for the lines it writes"
+        lines = counted(self.output.lines, "line")
+        return f"--pattern {self.program.pattern.pattern!r} matches nothing in the {lines} that it wrote"
+
+    def _problem(self, line: str) -> ProfileError:
+        problem = ProfileError(line)
+        if self.output.tail:
+            problem.add_note("\n".join(["the last lines of the program:", *(f"  {each}" for each in self.output.tail)]))
+        return problem

@@ -1,0 +1,187 @@
+"""What each node is asked for: the jobs on it, what they may choose from, and what is left when all have the least.
+
+Books are kept from one decision to the next; only nodes where somebody came or went are read again. What a job over
+several nodes holds is fixed while the others on a node are looked at.
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from headway.training.actions import Grant, Placement
+from headway.training.job import Job
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.beliefs import Beliefs
+from headway.training.policies.allocations.room import part
+from headway.training.policies.allocations.water import Basin, Item, Menu
+from headway.training.state import TrainingState
+
+Spare: TypeAlias = tuple[int, int, int]
+
+
+class Book:
+    """One node."""
+
+    __slots__ = ("adds", "basin", "jobs", "mark", "mask", "node", "sign", "spare", "wide")
+
+    def __init__(self, node: int, basin: Basin) -> None:
+        self.node = node
+        self.basin = basin
+        self.sign = (-1, -1)
+        """Of who was here when it was read."""
+        self.mask = -1
+        """GPUs that were free."""
+        self.jobs: list[tuple[JobState, Item]] = []
+        """Those that are here with all their GPUs."""
+        self.wide: list[tuple[JobState, int]] = []
+        """Those that are here with some, and how many."""
+        self.mark = 0
+        """The set of the former, as tables know it."""
+        self.spare: Spare = (0, 0, 0)
+        """What is left when each of them has the corner of its menu, and the others what they hold."""
+        self.adds: dict[Item, int] = {}
+        """What the node would deliver more with a job of a kind, as far as it was asked."""
+
+    @property
+    def gain(self) -> int:
+        """The most that the jobs here gain from what is left."""
+        return self.basin.gain(self.mark, self.spare)
+
+    def add(self, item: Item) -> int:
+        """What the node would deliver more with one more job."""
+        found = self.adds.get(item)
+        if found is None:
+            with_it = self.basin.gain(self.mark + item.mark, less(self.spare, item.corner))
+            found = self.adds[item] = with_it - self.gain + item.base
+        return found
+
+
+class Books:
+    """All nodes."""
+
+    def __init__(self, state: TrainingState) -> None:
+        self.state = state
+        self.beliefs = Beliefs(state)
+        nodes = state.cluster.nodes
+        kinds: dict[tuple[int | None, ...], Basin] = {}
+        self.basins = [
+            kinds.setdefault((n.cpu_milli, n.memory_bytes, n.storage_bytes_per_second), Basin(n)) for n in nodes
+        ]
+        self.books = [Book(index, basin) for index, basin in enumerate(self.basins)]
+        self.granted: dict[int, Grant] = {}
+        """What each job over several nodes is to hold."""
+        self.dirty: set[int] = set()
+        """Nodes read again and not divided since."""
+        anything = Job(0, 0, 1, 1)
+        self._paces = [state.speed.pace(anything, ((index, 1),)) for index in range(len(nodes))]
+        self._items: dict[tuple[object, ...], Item] = {}
+        self._at = -1
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def pace(self, js: JobState, placement: Placement) -> int:
+        """How fast the GPUs of a placement are for a job."""
+        if js.gpus == 1 or (len(placement) == 1 and not js.job.communication_ppm):
+            return self._paces[placement[0][0]]
+        return self.state.speed.pace(js.job, placement)
+
+    def menu(self, js: JobState, placement: Placement) -> Menu:
+        """What a job may be granted a GPU on a placement."""
+        due = self.beliefs.wants.dues.a_gpu(placement)
+        return self.beliefs.menu(js, due, self.pace(js, placement), self.basins[placement[0][0]])
+
+    def item(self, js: JobState, placement: Placement) -> Item:
+        """A job on one node."""
+        node = placement[0][0]
+        job = js.job
+        pace = self.pace(js, placement)
+        due = self.beliefs.wants.dues.of_node[node]
+        asked = (job.model, job.cpu_milli, job.memory_bytes)
+        key = (asked, js.width, js.account.weight, pace, due, self.basins[node])
+        found = self._items.get(key)
+        if found is None:
+            found = self.basins[node].item(self.menu(js, placement), js.width, js.account.weight)
+            self._items[key] = found
+        return found
+
+    def forget(self) -> None:
+        """What is believed has changed: all menus are made anew."""
+        self._items.clear()
+        self._at = -1
+        for book in self.books:
+            book.sign = (-1, -1)
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read again the nodes where somebody came or went."""
+        state = self.state
+        if state.tenures == self._at:
+            return
+        self._at = state.tenures
+        for book, here in zip(self.books, state.on_node, strict=True):
+            sign = (len(here), next(reversed(here.values())).lease) if here else (0, 0)
+            if sign != book.sign:
+                self._read(book, here.values())
+                book.sign = sign
+                book.mask = state.pool.free_mask[book.node]
+                self.dirty.add(book.node)
+        if len(self.granted) > 2 * len(state.running):
+            self.granted = {job: grant for job, grant in self.granted.items() if job in state.running}
+
+    def current(self, node: int) -> Book:
+        """A node's book; in a draft where jobs were stopped on it, one without them."""
+        book = self.books[node]
+        free = self.state.pool.free_mask[node]
+        if free == book.mask:
+            return book
+        staying = (js for js in self.state.on_node[node].values() if not _gone(js, node, free))
+        return self.without(node, staying)
+
+    def without(self, node: int, staying: Iterable[JobState]) -> Book:
+        """A book of some of a node's jobs, to try something out with."""
+        book = Book(node, self.basins[node])
+        self._read(book, staying)
+        return book
+
+    def _read(self, book: Book, here: Iterable[JobState]) -> None:
+        book.jobs, book.wide, book.mark = [], [], 0
+        book.adds = {}
+        spare: Spare = book.basin.capacity
+        for js in here:
+            if not js.gpus:
+                spare = less(spare, js.grant)
+            elif len(js.placement) == 1:
+                item = self.item(js, js.placement)
+                book.jobs.append((js, item))
+                book.mark += item.mark
+                spare = less(spare, item.corner)
+            else:
+                count = next(mask.bit_count() for node, mask in js.placement if node == book.node)
+                book.wide.append((js, count))
+                spare = less(spare, part(self.granted.get(js.id, js.grant), count, js.gpus))
+        book.spare = spare
+
+    def grant(self, js: JobState, placement: Placement, grant: Grant, books: Iterable[Book]) -> None:
+        """Let a job over several nodes hold something else from now on."""
+        held = self.granted.get(js.id, js.grant)
+        self.granted[js.id] = grant
+        counts = {node: mask.bit_count() for node, mask in placement}
+        for book in books:
+            count = counts[book.node]
+            book.spare = less(more(book.spare, part(held, count, js.gpus)), part(grant, count, js.gpus))
+            book.adds = {}
+
+
+def less(spare: Spare, grant: tuple[int, int, int]) -> Spare:
+    """What is left of something."""
+    return spare[0] - grant[0], spare[1] - grant[1], spare[2] - grant[2]
+
+
+def more(spare: Spare, grant: tuple[int, int, int]) -> Spare:
+    """What there is with something given back."""
+    return spare[0] + grant[0], spare[1] + grant[1], spare[2] + grant[2]
+
+
+def _gone(js: JobState, node: int, free: int) -> bool:
+    """Whether a job's GPUs on a node are free, as if it had stopped."""
+    return any(mask & free for where, mask in js.placement if where == node)

@@ -1,0 +1,292 @@
+"""Headway: the division that delivers most, with nobody below their due, and no more disturbance than it is worth.
+
+Departures from Synergy's tune and opt (Mohan et al., OSDI 2022): grants are cells of the whole matrix and what lies
+between, each node is divided exactly (``water.py``), a job starts where the cluster gains most by it, jobs over several
+nodes weigh what they take on each, and running jobs change places where that pays for the standstill (``moves.py``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from headway.training.actions import Action, Grant, Placement, ReallocateJob
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.books import Book, Books, less, more
+from headway.training.policies.allocations.room import Room, part
+from headway.training.policies.allocations.wants import above, carried_out, due_place
+from headway.training.policies.allocations.water import Item, Menu
+from headway.training.policies.parts import Allocation, PlacementRule
+from headway.training.policies.placements.best_fit import BestFit
+from headway.training.policies.placements.pick import gpus_of, on_node
+from headway.training.pool import Demand, members
+from headway.training.shares import times
+from headway.training.state import TrainingState
+from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
+
+
+SPLIT = 2
+HUNGER = 1.3
+
+
+class Headway(Allocation):
+    """What the cluster gains most by."""
+
+    name: ClassVar[str] = "headway"
+
+    def __init__(self, moves: int = 4) -> None:
+        self.moves = moves
+        self._books: Books | None = None
+
+    def bind(self, state: TrainingState) -> None:
+        """Whose nodes are divided."""
+        self._books = Books(state)
+
+    @property
+    def books(self) -> Books:
+        """What the nodes are asked for."""
+        assert self._books is not None, "bind comes first"
+        return self._books
+
+    # --- where a job goes -------------------------------------------------------------------------------------
+
+    def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
+        """The node where the cluster gains most by it; with a placement other than best fit, where that puts it."""
+        job = state.jobs[js.id]
+        if not job.gpus:
+            return rule.place(state.pool, js)
+        if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
+            return due_place(state, self.books.beliefs.wants, job, rule)
+        if job.gpus > state.pool.free_gpus:
+            return None
+        self.books.refresh()
+        one = self._one_node(state, job)
+        several = self._several(state, job) if job.gpus > 1 and job.nodes != 1 else None
+        if several is not None and (one is None or several[0] > one[0]):
+            return several[1]
+        if one is None:  # what jobs over several nodes hold beyond their due may be in the way
+            return due_place(state, self.books.beliefs.wants, job, rule)
+        return one[1]
+
+    def _one_node(self, state: TrainingState, js: JobState) -> tuple[int, Placement] | None:
+        pool, books = state.pool, self.books
+        best: tuple[int, int, int] | None = None
+        for node in members(pool.with_free(js.gpus, js.eligible)):
+            book = books.current(node)
+            placement = on_node(pool, node, js.gpus) if js.job.communication_ppm else ((node, 1),)
+            value = book.add(books.item(js, placement))
+            if value > 0:
+                key = (-value, pool.free_count[node], node)
+                if best is None or key < best:
+                    best = key
+        return None if best is None else (-best[0], on_node(pool, best[2], js.gpus))
+
+    def _several(self, state: TrainingState, js: JobState) -> tuple[int, Placement] | None:
+        """GPUs of several nodes, where they cost the others there least."""
+        pool, books = state.pool, self.books
+        if pool.free_among(js.eligible) < js.gpus:
+            return None
+        there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
+        best: tuple[int, Placement] | None = None
+        for basin in dict.fromkeys(book.basin for book in there):
+            alike = [book for book in there if book.basin is basin]
+            if sum(pool.free_count[book.node] for book in alike) < js.gpus:
+                continue
+            menu = books.menu(js, tuple((book.node, 1) for book in alike[:2]))
+            for grant, speed in zip(menu.grants, menu.speeds, strict=True):
+                found = self._spread(state, js, alike, grant)
+                if found is None:
+                    continue
+                if SPLIT == 0 or (SPLIT == 1 and speed < HUNGER * menu.speeds[0]):
+                    continue
+                value = speed * js.width * js.account.weight // WHOLE_GPU_MILLI - found[0]
+                if best is None or value > best[0]:
+                    best = value, found[1]
+        return best
+
+    def _spread(
+        self, state: TrainingState, js: JobState, there: list[Book], grant: Grant
+    ) -> tuple[int, Placement] | None:
+        """What the others lose if a job takes this much for each GPU where that costs least, and where that is."""
+        pool = state.pool
+        offers = []
+        for book in there:
+            count = min(js.gpus, pool.free_count[book.node])
+            while count:
+                price = book.gain - book.basin.gain(book.mark, less(book.spare, times(grant, count * WHOLE_GPU_MILLI)))
+                if price < 1 << 40:
+                    offers.append((price // count, -count, book.node, price))
+                    break
+                count -= 1
+        offers.sort()
+        left, lost = js.gpus, 0
+        chosen: list[tuple[int, int]] = []
+        for _, count, node, price in offers:
+            taken = min(left, -count)
+            chosen.append((node, gpus_of(pool, node, taken)))
+            lost += price
+            left -= taken
+            if not left:
+                return lost, tuple(chosen)
+        return None
+
+    # --- what it gets there -----------------------------------------------------------------------------------
+
+    def enter(
+        self, now: int, state: TrainingState, js: JobState, placement: Placement
+    ) -> tuple[list[ReallocateJob], Grant]:
+        """Its part of the best division of its nodes; others give up what they would have to anyway."""
+        if not js.gpus:
+            return [], Grant(js.job.cpu_milli, js.job.memory_bytes)
+        self.books.refresh()
+        books = [self._but(state, node, js) for node, _ in placement]
+        wanted = self._planned(state, js, placement, books)
+        grant = wanted.pop(js.id)
+        if Room(state.pool).fits(placement, js.gpus, grant):
+            return [], grant
+        given = []
+        for job, target in wanted.items():
+            held = state.running[job].grant
+            lesser = Grant(*(min(pair) for pair in zip(held, target, strict=True)))
+            if lesser != held:
+                given.append(ReallocateJob(job, lesser))
+        return given, grant
+
+    def _but(self, state: TrainingState, node: int, js: JobState) -> Book:
+        if js.id not in state.on_node[node]:
+            return self.books.books[node]
+        return self.books.without(node, [other for other in state.on_node[node].values() if other is not js])
+
+    def _planned(self, state: TrainingState, js: JobState, placement: Placement, books: list[Book]) -> dict[int, Grant]:
+        """What all jobs of some nodes are to hold when one more comes."""
+        wanted: dict[int, Grant] = {}
+        item = self.books.item(js, placement) if len(placement) == 1 else None
+        while True:
+            if item is not None:
+                (book,) = books
+                spare = less(book.spare, item.corner)
+                picks = book.basin.picks(book.mark + item.mark, spare)
+                if picks is not None:
+                    return wanted | _held([*book.jobs, (js, item)], picks)
+            else:
+                grant = self._choice(js, placement, self.books.menu(js, placement), books)
+                if grant is not None:
+                    wanted[js.id] = self.books.granted[js.id] = grant
+                    for book, (_, mask) in zip(books, placement, strict=True):
+                        spare = less(book.spare, part(grant, mask.bit_count(), js.gpus))
+                        picks = book.basin.picks(book.mark, spare)
+                        assert picks is not None
+                        wanted |= _held(book.jobs, picks)
+                    return wanted
+            if not self._squeeze(books, wanted):
+                return self._dues(state, js, placement)
+
+    def _squeeze(self, books: list[Book], wanted: dict[int, Grant]) -> bool:
+        """Bring a job over several nodes that is here down to its due; False when all are."""
+        for book in books:
+            for js, _ in book.wide:
+                if js.id not in wanted:
+                    menu = self.books.menu(js, js.placement)
+                    due = self.books.beliefs.wants.dues.a_gpu(js.placement)
+                    modest = next(grant for grant in menu.grants if not above(grant, due))
+                    wanted[js.id] = times(modest, js.width)
+                    self._regrant(js, wanted[js.id], books)
+                    return True
+        return False
+
+    def _regrant(self, js: JobState, grant: Grant, books: Iterable[Book] = ()) -> None:
+        """A job over several nodes is to hold something else; its books, and these in their stead, are told."""
+        own = {node: self.books.books[node] for node, _ in js.placement}
+        mine = [book for book in books if book.node in own and own[book.node] is not book]
+        held = self.books.granted.get(js.id, js.grant)
+        self.books.grant(js, js.placement, grant, own.values())
+        for book in mine:
+            count = next(mask.bit_count() for node, mask in js.placement if node == book.node)
+            book.spare = less(more(book.spare, part(held, count, js.gpus)), part(grant, count, js.gpus))
+        self.books.dirty.update(own)
+
+    def _dues(self, state: TrainingState, js: JobState, placement: Placement) -> dict[int, Grant]:
+        """Everybody on these nodes has their due."""
+        due = self.books.beliefs.wants.due
+        here = {id_: other for node, _ in placement for id_, other in state.on_node[node].items() if other.gpus}
+        wanted = {id_: due(other, other.placement) for id_, other in here.items()}
+        wanted[js.id] = due(js, placement)
+        return wanted
+
+    def _choice(self, js: JobState, placement: Placement, menu: Menu, books: list[Book]) -> Grant | None:
+        """What is best for all that a job over several nodes holds, when its books leave it out."""
+        worth = js.width * js.account.weight
+        best, found = -1, None
+        for grant, speed in zip(menu.grants, menu.speeds, strict=True):
+            total = speed * worth // WHOLE_GPU_MILLI
+            for book, (_, mask) in zip(books, placement, strict=True):
+                total += book.basin.gain(book.mark, less(book.spare, times(grant, mask.bit_count() * WHOLE_GPU_MILLI)))
+            if total > best:
+                best, found = total, grant
+        return None if found is None else times(found, js.width)
+
+    # --- those that run ---------------------------------------------------------------------------------------
+
+    def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """Nodes where somebody came or went, divided anew."""
+        books = self.books
+        books.refresh()
+        if not books.dirty:
+            return ()
+        return self._divide(now, state)
+
+    def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        yield from carried_out(state, self._settled(state))
+
+    def _settled(self, state: TrainingState) -> dict[int, Grant]:
+        """What the jobs of all nodes that changed are to hold."""
+        books = self.books
+        wide = {js.id: js for node in sorted(books.dirty) for js, _ in books.books[node].wide}
+        wanted: dict[int, Grant] = {}
+        for js in wide.values():
+            own = [books.books[node] for node, _ in js.placement]
+            held = books.granted.get(js.id, js.grant)
+            for book, (_, mask) in zip(own, js.placement, strict=True):
+                book.spare = more(book.spare, part(held, mask.bit_count(), js.gpus))
+            grant = self._choice(js, js.placement, books.menu(js, js.placement), own)
+            assert grant is not None
+            for book, (_, mask) in zip(own, js.placement, strict=True):
+                book.spare = less(book.spare, part(grant, mask.bit_count(), js.gpus))
+                book.adds = {}
+            books.granted[js.id] = wanted[js.id] = grant
+            if grant != held:
+                books.dirty.update(book.node for book in own)
+        for node in sorted(books.dirty):
+            book = books.books[node]
+            picks = book.basin.picks(book.mark, book.spare)
+            if picks is None:
+                due = books.beliefs.wants.due
+                wanted |= {js.id: due(js, js.placement) for js, _ in book.jobs}
+            else:
+                wanted |= _held(book.jobs, picks)
+        books.dirty.clear()
+        return wanted
+
+
+def _held(jobs: Iterable[tuple[JobState, Item]], picks: Mapping[Item, list[int]]) -> dict[int, Grant]:
+    """What each job holds; of several of one kind those that hold something already keep it."""
+    found: dict[int, Grant] = {}
+    open_: dict[Item, tuple[list[JobState], list[Grant]]] = {}
+    for js, item in jobs:
+        chosen = picks.get(item)
+        if chosen is None:
+            found[js.id] = item.grants[0]
+        elif len(chosen) == 1:
+            found[js.id] = item.grants[chosen[0]]
+        else:
+            if item not in open_:
+                open_[item] = [], [item.grants[index] for index in chosen]
+            waiting, left = open_[item]
+            held = js.grant
+            if held in left:
+                left.remove(held)
+                found[js.id] = held
+            else:
+                waiting.append(js)
+    for waiting, left in open_.values():
+        for js, grant in zip(waiting, sorted(left, reverse=True), strict=True):
+            found[js.id] = grant
+    return found

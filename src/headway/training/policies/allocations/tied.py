@@ -1,0 +1,40 @@
+"""The order of an allocation that has its own idea of who comes next: the policy's order only breaks its ties."""
+
+from headway.training.jobstate import JobState
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+from headway.training.state import TrainingState
+
+
+class Tied(Order):
+    """To be mixed into an order, before it. The policy's order is told all that it has to know."""
+
+    ties: Order
+
+    def tie(self, order: Order) -> None:
+        """The order that breaks ties."""
+        self.ties = order
+        self.refresh = order.refresh
+
+    @property
+    def watches_ends(self) -> bool:  # type: ignore[override]
+        """As the order that breaks ties does."""
+        return self.ties.watches_ends
+
+    @property
+    def remembers(self) -> bool:  # type: ignore[override]
+        """As the order that breaks ties does."""
+        return self.ties.remembers
+
+    def bind(self, state: TrainingState) -> None:
+        """Both are told."""
+        super().bind(state)
+        self.ties.bind(state)
+
+    def tie_key(self, now: int, js: JobState) -> Key:
+        """Where a job stands in the order that breaks ties."""
+        return self.ties.key(now, js)
+
+    def ended(self, now: int, js: JobState) -> None:
+        """A job left for good."""
+        self.ties.ended(now, js)

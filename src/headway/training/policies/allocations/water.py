@@ -1,0 +1,185 @@
+"""The division of one node: CPUs, memory and storage bandwidth filled in where they do most, exactly.
+
+Every job has a menu of grants, the least of which keep it as fast as its due would. What a node has beyond those is
+handed out so that the sum of what all jobs gain is largest. Gains are not concave (the last steps of a matrix may be
+its steepest), so this is no matter of marginal gains: a table over units of what may be handed out holds the most that
+a set of jobs can gain with each amount, and the table of one more job follows from it. A set is a number with a count
+for each kind of job, whatever node it is on, so that a table serves wherever the same jobs meet again, and trying a job
+on a node, or off it, is one look into a table.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.training.actions import Grant
+from headway.training.cluster import Node
+from headway.training.shares import times
+from headway.units import WHOLE_GPU_MILLI
+
+IMPOSSIBLE = -(1 << 50)
+"""What jobs gain where not even the least that they need is there."""
+_UNITS = (48, 32, 16)
+"""At most so many units of a node's CPUs, memory and storage are told apart."""
+_CPU_MILLI = 1000
+"""The unit of CPUs, where that is not too many."""
+_COUNT_BITS = 8
+"""Jobs of one kind on one node: up to 255."""
+_MOST_CELLS = 1 << 22
+"""Of all tables remembered together."""
+
+
+class Menu:
+    """What a job may be granted for each of its GPUs, and how fast it then is; dominated grants left out."""
+
+    __slots__ = ("corner", "grants", "speeds")
+
+    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int]) -> None:
+        self.grants = tuple(grants)
+        self.speeds = tuple(speeds)
+        """In parts per million, ascending."""
+        self.corner = Grant(*(min(each) for each in zip(*grants, strict=True)))
+        """The least of everything in any of them."""
+
+
+class Item:
+    """A menu for a job of some width and weight, on nodes of one kind."""
+
+    __slots__ = ("base", "corner", "gains", "grants", "mark", "menu", "steps", "worth")
+
+    def __init__(self, menu: Menu, width: int, weight: int) -> None:
+        self.menu = menu
+        self.grants = tuple(times(grant, width) for grant in menu.grants)
+        self.corner = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
+        self.worth = width * weight
+        """What a part per million of its speed counts."""
+        self.base = menu.speeds[0] * self.worth // WHOLE_GPU_MILLI
+        self.gains = tuple(speed * self.worth // WHOLE_GPU_MILLI - self.base for speed in menu.speeds)
+        self.mark = 0
+        """What one such job adds to the number of a set; 0 when there is nothing to choose."""
+        self.steps: tuple[tuple[int, int, int], ...] = ()
+        """Units above the corner that each grant takes."""
+
+
+class Basin:
+    """Nodes of one kind, and all that was found out about dividing them."""
+
+    def __init__(self, node: Node) -> None:
+        self.capacity = Grant(node.cpu_milli or 0, node.memory_bytes or 0, node.storage_bytes_per_second or 0)
+        self.units = (
+            _unit(node.cpu_milli, _UNITS[0], _CPU_MILLI),
+            _unit(node.memory_bytes, _UNITS[1]),
+            _unit(node.storage_bytes_per_second, _UNITS[2]),
+        )
+        """How much one step in a table is; 0: not counted here."""
+        self.shape = tuple(has // unit + 1 if unit else 1 for has, unit in zip(self.capacity, self.units, strict=True))
+        self._strides = (self.shape[1] * self.shape[2], self.shape[2], 1)
+        self._items: dict[tuple[Menu, int, int], Item] = {}
+        self._marked: list[Item] = []
+        nothing = np.zeros(self.shape, dtype=np.int64)
+        self._nothing = nothing
+        self._tables: dict[int, NDArray[np.int64]] = {0: nothing}
+        self._picks: dict[tuple[int, int], dict[Item, list[int]]] = {}
+        self._most = max(64, _MOST_CELLS // nothing.size)
+
+    def item(self, menu: Menu, width: int, weight: int) -> Item:
+        """A job of so many thousandths of a GPU that may choose from a menu."""
+        found = self._items.get((menu, width, weight))
+        if found is None:
+            found = self._items[(menu, width, weight)] = Item(menu, width, weight)
+            if len(menu.grants) > 1:
+                found.mark = 1 << len(self._marked) * _COUNT_BITS
+                found.steps = tuple(self._step(grant, found.corner) for grant in found.grants)
+                self._marked.append(found)
+        return found
+
+    def _step(self, grant: Grant, corner: Grant) -> tuple[int, int, int]:
+        cpu, memory, storage = (
+            -(-(amount - least) // unit) if unit else 0
+            for amount, least, unit in zip(grant, corner, self.units, strict=True)
+        )
+        return cpu, memory, storage
+
+    # --- looking up -------------------------------------------------------------------------------------------
+
+    def place(self, spare: Sequence[int]) -> int:
+        """Where in a table an amount stands; below 0 when there is less than nothing of something."""
+        found = 0
+        for has, unit, stride in zip(spare, self.units, self._strides, strict=True):
+            if unit:
+                if has < 0:
+                    return -1
+                found += has // unit * stride
+        return found
+
+    def gain(self, jobs: int, spare: Sequence[int]) -> int:
+        """The most that a set of jobs gains from what is left when each has the corner of its menu."""
+        place = self.place(spare)
+        if place < 0:
+            return IMPOSSIBLE
+        table = self._tables.get(jobs)
+        if table is None:
+            table = self._table(jobs)
+        return table.item(place)
+
+    def picks(self, jobs: int, spare: Sequence[int]) -> dict[Item, list[int]] | None:
+        """Which grants of their menus the jobs of a set get for that, a list for each kind; None: it cannot be."""
+        place = self.place(spare)
+        found = self._picks.get((jobs, place))
+        if found is None:
+            if place < 0 or self._table(jobs).item(place) < 0:
+                return None
+            if len(self._picks) >= self._most:
+                self._picks.clear()
+            found = self._picks[(jobs, place)] = self._walk(jobs, place)
+        return found
+
+    def _walk(self, jobs: int, place: int) -> dict[Item, list[int]]:
+        found: dict[Item, list[int]] = {}
+        left = list(np.unravel_index(place, self.shape))
+        while jobs:
+            item = self._first(jobs)
+            rest = self._table(jobs - item.mark)
+            whole = int(self._table(jobs)[tuple(left)])
+            for index, (step, gain) in enumerate(zip(item.steps, item.gains, strict=True)):
+                after = tuple(has - takes for has, takes in zip(left, step, strict=True))
+                if min(after) >= 0 and int(rest[after]) + gain == whole:
+                    found.setdefault(item, []).append(index)
+                    left = list(after)
+                    break
+            else:
+                raise AssertionError("a table that does not follow from the one before")
+            jobs -= item.mark
+        return found
+
+    # --- tables -----------------------------------------------------------------------------------------------
+
+    def _first(self, jobs: int) -> Item:
+        return self._marked[((jobs & -jobs).bit_length() - 1) // _COUNT_BITS]
+
+    def _table(self, jobs: int) -> NDArray[np.int64]:
+        """The most that a set of jobs gains with each amount of everything."""
+        missing: list[tuple[int, Item]] = []
+        while (found := self._tables.get(jobs)) is None:
+            item = self._first(jobs)
+            missing.append((jobs, item))
+            jobs -= item.mark
+        if len(self._tables) + len(missing) > self._most:
+            self._tables = {0: self._nothing}
+        for whole, item in reversed(missing):
+            found = self._tables[whole] = self._joined(found, item)
+        return found
+
+    def _joined(self, table: NDArray[np.int64], item: Item) -> NDArray[np.int64]:
+        cpus, memory, storage = self.shape
+        found = np.full(self.shape, IMPOSSIBLE, dtype=np.int64)
+        for (cpu, mem, read), gain in zip(item.steps, item.gains, strict=True):
+            if cpu < cpus and mem < memory and read < storage:
+                part = found[cpu:, mem:, read:]
+                np.maximum(part, table[: cpus - cpu, : memory - mem, : storage - read] + gain, out=part)
+        return found
+
+
+def _unit(has: int | None, most: int, least: int = 1) -> int:
+    return 0 if has is None else max(least, -(-has // most))

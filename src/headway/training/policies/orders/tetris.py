@@ -1,0 +1,50 @@
+"""Tetris' order: the job with the least left to do, counted in time times the part of the cluster that it takes.
+
+Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014, as Synergy's simulator (Mohan et al., OSDI
+2022) has it: remaining work times packed demand, smallest first. The packed demand is the sum of the parts of the
+cluster's GPUs, CPUs, memory and storage bandwidth (of those that are counted) that a job's full demand is. Where CPUs
+and memory are divided that is the demand of its profile; else what it asks for.
+
+Departures: what remains is the estimate's; a running job gives way to one that has less left, as under ``srtf``, for
+which the paper's simulator sorts all jobs anew every round. How well a demand fits what is free is not in this order,
+whose keys may not move while jobs wait: that is the allocation of the same name.
+"""
+
+from typing import ClassVar
+
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.packing import Packing
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+from headway.training.state import TrainingState
+from headway.units import REFERENCE_SPEED_PPM
+
+
+class Tetris(Order):
+    """By remaining work times packed demand, with preemption."""
+
+    name: ClassVar[str] = "tetris"
+    preempts: ClassVar[bool] = True
+    starves: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._packing: Packing | None = None
+
+    @property
+    def packing(self) -> Packing:
+        """What demands are parts of."""
+        assert self._packing is not None, "bind comes first"
+        return self._packing
+
+    def bind(self, state: TrainingState) -> None:
+        """What demands are parts of."""
+        self._packing = Packing(state)
+
+    def key(self, now: int, js: JobState) -> Key:
+        """Work left by the estimate, in millionths of a nanosecond, times the demand."""
+        return js.remaining(now) * REFERENCE_SPEED_PPM * self.packing.size(js)
+
+    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
+        """Work left shrinks at the job's speed; the demand stays, whatever the job holds."""
+        size = self.packing.size(js)
+        return -js.speed * size, (js.remaining(now) * REFERENCE_SPEED_PPM + now * js.speed) * size

@@ -1,0 +1,132 @@
+"""Nobody below their due: is there a running job on a tape that would have been faster with its GPUs' share of all?
+
+What allocations promise that say so (``Allocation.guarantees``), and what ``headway audit`` proves of their tapes. A
+job's throughput is judged by its profile as it is believed, at the pace of its GPUs: what an allocation goes by. What
+is held in passing, within an instant, does not count.
+"""
+
+from collections.abc import Sequence
+
+from headway.core.audit import Finding
+from headway.core.tape import Tape
+from headway.training.actions import Grant
+from headway.training.books import gpus_in
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.replay import grant_of, placement_of, rows_of
+from headway.training.rows import Kind
+from headway.training.sensitivity import Matrix
+from headway.training.shares import Dues
+from headway.training.speed import SpeedModel
+
+_OPENS = (int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE))
+_FOLLOWS = (int(Kind.PLACE), int(Kind.GRANT), int(Kind.STORAGE))
+_STOPS = (int(Kind.FINISHED), int(Kind.FAILED), int(Kind.CANCELLED), int(Kind.PREEMPT), int(Kind.EVICTED))
+
+
+def below_due(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:
+    """A finding for each job and instant from which on it was slower than with its due."""
+    watch = _Watch(cluster, jobs, speed)
+    for index, row in enumerate(rows_of(tape)):
+        watch.enter(index, row)
+    watch.close()
+    return watch.found
+
+
+class _Held:
+    """A running job, where it is and with what."""
+
+    __slots__ = ("grant", "job", "placement", "row")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.placement: tuple[tuple[int, int], ...] = ()
+        self.grant = Grant(job.cpu_milli, job.memory_bytes)
+        self.row = 0
+
+
+class _Watch:
+    """Follows who holds what, and looks at whoever was touched when an instant is over."""
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[Job], speed: SpeedModel) -> None:
+        self.found: list[Finding] = []
+        self._jobs = jobs
+        self._speed = speed
+        self._believed = Matrix(speed.profiles)
+        self._dues = Dues(cluster)
+        self._running: dict[int, _Held] = {}
+        self._shared: dict[tuple[int, int], set[int]] = {}
+        """Jobs on each (node, GPU) that is shared."""
+        self._pending: list[list[int]] = []
+        self._opened = 0
+        """The row at which what is pending begins."""
+        self._touched: set[int] = set()
+        self._now = 0
+
+    def enter(self, index: int, row: list[int]) -> None:
+        """The next row."""
+        time, kind, job = row[:3]
+        if self._pending and kind not in _FOLLOWS:
+            self._settle()
+        if time != self._now:
+            self._look()
+            self._now = time
+        if kind in _OPENS:
+            self._opened = index
+            self._pending.append(row)
+        elif self._pending:
+            self._pending.append(row)
+        elif kind in _STOPS and job in self._running:
+            self._leave(self._running.pop(job))
+
+    def close(self) -> None:
+        """The tape ends here."""
+        if self._pending:
+            self._settle()
+        self._look()
+
+    def _settle(self) -> None:
+        rows, self._pending = self._pending, []
+        kind, job = rows[0][1:3]
+        if kind == Kind.REALLOCATE:
+            held = self._running[job]
+        else:
+            if job in self._running:
+                self._leave(self._running[job])
+            held = self._running[job] = _Held(self._jobs[job])
+            held.placement = placement_of(rows)
+            for gpu in _shared_gpus(held):
+                self._shared.setdefault(gpu, set()).add(job)
+                self._touched |= self._shared[gpu]
+        if (grant := grant_of(rows)) is not None:
+            held.grant = grant
+        held.row = self._opened
+        self._touched.add(job)
+
+    def _leave(self, held: _Held) -> None:
+        self._touched.discard(held.job.id)
+        for gpu in _shared_gpus(held):
+            self._shared[gpu].discard(held.job.id)
+            self._touched |= self._shared[gpu]
+
+    def _look(self) -> None:
+        for number in sorted(self._touched):
+            held = self._running[number]
+            job, due = held.job, self._dues.of(held.placement, held.job.width_milli)
+            if not job.gpus or job.model not in self._believed.profiles or held.grant == due:
+                continue
+            beside = sum(self._jobs[other].gpu_milli for gpu in _shared_gpus(held) for other in self._shared[gpu])
+            pace = self._speed.pace(job, held.placement, beside - job.gpu_milli if beside else 0)
+            has = self._believed.of(job, self._speed.felt(held.grant), pace)
+            could = self._believed.of(job, self._speed.felt(due), pace)
+            if has < could:
+                told = f"job {number} runs at {has} ppm with {held.grant}, below {could} with its due of {due}"
+                self.found.append(Finding(held.row, self._now, "due", told))
+        self._touched.clear()
+
+
+def _shared_gpus(held: _Held) -> list[tuple[int, int]]:
+    """The one GPU that a job has a share of, if it has."""
+    if not held.job.shared:
+        return []
+    return [(node, gpu) for node, mask in held.placement for gpu in gpus_in(mask)]

@@ -1,0 +1,127 @@
+"""Worlds in which CPUs, memory and storage bandwidth are there to be divided, and jobs with profiles to divide them by.
+
+They are the worlds of ``tests/strategies.py`` with other nodes and other jobs: nodes differ in what they have for each
+GPU, some things are not counted, GPUs may be faster than the reference, and jobs may ask for more than there is.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import strategies as st
+
+from headway.training.cluster import Cluster, Node
+from headway.training.job import Job, workload
+from headway.training.sensitivity import Matrix, Profile, Scalar
+from headway.training.speed import Costs, SpeedModel
+from headway.units import SECOND
+from tests.drive import World
+from tests.strategies import fits, specs, worlds
+
+GIGABYTE = 10**9
+MODELS = ("image", "language", "speech")
+
+
+@dataclass(frozen=True)
+class Divided(World):
+    """A world whose jobs feel what they hold."""
+
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    scalar: bool = False
+
+    def speed(self) -> SpeedModel:
+        """By the profiles."""
+        sensitivity = (Scalar if self.scalar else Matrix)(self.profiles)
+        return SpeedModel(
+            self.cluster,
+            sharing_penalty_ppm=self.sharing_penalty_ppm,
+            sensitivity=sensitivity,
+            profiles=self.profiles,
+        )
+
+
+@st.composite
+def profiles(draw: st.DrawFn, model: str) -> Profile:
+    """A matrix that never falls, of a few cells, at any numbers."""
+    cpus = draw(st.lists(st.integers(250, 8000), min_size=0, max_size=2, unique=True))
+    sizes = draw(st.lists(st.integers(10**9, 150 * GIGABYTE), min_size=0, max_size=2, unique=True))
+    rows = tuple(sorted({*cpus, draw(st.sampled_from([500, 1000, 1999]))}))
+    columns = tuple(sorted({*sizes, draw(st.sampled_from([8 * GIGABYTE, 20_830_000_001]))}))
+    matrix: list[tuple[int, ...]] = []
+    for _ in rows:
+        row: list[int] = []
+        for column in range(len(columns)):
+            least = max(row[-1] if row else 200_000, matrix[-1][column] if matrix else 0)
+            row.append(least + draw(st.sampled_from([0, 0, 1, 300_000, 777_777])))
+        matrix.append(tuple(row))
+    reads = draw(st.sampled_from([0, 50_000_000, 200_000_003]))
+    dataset = draw(st.sampled_from([0, 100 * GIGABYTE, 300 * GIGABYTE])) if reads else 0
+    return Profile(model, rows, columns, tuple(matrix), read_bytes_per_second=reads, dataset_bytes=dataset)
+
+
+@st.composite
+def _machines(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """The same nodes with other hosts, of one or two kinds; of each thing counted on all nodes or on none."""
+    counts = draw(st.sampled_from([(1, 1, 0), (1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (0, 1, 1)]))
+    kinds = [
+        (draw(st.integers(1000, 8000)), draw(st.integers(10**10, 10**11)), draw(st.integers(2 * 10**7, 3 * 10**8)))
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    nodes = []
+    for node in cluster.nodes:
+        kind = kinds[draw(st.integers(0, len(kinds) - 1))]
+        has = [each * max(1, node.gpus) + draw(st.integers(0, 1)) for each in kind]
+        cpu_milli, memory_bytes, storage = (
+            value if counted else None for value, counted in zip(has, counts, strict=True)
+        )
+        nodes.append(replace(node, cpu_milli=cpu_milli, memory_bytes=memory_bytes, storage_bytes_per_second=storage))
+    if draw(st.integers(0, 3)) == 0:
+        nodes.append(_without_gpus(nodes[0]))
+    speeds = dict(cluster.gpu_speed_ppm)
+    if draw(st.integers(0, 2)) == 0:
+        speeds["A100"] = draw(st.sampled_from([1_700_000, 2_500_001]))
+    return replace(cluster, nodes=tuple(nodes), gpu_speed_ppm=speeds)
+
+
+def _without_gpus(like: Node) -> Node:
+    return replace(like, name="host", gpus=0)
+
+
+@st.composite
+def divided_worlds(draw: st.DrawFn, *, quotas: bool | None = None, max_jobs: int = 10) -> Divided:
+    """Somebody's nodes, jobs of three kinds and of none, and what a reallocation costs."""
+    world = draw(worlds(quotas=quotas, max_jobs=max_jobs))
+    cluster = draw(_machines(world.cluster))
+    known = {model: draw(profiles(model)) for model in MODELS}
+    jobs = [draw(_trained(cluster, job)) for job in world.jobs]
+    left = workload(job for job in jobs if _could_run(cluster, job)) or (Job(0, 0, SECOND),)
+    costs = world.costs or Costs()
+    costs = replace(costs, reallocation=draw(st.sampled_from([0, 0, SECOND + 1])))
+    return Divided(
+        cluster, left, world.faults, costs, world.sharing_penalty_ppm, world.told, known, draw(st.integers(0, 3)) == 0
+    )
+
+
+@st.composite
+def _trained(draw: st.DrawFn, cluster: Cluster, job: Job) -> Job:
+    """A job that trains something, or nobody knows what; some ask for CPUs and memory, some for too much."""
+    if not job.gpus:
+        return job
+    job = replace(job, model=draw(st.sampled_from(["", "unheard-of", *MODELS, *MODELS])), cpu_milli=0, memory_bytes=0)
+    asks = draw(st.integers(0, 3))
+    if asks == 0 and draw(st.booleans()):
+        return replace(job, gpus=0, gpu_milli=1000, nodes=0, cpu_milli=draw(st.sampled_from([500, 3000])))
+    if asks == 1:
+        cpus = draw(st.sampled_from([1, 700, 2500, 9000]))
+        job = replace(job, cpu_milli=cpus * job.gpus + 1, memory_bytes=draw(st.integers(0, 90)) * GIGABYTE)
+    return job
+
+
+def _could_run(cluster: Cluster, job: Job) -> bool:
+    """What a job with GPUs asks for besides is no reason to leave it out: it is given less."""
+    return fits(cluster, replace(job, cpu_milli=0, memory_bytes=0) if job.gpus else job)
+
+
+@st.composite
+def divided_specs(draw: st.DrawFn, allocation: str, cluster: Cluster, *, order: str = "", placement: str = "") -> str:
+    """The name of a policy with this allocation, deciding at every event or in rounds."""
+    spec = draw(specs(order=order, placement=placement, cluster=cluster))
+    return f"{spec}+{allocation}{draw(st.sampled_from(['', '', '+round(7s)', '+round(300s)']))}"
