@@ -34,7 +34,7 @@ def real_traces() -> Path:
 @pytest.fixture(autouse=True)
 def _own_parts() -> Iterator[None]:
     """Parts of policies that a test registers, from a file of its own, are gone after it."""
-    tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS)
+    tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
     before = [dict(table) for table in tables]
     yield
     for table, kept in zip(tables, before, strict=True):

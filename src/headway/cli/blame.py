@@ -28,7 +28,7 @@ def blamed(problem: BaseException) -> str | None:
 
 def _foreign_modules() -> set[str]:
     """The modules of parts that were loaded from files or installed beside the package."""
-    tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS)
+    tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
     parts = [part for table in tables for part in table.values()]
     modules = {kind.__module__ for part in parts for kind in part.__mro__}
     return {name for name in modules if name.partition(".")[0] not in {"headway", *sys.stdlib_module_names}}

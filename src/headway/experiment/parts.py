@@ -62,7 +62,7 @@ def allocation_of(experiment: Experiment) -> str | None:
 
 def _names_one(experiment: Experiment) -> bool:
     """Whether the policy's own string names an allocation."""
-    terms = experiment.policy.name.split("+")[1:]
+    terms = resolve(experiment.policy.name).split("+")[1:]
     return any(term.partition("(")[0].strip() in ALLOCATIONS for term in terms)
 
 

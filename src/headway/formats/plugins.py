@@ -15,7 +15,7 @@ from typing import Any
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import slurm_site
 from headway.training.policies import registry
-from headway.training.policies.parts import Backfill, Migration, Order, PlacementRule
+from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 
 GROUP = "headway.policies"
 SITE = "slurm:"
@@ -101,6 +101,7 @@ def _kind(part: Any) -> dict[str, Any] | None:
         (Backfill, registry.BACKFILLS),
         (PlacementRule, registry.PLACEMENTS),
         (Migration, registry.MIGRATIONS),
+        (Allocation, registry.ALLOCATIONS),
     ]
     if isinstance(part, type):
         for kind, table in tables:
@@ -113,7 +114,7 @@ def register(part: Any, where: str) -> str:
     """Put a class into the table of its kind; what comes back is the name it goes by."""
     table = _kind(part)
     if table is None:
-        raise ExperimentError(f"{where}: {part!r} is no Order, Backfill, PlacementRule or Migration")
+        raise ExperimentError(f"{where}: {part!r} is no Order, Backfill, PlacementRule, Migration or Allocation")
     name = getattr(part, "name", None)
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise ExperimentError(f"{where}: class {part.__name__} needs a name of letters, digits and '-', not {name!r}")

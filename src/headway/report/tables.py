@@ -33,6 +33,7 @@ _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("backfill", registry.BACKFILLS),
     ("placement", registry.PLACEMENTS),
     ("migration", registry.MIGRATIONS),
+    ("allocation", registry.ALLOCATIONS),
 )
 _TERMS = (
     ("preemption", "preempt", "A job is preempted for one that comes before it, whatever the order's default."),

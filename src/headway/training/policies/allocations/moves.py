@@ -23,6 +23,7 @@ MOST_SOURCES, MOST_TARGETS = 4, 12
 """Nodes that lack most and nodes with most to spare that are tried."""
 MOST_BRANCHES = 200
 """Of programme 2: on two nodes the best is found long before it is proven."""
+_MOST_TOLD = 50_000
 Move = tuple[JobState, int]
 _Kind = tuple[tuple[Cell, ...], int]
 """Cells, and whole GPUs."""
@@ -49,21 +50,36 @@ class Moves:
         self._every = every
         self._seconds = seconds
         self._next = 0
+        self._told: dict[object, bool] = {}
 
     def single(self, now: int, state: TrainingState) -> Iterator[Move]:
         """Moves of one job that pay, the best first; each is to be made before the next is asked for."""
         for _ in range(MOST_MOVES):
-            best: tuple[float, int, int, Move] | None = None
+            best: tuple[float, int, int] | None = None
             targets = self._targets(state)
             for source in self._sources(state) if targets else ():
-                for mover in self._movers(now, state, source):
-                    for node in targets:
-                        if node != source and (net := self._net(state, source, mover, node)) > 0:
-                            mark = (net, -mover.js.id, -node, (mover.js, node))
-                            best = mark if best is None else max(best, mark, key=lambda each: each[:3])
+                for node in targets:
+                    if node != source and self._promising(state, source, node):
+                        for mover in self._movers(now, state, source):
+                            if (net := self._net(state, source, mover, node)) > 0:
+                                mark = (net, -mover.js.id, -node)
+                                best = mark if best is None else max(best, mark)
             if best is None:
                 return
-            yield best[3]
+            yield state.running[-best[1]], -best[2]
+
+    def _promising(self, state: TrainingState, source: int, node: int) -> bool:
+        """Whether a move from one node to another could pay if all jobs went on for long; told once for as long as both
+        stay as they are."""
+        key = (source, self._shelves.at(source).version, node, self._shelves.at(node).version)
+        found = self._told.get(key)
+        if found is None:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
+            found = any(mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
+            self._told[key] = found
+        return found
 
     def _sources(self, state: TrainingState) -> list[int]:
         """Nodes whose jobs could gain from more room, those that lack most first."""
@@ -96,11 +112,14 @@ class Moves:
                 found[mover.cells] = mover
         return list(found.values())
 
-    def _mover(self, now: int, state: TrainingState, js: JobState) -> Mover | None:
-        if not js.gpus or js.gpu_milli != WHOLE_GPU_MILLI or js.nodes > 1 or not js.job.preemptible or js.base > now:
+    def _mover(self, now: int, state: TrainingState, js: JobState, span: int = 0) -> Mover | None:
+        """A job as one that could move; None where it cannot. ``span``: whenever that is, and for so long."""
+        if not js.gpus or js.gpu_milli != WHOLE_GPU_MILLI or js.nodes > 1 or not js.job.preemptible:
+            return None
+        if not span and js.base > now:
             return None
         cells = self._shelves.kinds.cells(js, js.placement)
-        left = js.remaining(now) * REFERENCE_SPEED_PPM // max(1, js.speed)
+        left = span or js.remaining(now) * REFERENCE_SPEED_PPM // max(1, js.speed)
         return Mover(js, cells, min(left, self._horizon), state.costs.of_migration(js.job) * cells[-1].worth)
 
     def _net(self, state: TrainingState, source: int, mover: Mover, node: int) -> float:
