@@ -1,10 +1,10 @@
 """Two training programs on one GPU, half of its SMs each: 16 CPUs divided 8 and 8, and as Synergy's tune divides them.
 
-Run by scripts/gpu-synergy. Parts: ``prepare`` makes JPEGs of a size at which 10 CPUs just decode as fast as half the
-GPU trains (a loader takes some more); ``alone`` measures each program by itself on half the GPU; ``profile`` over
-numbers of CPUs; ``together`` both at once, the divisions in turn; ``report`` prints the table. Every measurement is a
-line of JSON, and what is there is not measured again. ``--dry`` runs all of it without a GPU, with small models and
-windows, to try the script itself.
+Run by scripts/gpu-synergy. Parts: ``prepare`` makes JPEGs, of the smallest size at which half the CPUs feed the image
+program at no more than 65 % of what it can take (or of ``--size``): the question is what dividing CPUs is worth where
+they bind. ``alone`` measures each program by itself on half the GPU; ``profile`` over numbers of CPUs; ``together``
+both at once, the divisions in turn; ``report`` prints the table. Every measurement is a line of JSON, and what is there
+is not measured again. ``--dry`` runs all of it without a GPU, with small models and windows, to try the script itself.
 """
 
 import argparse
@@ -21,13 +21,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from mps import Mps
 from running import ROOT, Program, ProgramError, measured, python
 
 IMAGE, LANGUAGE = "image", "language"
-SIZES = ((320, 240), (400, 300), (500, 375), (640, 480), (800, 600), (1024, 768), (1280, 960))
+SIZES = ((320, 240), (500, 375), (640, 480), (720, 540), (800, 600), (960, 720))
+FED = 0.65
+"""Half the CPUs are to feed no more than this of what the image program can take."""
 SATURATED = 0.05
 """Cells this close to the best are taken for the best: windows differ by as much."""
 SM_PERCENT = 50
+PARTS_OF_GPU = {"half": SM_PERCENT, "whole": 100}
 
 
 class Setting:
@@ -38,12 +42,14 @@ class Setting:
         self.cpus: int = options.cpus or min(16, os.cpu_count() or 1)
         self.state: Path = options.state
         self.out: Path | None = options.out or (Path(os.environ["OUT"]) if os.environ.get("OUT") else None)
-        self.warm_s, self.short_s, self.long_s = (1.0, 3.0, 3.0) if self.dry else (4.0, 12.0, 25.0)
+        self.warm_s, self.short_s, self.long_s = (1.0, 3.0, 3.0) if self.dry else (4.0, 8.0, 20.0)
         self.rounds: int = 1 if self.dry else options.rounds
         self.deadline = time.monotonic() + options.budget
         self.images = 60 if self.dry else 1536
         self.model: str = "small" if self.dry else options.model
         self.batch = 8 if self.dry else 128
+        self.size: tuple[int, int] | None = options.size
+        self.mps = Mps() if not self.dry else None
         self.results = self.state / "results.jsonl"
         self.state.mkdir(parents=True, exist_ok=True)
         if options.results:
@@ -90,17 +96,29 @@ class Setting:
         """Where the images of a size are."""
         return self.state / f"jpegs-{size[0]}x{size[1]}"
 
-    def start(self, program: str, cpus: list[int]) -> Program:
+    def start(self, program: str, cpus: list[int], size: tuple[int, int] | None = None) -> Program:
         """Start one on these CPUs, on its half of the GPU."""
-        prepared = self.found("prepare")
-        if not prepared:
-            sys.exit("nothing is prepared: run scripts/gpu-synergy prepare first")
-        command = self.command(program, tuple(prepared[-1]["size"]))
-        return Program(program, command, cpus=len(cpus), only=cpus, environment=self.share())
+        return self.on_share(SM_PERCENT, self.command(program, size or self.prepared()), program, cpus)
 
-    def share(self, percent: int = SM_PERCENT) -> dict[str, str]:
-        """What makes a program use so much of the SMs."""
-        return {} if self.dry else {**mps_environment(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
+    def on_share(self, percent: int, command: list[str], name: str, cpus: list[int]) -> Program:
+        """Start a program on so much of the GPU."""
+        share = (
+            {} if self.mps is None else {**self.mps.environment(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent}"}
+        )
+        return Program(name, command, cpus=len(cpus), only=cpus, environment=share)
+
+    def prepared(self) -> tuple[int, int]:
+        """The size of the images."""
+        found = self.found("prepare")
+        if not found:
+            sys.exit("nothing is prepared: run scripts/gpu-synergy prepare first")
+        width, height = found[-1]["size"]
+        return width, height
+
+    def fresh(self) -> None:
+        """A new MPS daemon: none that remembers how earlier programs went."""
+        if self.mps is not None:
+            self.mps.restart()
 
     def first(self, count: int) -> list[int]:
         """The first so many CPUs: the image program's side."""
@@ -110,37 +128,13 @@ class Setting:
         """The last so many CPUs: the language program's side."""
         return sorted(os.sched_getaffinity(0))[-count:]
 
-    def alone(self, program: str, count: int) -> float:
+    def rate(self, program: str, count: int, size: tuple[int, int] | None = None) -> float:
         """Samples a second of one program by itself."""
         self.in_time(20 + self.warm_s + self.short_s)
+        self.fresh()
         cpus = self.first(count) if program == IMAGE else self.last(count)
-        with self.start(program, cpus) as one:
+        with self.start(program, cpus, size=size) as one:
             return measured([one], warm_steps=5, warm_s=self.warm_s, window_s=self.short_s)[0]
-
-
-# --- MPS ------------------------------------------------------------------------------------------------------
-
-
-def mps_environment() -> dict[str, str]:
-    """Where the daemon and its clients meet."""
-    return {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/headway-mps", "CUDA_MPS_LOG_DIRECTORY": "/tmp/headway-mps-log"}
-
-
-def control(order: str) -> subprocess.CompletedProcess[str]:
-    """Tell the daemon something."""
-    command = ["nvidia-cuda-mps-control"]
-    return subprocess.run(
-        command, input=order, env={**os.environ, **mps_environment()}, capture_output=True, text=True, check=False
-    )
-
-
-def start_mps() -> None:
-    """Start the daemon, if it does not answer."""
-    for folder in mps_environment().values():
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    answer = control("get_server_list\n")
-    if answer.returncode or "annot find" in answer.stdout + answer.stderr:
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **mps_environment()}, check=True)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------
@@ -154,56 +148,35 @@ def make_some(folder: str, first: int, count: int, width: int, height: int) -> N
     images.make_images(Path(folder), count, width, height, 90, first)
 
 
-def decode_for(folder: str, cpu: int, seconds: float, side: int) -> int:
-    """Images that one CPU decodes and augments in a time."""
-    sys.path.insert(0, str(ROOT / "examples" / "profiling"))
-    import images
-    import torch
-
-    torch.set_num_threads(1)
-    os.sched_setaffinity(0, {cpu})
-    paths = sorted(Path(folder).glob("*.jpg"))
-    decoded = images.Decoded([path.read_bytes() for path in paths], side)
-    until, done = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        decoded[done % len(decoded)]
-        done += 1
-    return done
-
-
 def prepare(setting: Setting) -> None:
-    """Find the image size at which 10 of 16 CPUs decode as fast as half the GPU trains, and make the images."""
-    if setting.found("prepare"):
-        return
-    room = shutil.disk_usage("/dev/shm").total
-    print(f"{setting.cpus} CPUs, /dev/shm {room / 1e9:.1f} GB")
-    counted = max(1, setting.cpus * 5 // 8)
-    wanted, whole = gpu_rate(setting, SM_PERCENT), gpu_rate(setting, 100)
-    rates: dict[str, float] = {}
-    chosen = SIZES[0]
-    with ProcessPoolExecutor(counted) as pool:
-        for size in SIZES if not setting.dry else SIZES[:1]:
-            folder = str(setting.jpegs(size))
-            spread_out(pool, folder, 4 * counted, size, counted)
-            seconds = 0.5 if setting.dry else 3.0
-            side = 96 if setting.dry else 224
-            done = [pool.submit(decode_for, folder, cpu, seconds, side) for cpu in setting.first(counted)]
-            rates["x".join(map(str, size))] = sum(each.result() for each in done) / seconds
-            if rates["x".join(map(str, size))] < wanted:
-                break
-            chosen = size
-        spread_out(pool, str(setting.jpegs(chosen)), setting.images, chosen, counted)
-    setting.keep(
-        "prepare",
-        size=chosen,
-        model=setting.model,
-        half_gpu_samples_per_second=round(wanted, 1),
-        whole_gpu_samples_per_second=round(whole, 1),
-        decode_cpus=counted,
-        decoded_per_second=rates,
-        shm_bytes=room,
-        device=device_name(setting),
-    )
+    """Choose the size of the images, unless that is done, and make those that are not there."""
+    if not setting.found("prepare") or (setting.size is not None and setting.size != setting.prepared()):
+        setting.keep("prepare", device=device_name(setting), model=setting.model, **chosen(setting))
+    make_images(setting, setting.prepared())
+
+
+def chosen(setting: Setting) -> dict[str, Any]:
+    """The size at which half the CPUs bind, and what was measured on the way."""
+    earlier = setting.found("prepare")
+    names = {f"{part}_gpu_samples_per_second": percent for part, percent in PARTS_OF_GPU.items()}
+    whole = {name: earlier[-1][name] if earlier else gpu_rate(setting, percent) for name, percent in names.items()}
+    if setting.size is not None:
+        return {**whole, "size": setting.size}
+    make_images(setting, SIZES[0])
+    most = setting.rate(IMAGE, setting.cpus, SIZES[0])
+    half: dict[str, float] = {}
+    for size in SIZES[1:2] if setting.dry else SIZES[1:]:
+        make_images(setting, size)
+        half["x".join(map(str, size))] = rate = round(setting.rate(IMAGE, max(1, setting.cpus // 2), size), 1)
+        if rate <= FED * most:
+            break
+    return {**whole, "size": size, "most_samples_per_second": round(most, 1), "at_half_the_cpus": half}
+
+
+def make_images(setting: Setting, size: tuple[int, int]) -> None:
+    """All images of a size, by all CPUs."""
+    with ProcessPoolExecutor(setting.cpus) as pool:
+        spread_out(pool, str(setting.jpegs(size)), setting.images, size, 4 * setting.cpus)
 
 
 def spread_out(pool: ProcessPoolExecutor, folder: str, count: int, size: tuple[int, int], parts: int) -> None:
@@ -216,9 +189,10 @@ def spread_out(pool: ProcessPoolExecutor, folder: str, count: int, size: tuple[i
 
 def gpu_rate(setting: Setting, percent: int) -> float:
     """Samples a second of the image model on so much of the GPU when no loader holds it up."""
+    setting.fresh()
     command = [*setting.command(IMAGE, SIZES[0]), "--one-batch"]
-    with Program("image, one batch", command, cpus=setting.cpus, environment=setting.share(percent)) as one:
-        return measured([one], warm_steps=20, warm_s=2.0, window_s=5.0)[0]
+    with setting.on_share(percent, command, "image, one batch", setting.first(setting.cpus)) as one:
+        return round(measured([one], warm_steps=20, warm_s=1.0, window_s=3.0)[0], 1)
 
 
 def device_name(setting: Setting) -> str:
@@ -239,30 +213,33 @@ def alone(setting: Setting) -> None:
 
 def point(setting: Setting, program: str, count: int, part: str) -> float:
     """One program at one number of CPUs, measured once and then known."""
-    for line in [*setting.found("alone"), *setting.found("profile")]:
-        if (line["program"], line["cpus"]) == (program, count):
-            return float(line["samples_per_second"])
-    rate = setting.alone(program, count)
-    setting.keep(part, program=program, cpus=count, samples_per_second=round(rate, 2))
+    if (known := points_of(setting, program).get(count)) is not None:
+        return known
+    rate = round(setting.rate(program, count), 2)
+    size = {"size": setting.prepared()} if program == IMAGE else {}
+    setting.keep(part, program=program, cpus=count, samples_per_second=rate, **size)
     return rate
 
 
 def profile(setting: Setting) -> None:
-    """Over CPUs: by halves, and finer between the fewest that are enough and the next."""
+    """Over CPUs: by halves, finer between the fewest that are enough and the next; all but one where all are needed."""
     for program in (IMAGE, LANGUAGE):
         counts = [setting.cpus >> power for power in range(setting.cpus.bit_length())]
         rates = [point(setting, program, count, "profile") for count in counts]
         enough = max(index for index, rate in enumerate(rates) if rate >= max(rates) * (1 - SATURATED))
         below = counts[enough + 1] if enough + 1 < len(counts) else 0
         finer = 2 if counts[enough] - below > 4 else 1
-        for between in range(counts[enough] - finer, below, -finer):
+        nearly = [setting.cpus - 1] if not enough and setting.cpus > 2 else []
+        for between in [*nearly, *range(counts[enough] - finer, below, -finer)]:
             point(setting, program, between, "profile")
 
 
 def points_of(setting: Setting, program: str) -> dict[int, float]:
-    """Samples a second by CPUs."""
-    lines = [*setting.found("alone"), *setting.found("profile")]
-    return {line["cpus"]: line["samples_per_second"] for line in lines if line["program"] == program}
+    """Samples a second by CPUs, with the images as they are now."""
+    lines = [line for part in ("alone", "profile") for line in setting.found(part) if line["program"] == program]
+    if program == IMAGE:
+        lines = [line for line in lines if tuple(line.get("size", ())) == setting.prepared()]
+    return {line["cpus"]: line["samples_per_second"] for line in lines}
 
 
 def profile_of(points: dict[int, float], model: str, reference: int) -> Any:
@@ -307,9 +284,11 @@ def divided(profiles: dict[str, Any], cpus: int, allocation: str) -> dict[str, f
 
 
 def divisions(setting: Setting) -> dict[str, dict[str, int]]:
-    """CPUs of each program, proportional and by tune, from what was measured."""
-    half = max(1, setting.cpus // 2)
-    profiles = {name: profile_of(points_of(setting, name), name, half) for name in (IMAGE, LANGUAGE)}
+    """CPUs of each program, proportional and by tune, from what was measured; one CPU is the other's in any case."""
+    half, most = max(1, setting.cpus // 2), max(1, setting.cpus - 1)
+    points = {name: points_of(setting, name) for name in (IMAGE, LANGUAGE)}
+    within = {name: {cpus: rate for cpus, rate in found.items() if cpus <= most} for name, found in points.items()}
+    profiles = {name: profile_of(found, name, half) for name, found in within.items()}
     found = {name: divided(profiles, setting.cpus, name) for name in ("proportional", "tune")}
     return {name: {model: max(1, int(cpus)) for model, cpus in cut.items()} for name, cut in found.items()}
 
@@ -317,21 +296,39 @@ def divisions(setting: Setting) -> dict[str, dict[str, int]]:
 def together(setting: Setting) -> None:
     """Both at once, proportional and tune in turn."""
     cuts = divisions(setting)
-    done = len(setting.found("together"))
+    print(f"divisions: {cuts}")
+    done = len(windows(setting))
     turns = [name for _ in range(setting.rounds) for name in ("proportional", "tune")]
     for turn, name in enumerate(turns[done:], start=done):
-        setting.in_time(40 + setting.warm_s + setting.long_s)
         cut = cuts[name]
-        first, second = setting.first(cut[IMAGE]), setting.last(cut[LANGUAGE])
-        with setting.start(IMAGE, first) as image, setting.start(LANGUAGE, second) as language:
-            rates = measured([image, language], warm_steps=5, warm_s=setting.warm_s, window_s=setting.long_s)
+        try:
+            rates = both(setting, cut)
+        except ProgramError as problem:
+            print(f"{problem}\n{setting.mps.said() if setting.mps else ''}\nonce more:")
+            rates = both(setting, cut)
         setting.keep(
             "together",
             turn=turn,
             division=name,
+            size=setting.prepared(),
             cpus=cut,
             samples_per_second={IMAGE: round(rates[0], 2), LANGUAGE: round(rates[1], 2)},
         )
+
+
+def both(setting: Setting, cut: dict[str, int]) -> list[float]:
+    """One window of both; the second starts when the first is at work."""
+    setting.in_time(30 + setting.warm_s + setting.long_s)
+    setting.fresh()
+    with setting.start(LANGUAGE, setting.last(cut[LANGUAGE])) as language:
+        language.wait_for_steps(2, 60)
+        with setting.start(IMAGE, setting.first(cut[IMAGE])) as image:
+            return measured([image, language], warm_steps=5, warm_s=setting.warm_s, window_s=setting.long_s)
+
+
+def windows(setting: Setting) -> list[dict[str, Any]]:
+    """Those with the images as they are now."""
+    return [line for line in setting.found("together") if tuple(line.get("size", ())) == setting.prepared()]
 
 
 # --- the table ------------------------------------------------------------------------------------------------
@@ -340,8 +337,8 @@ def together(setting: Setting) -> None:
 def report(setting: Setting) -> None:
     """All of it as Markdown."""
     half, points = max(1, setting.cpus // 2), {name: points_of(setting, name) for name in (IMAGE, LANGUAGE)}
-    lines = setting.found("together")
-    if not lines or any(not {half, setting.cpus} <= set(each) for each in points.values()):
+    lines = windows(setting)
+    if len(lines) < 2 or any(not {half, setting.cpus} <= set(each) for each in points.values()):
         sys.exit("not everything is measured yet: run scripts/gpu-synergy all")
     prepared = setting.found("prepare")[-1]
     width, height = prepared["size"]
@@ -390,6 +387,12 @@ def medians_of(lines: list[dict[str, Any]], division: str) -> dict[str, float]:
 PARTS = {"prepare": prepare, "alone": alone, "profile": profile, "together": together, "report": report}
 
 
+def size_of(text: str) -> tuple[int, int]:
+    """Width and height of an image."""
+    width, height = map(int, text.split("x"))
+    return width, height
+
+
 def main() -> None:
     """Parts by their names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -401,13 +404,13 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, help="of the machine; else up to 16")
     parser.add_argument("--rounds", type=int, default=3, help="windows of each division")
     parser.add_argument("--model", default="resnet50", help="of torchvision")
+    parser.add_argument("--size", type=size_of, help="of the images, like 720x540; else chosen")
     parser.add_argument("--dry", action="store_true", help="without a GPU, small and short")
     options = parser.parse_args()
     setting = Setting(options)
-    if not setting.dry:
-        start_mps()
+    parts = list(PARTS) if options.part == "all" else list(dict.fromkeys(["prepare", options.part]))
     try:
-        for part in PARTS if options.part == "all" else [options.part]:
+        for part in parts if options.part != "report" else ["report"]:
             print(f"== {part}")
             PARTS[part](setting)
     except TimeoutError:
@@ -416,8 +419,8 @@ def main() -> None:
     except ProgramError as problem:
         sys.exit(str(problem))
     finally:
-        if not setting.dry:
-            control("quit\n")
+        if setting.mps is not None:
+            setting.mps.end()
     print("done")
 
 

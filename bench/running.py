@@ -141,12 +141,13 @@ class Program:
         return sum(samples for _, samples in inside[1:]) / (inside[-1][0] - inside[0][0]) * 1e9
 
     def stop(self) -> None:
-        """End it and all that it started."""
-        for number, patience_s in ((signal.SIGTERM, 5), (signal.SIGKILL, 10)):
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(patience_s)
+        """Ask it to end, so that it can leave the GPU in order; then end whatever is left of it."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(15)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         if self._quota is not None:
             self._quota.close()
         self._folder.cleanup()

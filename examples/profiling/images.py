@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import Device, read, whole_cpus
+from machine import Device, leave_when_told, read, whole_cpus
 from PIL import Image
 from torch import nn
 from torch.nn import functional
@@ -141,6 +141,7 @@ def one_thread(worker: int) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Steps over the images, again and again."""
+    leave_when_told()
     torch.set_num_threads(1)
     device = Device(options.device, options.step_ms)
     loader = one_batch(options, device.torch) if options.one_batch else loader_of(options, pin=device.cuda)

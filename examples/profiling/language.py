@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import PAGE_BYTES, Device, read, whole_cpus
+from machine import PAGE_BYTES, Device, leave_when_told, read, whole_cpus
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
@@ -96,6 +96,7 @@ class Gpt2(nn.Module):
 
 def train(options: argparse.Namespace) -> None:
     """Steps over the tokens, again and again."""
+    leave_when_told()
     torch.set_num_threads(1)
     device = Device(options.device, options.step_ms)
     blocks = Blocks(make_tokens(options.folder / "tokens.bin", options.blocks, options.vocabulary), options.direct)

@@ -7,6 +7,7 @@ passed that a real accelerator would take. It stands for one on a machine that h
 import math
 import mmap
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,11 @@ def cpus() -> float:
 def whole_cpus() -> int:
     """Threads or processes that can work at once."""
     return max(1, math.ceil(cpus()))
+
+
+def leave_when_told() -> None:
+    """End as at the end of the program when asked to: a GPU that is shared wants its users to say goodbye."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 def read(path: str | Path, offset: int = 0, length: int | None = None, *, direct: bool = False) -> bytes:

@@ -4,17 +4,21 @@ They are the worlds of ``tests/strategies.py`` with other nodes and other jobs: 
 GPU, some things are not counted, GPUs may be faster than the reference, and jobs may ask for more than there is.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
 
 from hypothesis import strategies as st
 
-from headway.training.cluster import Cluster, Node
+from headway.sim.faults import FailureModel, Faults
+from headway.training.cluster import Cluster, Node, Tenant
 from headway.training.job import Job, workload
 from headway.training.sensitivity import Matrix, Profile, Scalar
 from headway.training.speed import Costs, SpeedModel
 from headway.units import SECOND
 from tests.drive import World
-from tests.strategies import fits, specs, worlds
+from tests.strategies import GPU_TYPES, fits, specs, worlds
 
 GIGABYTE = 10**9
 MODELS = ("image", "language", "speech")
@@ -86,12 +90,13 @@ def _without_gpus(like: Node) -> Node:
 
 
 @st.composite
-def divided_worlds(draw: st.DrawFn, *, quotas: bool | None = None, max_jobs: int = 10) -> Divided:
+def divided_worlds(draw: st.DrawFn, *, quotas: bool | None = None, max_jobs: int = 8) -> Divided:
     """Somebody's nodes, jobs of three kinds and of none, and what a reallocation costs."""
     world = draw(worlds(quotas=quotas, max_jobs=max_jobs))
     cluster = draw(_machines(world.cluster))
     known = {model: draw(profiles(model)) for model in MODELS}
-    jobs = [draw(_trained(cluster, job)) for job in world.jobs]
+    crowd = draw(st.integers(1, 3))
+    jobs = [draw(_trained(cluster, job, narrow=crowd > 1)) for job in world.jobs for _ in range(crowd)]
     left = workload(job for job in jobs if _could_run(cluster, job)) or (Job(0, 0, SECOND),)
     costs = world.costs or Costs()
     costs = replace(costs, reallocation=draw(st.sampled_from([0, 0, SECOND + 1])))
@@ -101,10 +106,12 @@ def divided_worlds(draw: st.DrawFn, *, quotas: bool | None = None, max_jobs: int
 
 
 @st.composite
-def _trained(draw: st.DrawFn, cluster: Cluster, job: Job) -> Job:
+def _trained(draw: st.DrawFn, cluster: Cluster, job: Job, *, narrow: bool) -> Job:
     """A job that trains something, or nobody knows what; some ask for CPUs and memory, some for too much."""
     if not job.gpus:
         return job
+    if narrow and not job.nodes:  # many that share a node have something to divide
+        job = replace(job, gpus=min(job.gpus, 1 + draw(st.integers(0, 1))), submit=job.submit // 8)
     job = replace(job, model=draw(st.sampled_from(["", "unheard-of", *MODELS, *MODELS])), cpu_milli=0, memory_bytes=0)
     asks = draw(st.integers(0, 3))
     if asks == 0 and draw(st.booleans()):
@@ -125,3 +132,77 @@ def divided_specs(draw: st.DrawFn, allocation: str, cluster: Cluster, *, order: 
     """The name of a policy with this allocation, deciding at every event or in rounds."""
     spec = draw(specs(order=order, placement=placement, cluster=cluster))
     return f"{spec}+{allocation}{draw(st.sampled_from(['', '', '+round(7s)', '+round(300s)']))}"
+
+
+def crowded(seed: int) -> Divided:
+    """A small cluster where many short jobs meet, most of which could use more than their due, all from one number.
+
+    What hypothesis draws piece by piece is mostly small; here there is something to divide nearly all the time.
+    """
+    dice = Random(seed)
+    counts = dice.choice([(1, 1, 0), (1, 1, 1), (1, 1, 1), (1, 0, 0), (0, 1, 1)])
+    nodes = []
+    each = [(dice.randint(1500, 4500), dice.randint(2 * 10**10, 7 * 10**10), dice.randint(2 * 10**7, 10**8)) for _ in "ab"]
+    for index in range(dice.randint(1, 3)):
+        gpus = dice.randint(1, 4)
+        has = [amount * gpus + dice.randint(0, 3) for amount in dice.choice(each)]
+        host = [value if counted else None for value, counted in zip(has, counts, strict=True)]
+        nodes.append(Node(f"n{index}", gpus, dice.choice(GPU_TYPES), *host))
+    tenants = (Tenant("a", 2, 1, None, True), Tenant("b", 1, None, None)) if dice.random() < 0.3 else ()
+    speeds = {"A100": dice.choice([1_000_000, 1_000_000, 1_700_001]), "V100": dice.choice([400_000, 1_000_000])}
+    cluster = Cluster(tuple(nodes), tenants=tenants, gpu_speed_ppm=speeds)
+    jobs = [_one_of_many(dice, cluster) for _ in range(dice.randint(5, 25))]
+    faults: Callable[[], Faults] | None = None
+    if dice.random() < 0.2:
+        faults = partial(Faults, len(nodes), seed, FailureModel(100 * SECOND, 10 * SECOND), ())
+    costs = Costs(dice.choice([None, 0, SECOND]), dice.choice([None, SECOND]), dice.choice([0, 0, SECOND + 1]))
+    known = {model: _hungry(dice, model) for model in MODELS}
+    fitting = workload(job for job in jobs if _could_run(cluster, job)) or (Job(0, 0, SECOND),)
+    return Divided(cluster, fitting, faults, costs, dice.choice([0, 250_000]), f"crowded({seed})", known)
+
+
+def _one_of_many(dice: Random, cluster: Cluster) -> Job:
+    gpus = dice.choice([1, 1, 1, 2, 2, 4])
+    job = Job(
+        0,
+        dice.randint(0, 20) * SECOND,
+        dice.randint(1, 30) * SECOND + dice.randint(0, 3),
+        gpus,
+        tenant=dice.choice([tenant.name for tenant in cluster.tenants] or ["x", "y"]),
+        nodes=dice.choice([0, 0, 0, 1, 2]) if gpus % 2 == 0 else 0,
+        estimate=dice.choice([0, 10 * SECOND]),
+        priority=dice.randint(0, 1),
+        preemptible=dice.random() < 0.9,
+        restore=dice.choice([0, SECOND]),
+        communication_ppm=dice.choice([0, 300_000]),
+        model=dice.choice([*MODELS, *MODELS, "unheard-of"]),
+    )
+    match dice.randint(0, 9):
+        case 0:
+            return replace(job, gpus=0, nodes=0, cpu_milli=dice.randint(1, 5000), memory_bytes=dice.randint(0, 10**11))
+        case 1 | 2:
+            return replace(job, gpus=1, nodes=0, gpu_milli=dice.choice([100, 333, 500, 700]))
+        case 3:
+            return replace(job, cpu_milli=dice.randint(1, 20_000), memory_bytes=dice.randint(1, 10**11))
+        case _:
+            return job
+
+
+def _hungry(dice: Random, model: str) -> Profile:
+    """Gains by more CPUs, by more memory, by both, or by neither."""
+    rows = sorted(dice.sample(range(500, 9000), dice.randint(1, 4)))
+    columns = sorted(dice.sample(range(10**10, 15 * 10**10), dice.randint(1, 3)))
+    matrix: list[tuple[int, ...]] = []
+    for _ in rows:
+        row: list[int] = []
+        for column in range(len(columns)):
+            least = max(row[-1] if row else 300_000, matrix[-1][column] if matrix else 0)
+            row.append(least + dice.choice([0, 1, dice.randint(0, 900_000)]))
+        matrix.append(tuple(row))
+    reads = dice.choice([0, 10**8])
+    return Profile(
+        *(model, tuple(rows), tuple(columns), tuple(matrix)),
+        read_bytes_per_second=reads,
+        dataset_bytes=reads * 2000,
+        working_bytes=dice.choice([0, 10**9]),
+    )

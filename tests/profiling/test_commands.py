@@ -98,7 +98,7 @@ def test_what_goes_wrong_is_one_line_and_status_2(
     assert not (tmp_path / "profiles").exists()
 
 
-@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_in_the_middle_kills_the_program_and_writes_nothing(
     stop: signal.Signals, status: int, tmp_path: Path
 ) -> None:

@@ -31,10 +31,10 @@ def test_a_hungry_program_is_told_from_one_that_wants_no_cpu(tmp_path: Path) -> 
     said: list[str] = []
     hungry = profile(written(tmp_path, HUNGRY, "hungry.py"), cpus=f"{PART}-1", steps=20, say=said.append).document
     sleeper = profile(written(tmp_path, SLEEPER, "sleeper.py"), cpus=f"{PART}-1", steps=20).document
-    assert wanted_cpus(sleeper) == float(PART)
-    assert wanted_cpus(hungry) == 1
     if HERE.fractions:
+        assert wanted_cpus(hungry) == 1
         assert hungry["throughput"][0][0] == pytest.approx(0.25, rel=0.2)
+        assert sleeper["throughput"][0][0] > 0.6
     assert hungry["measured"]["limits"] == HERE.means
     assert any("1 CPUs: " in line and "samples/s ±" in line for line in said)
     assert set(profile_file.load([tmp_path / "profiles"])) == {"hungry", "sleeper"}

@@ -151,7 +151,7 @@ def second_version(tmp_path: Path, own: str, handed: dict[str, str]) -> Path:
     for name, controllers in handed.items():
         folder = tree / name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "cgroup.controllers").write_text("")
+        (folder / "cgroup.controllers").write_text("cpu memory cpuset")
         (folder / "cgroup.subtree_control").write_text(controllers)
     return process_of(tmp_path, f"0::/{own}\n", f"30 29 0:26 / {tree} rw - cgroup2 cgroup2 rw\n")
 
@@ -173,8 +173,26 @@ def test_version_2_goes_up_to_the_nearest_folder_that_hands_them_down(tmp_path: 
     assert not room.memory
 
 
-def test_where_nothing_hands_cpu_time_down_there_is_no_room(tmp_path: Path) -> None:
+def test_a_folder_whose_new_groups_take_no_processes_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = second_version(tmp_path, "a", {"": "cpu", "a": "cpu memory"})
+    make = Path.mkdir
+
+    def made(path: Path, *args: object, **more: object) -> None:
+        make(path, *args, **more)  # type: ignore[arg-type]
+        (path / "cgroup.type").write_text("domain invalid\n" if path.parent.name == "a" else "domain\n")
+
+    monkeypatch.setattr(Path, "mkdir", made)
+    room = cgroups.find(process)
+    assert room is not None
+    assert room.folders == {"cpu": tmp_path / "tree"}
+
+
+def test_where_nothing_hands_cpu_time_down_there_is_no_room_and_nothing_is_told_to(tmp_path: Path) -> None:
     assert cgroups.find(second_version(tmp_path, "a", {"": "memory", "a": ""})) is None
+    controls = [path.read_text() for path in sorted((tmp_path / "tree").rglob("cgroup.subtree_control"))]
+    assert controls == ["", "memory"] or controls == ["memory", ""]
     assert cgroups.find(tmp_path / "nowhere") is None
 
 

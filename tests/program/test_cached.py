@@ -45,7 +45,7 @@ def epoch(cache: CachedDataset, workers: int = 0, way: str | None = None, batch:
 @pytest.mark.parametrize("sized", [True, False])
 def test_the_hit_rate_is_exactly_the_cached_share(tmp_path: Path, workers: int, way: str | None, sized: bool) -> None:
     items = Counted(40, tmp_path / "log")
-    cache = CachedDataset(items, 1250, size=hundred if sized else None)
+    cache = CachedDataset(items, 1250, size=(lambda index: 100) if sized else None)
     wanted = sorted(items.item(index) for index in range(40))
     for number in range(3):
         assert sorted(epoch(cache, workers, way)) == wanted
@@ -204,7 +204,7 @@ def test_the_environment_has_the_last_word_on_the_budget(tmp_path: Path, monkeyp
     assert (cache.budget_bytes, cache.cached) == (700, 7)  # filled already: this hit rate is to be measured
 
 
-def test_it_reports_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_reports_itself(tmp_path: Path) -> None:
     report = tmp_path / "report"
     program = (
         "from headway import CachedDataset\n"
@@ -226,7 +226,7 @@ def test_sizes_that_nobody_told_are_learnt(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv(REPORT_VARIABLE, str(report))
     cache = CachedDataset([b"x" * 10, b"y" * 30] * 5, 0)
     list(cache)
-    cache._say()
+    del cache
     last = json.loads(report.read_text().splitlines()[-1])
     assert (last["item_bytes_mean"], last["dataset_bytes"], last["cached_bytes"]) == (20.0, 200, 0)
 

@@ -1,8 +1,10 @@
 """Where this process may make control groups, in either version, and the one that a program is put into.
 
-A group is a folder below the one that this process is in, so that whatever limits this process limits the program too.
-Version 2 has one tree, in which a folder that holds processes cannot (but for the root) hand controllers down; then the
-nearest folder above that can be written and does hand them down is used. Version 1 has a tree for each controller.
+Nothing that is there is changed: groups of our own are made, used and taken away, and that is all. Version 1 has a tree
+for each controller, and a group goes below the one that this process is in, so that what limits this process limits the
+program too. Version 2 has one tree, in which a folder that holds processes cannot hand controllers down (but for the
+root): the nearest folder from there upwards that does hand CPU time down already is used. Telling one to is for whoever
+runs the machine: a folder with processes in it becomes a threaded domain by it, and takes no new group from then on.
 """
 
 import os
@@ -136,7 +138,7 @@ def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
 
 
 def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
-    """Version 2: the nearest folder, from this process's own upwards, that hands controllers down or can be told to."""
+    """Version 2: the nearest folder, from this process's own upwards, that hands CPU time down."""
     paths = [path for number, names, path in joined if number == "0" and not names]
     for mount in mounts:
         if mount.kind != "cgroup2" or not paths:
@@ -152,29 +154,28 @@ def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
 
 
 def _handed_down(folder: Path) -> list[str]:
-    """The controllers that groups below this folder have, after asking for those that are wanted."""
-    control = folder / "cgroup.subtree_control"
+    """The controllers that groups below this folder have."""
     try:
-        there = (folder / "cgroup.controllers").read_text().split()
-        given = control.read_text().split()
+        given = (folder / "cgroup.subtree_control").read_text().split()
     except OSError:
         return []
-    for name in WANTED:
-        if name in there and name not in given:
-            with suppress(OSError):  # a folder with processes in it refuses
-                control.write_text(f"+{name}")
-    return [name for name in WANTED if name in control.read_text().split()]
+    return [name for name in WANTED if name in given]
 
 
 def _can_make(folder: Path) -> bool:
+    """Whether a group can be made here that takes processes; one is, and goes again."""
     trial = folder / f"headway-{os.getpid()}-trial-{next(_numbers)}"
     try:
         trial.mkdir()
     except OSError:
         return False
-    with suppress(OSError):
-        trial.rmdir()
-    return True
+    try:
+        return (trial / "cgroup.type").read_text().strip() == "domain"
+    except OSError:  # version 1 has no such file
+        return True
+    finally:
+        with suppress(OSError):
+            trial.rmdir()
 
 
 class Group:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headway.profiling import bandwidth, limits, search, store
 from headway.profiling.asked import Asked, check_memory, cpus_of, dataset_of, memory_of, pattern_of
-from headway.profiling.matrix import Found, Point, document_of, rate_at, repaired
+from headway.profiling.matrix import MOST_DOUBT, PLATEAU, Found, Point, document_of, rate_at, repaired
 from headway.profiling.memory import Cache
 from headway.profiling.watch import Program, Reading, Tell, watch
 
@@ -100,11 +100,13 @@ def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
 def _covers(document: store.Document, asked: Asked, low: float, high: float) -> bool:
     """Whether a stored profile answers what is asked now."""
     before = document["measured"].get("asked", {})
-    ends = before.get("cpus", [])
-    if asked.exactly or asked.check or len(ends) != 2:
-        return bool(before.get("cpus") == list(asked.cpus or ()) and before.get("check", []) == list(asked.check))
-    within = asked.cpus is None or (ends[0] <= low and ends[1] >= high)
-    return bool(within and (not asked.memory or before.get("memory_bytes") == list(asked.memory)))
+    cpus = before.get("cpus", [])
+    if asked.exactly:
+        enough = cpus == list(asked.cpus or ())
+    else:
+        enough = asked.cpus is None or (not before.get("exactly") and cpus[0] <= low and cpus[-1] >= high)
+    sizes = not asked.memory or before.get("memory_bytes") == list(asked.memory)
+    return bool(enough and sizes and set(asked.check) <= set(before.get("check", [])))
 
 
 @contextmanager
@@ -184,13 +186,12 @@ class Measuring:
                 return sorted(found, key=lambda point: point.cpus)
 
     def _once_more(self, points: list[Point]) -> list[Point]:
-        """Measure again, once, where throughput falls with more CPUs by more than the error bars explain."""
-        suspect = {
-            point.cpus
-            for lower, upper in pairwise(points)
-            if lower.per_second * (1 - lower.error) > upper.per_second * (1 + upper.error)
-            for point in (lower, upper)
-        }
+        """Measure again, once, what is unsure, or falls with more CPUs by more than the error bars explain."""
+        suspect = {point.cpus for point in points if point.error > MOST_DOUBT}
+        for lower, upper in pairwise(points):
+            fall = 1 - upper.per_second / lower.per_second
+            if fall > max(PLATEAU, lower.error + upper.error):
+                suspect |= {lower.cpus, upper.cpus}
         return [point if point.cpus not in suspect else point.joined(self._point(point.cpus)) for point in points]
 
     def _point(self, cpus: float) -> Point:

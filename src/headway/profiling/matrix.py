@@ -179,7 +179,13 @@ def _sound(document: dict[str, Any]) -> None:
 
 def _asked(asked: Asked, found: Found) -> dict[str, Any]:
     cpus = list(asked.cpus or ()) if asked.exactly else [found.low, found.high]
-    said = {"cpus": cpus, "check": list(asked.check), "memory_bytes": list(asked.memory), "steps": asked.steps}
+    said = {
+        "cpus": cpus,
+        "exactly": asked.exactly,
+        "check": list(asked.check),
+        "memory_bytes": list(asked.memory),
+        "steps": asked.steps,
+    }
     return {"asked": said}
 
 

@@ -7,13 +7,13 @@ which Synergy's profiler takes for granted). That makes throughput a function of
 Wrap what reads, not what augments: an item is kept as the wrapped data set first returned it.
 """
 
-import atexit
 import json
 import os
 import pickle
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import context
 from operator import index as whole
 from typing import Any
@@ -52,12 +52,13 @@ class CachedDataset:
         items = len(self.dataset)
         self._store = Store(items, self.budget_bytes)
         self._sized_bytes = self._choose(items) if self.size is not None else 0
-        self._report = os.environ.get(REPORT_VARIABLE, "")
+        path = os.environ.get(REPORT_VARIABLE, "")
+        self._report = Report(path, self._store, self._sized_bytes) if path else None
         if os.environ.get(BUDGET_VARIABLE):  # a profiler asks for this hit rate, and not after an epoch
             self.fill()
-        if self._report:
-            self._say()
-            atexit.register(_last_report, weakref.ref(self), os.getpid())
+        if self._report is not None:
+            self._report.say()
+            weakref.finalize(self, _last_report, self._report, os.getpid())
 
     def _choose(self, items: int) -> int:
         """Draw the items that will be kept; back comes the size of all."""
@@ -91,8 +92,8 @@ class CachedDataset:
             value = self.dataset[item]
             if self._store.open_to(item):
                 self._offer(item, value)
-        if self._report and self._store.due(time.monotonic_ns(), _REPORT_EVERY):
-            self._say()
+        if self._report is not None and self._store.due(time.monotonic_ns(), _REPORT_EVERY):
+            self._report.say()
         return value
 
     def _number(self, index: int) -> int:
@@ -135,30 +136,6 @@ class CachedDataset:
         """What they take."""
         return self._store.used_bytes
 
-    def _say(self) -> None:
-        """Append a line about this cache for the profiler."""
-        seen, seen_bytes = self._store.measured
-        hits, misses = self._store.counts
-        items = len(self)
-        mean = self._sized_bytes / items if self._sized_bytes else seen_bytes / seen if seen else 0.0
-        line = {
-            "items": items,
-            "item_bytes_mean": mean,
-            "dataset_bytes": self._sized_bytes or round(mean * items),
-            "cached_bytes": self.cached_bytes,
-            "hits": hits,
-            "misses": misses,
-        }
-        try:
-            file = os.open(self._report, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError:  # a program must not die of being watched
-            self._report = ""
-            return
-        try:
-            os.write(file, (json.dumps(line) + "\n").encode())
-        finally:
-            os.close(file)
-
     # --- in other processes -----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
@@ -166,6 +143,8 @@ class CachedDataset:
         state = dict(self.__dict__)
         if context.get_spawning_popen() is None:
             del state["_store"], state["_report"]
+        else:
+            state["size"] = None  # the choice is made; often a lambda, which cannot be sent
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -181,8 +160,39 @@ def _budget(given: str | int) -> int:
     return budget_bytes
 
 
-def _last_report(cache: "weakref.ref[CachedDataset]", process: int) -> None:
-    """At the end of the program that made the cache; its workers end without this."""
-    found = cache()
-    if found is not None and os.getpid() == process:
-        found._say()
+class Report:
+    """What a profiler is told of a cache: lines of JSON, of which the last counts."""
+
+    def __init__(self, path: str, store: Store, sized_bytes: int) -> None:
+        self._path = path
+        self._store = store
+        self._sized_bytes = sized_bytes
+
+    def say(self) -> None:
+        """Append a line; a program must not die of being watched, so that one that cannot be written is left out."""
+        with suppress(OSError):
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(file, (json.dumps(self._line()) + "\n").encode())
+            finally:
+                os.close(file)
+
+    def _line(self) -> dict[str, int | float]:
+        items = self._store.items
+        seen, seen_bytes = self._store.measured
+        hits, misses = self._store.counts
+        mean = self._sized_bytes / items if self._sized_bytes else seen_bytes / seen if seen else 0.0
+        return {
+            "items": items,
+            "item_bytes_mean": mean,
+            "dataset_bytes": self._sized_bytes or round(mean * items),
+            "cached_bytes": self._store.used_bytes,
+            "hits": hits,
+            "misses": misses,
+        }
+
+
+def _last_report(report: Report, process: int) -> None:
+    """When the cache or its program ends, in the process that made it; workers end without this."""
+    if os.getpid() == process:
+        report.say()

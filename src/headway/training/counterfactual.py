@@ -7,11 +7,14 @@ missing lie on empty nodes of the kind that the job may use, scattered ones are 
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
+from headway.training.cluster import Node
 from headway.training.explain import Ahead, Cause, CauseKind, raise_quota
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.pool import Pool, host_share, members
+from headway.training.pool import Pool, host_share, members, storage_share
+from headway.training.shares import due_a_gpu, times
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
@@ -51,6 +54,7 @@ def without(
             world.pool.set_schedulable(node, True)
     if kinds & set(_ADDED):
         _add_nodes(world, js, gathered=CauseKind.FRAGMENTATION in kinds)
+        asked.divide_on(world)
     world.changes += 1
     world.releases += 1
     return world, asked
@@ -75,14 +79,15 @@ def _add_nodes(world: TrainingState, js: JobState, *, gathered: bool) -> None:
     template = cluster.nodes[max(members(js.eligible), key=lambda node: (pool.capacity[node], -node))]
     added = []
     for index, gpus in enumerate(_shape(js, pool.largest_among(js.eligible))):
-        cpu_milli, memory_bytes = host_share(js, gpus, counted=True)
-        name = f"added {index}"
-        added.append(replace(template, name=name, gpus=gpus, cpu_milli=cpu_milli, memory_bytes=memory_bytes))
+        added.append(replace(template, name=f"added {index}", gpus=gpus, **_host(world, js, template, gpus)))
     first = len(cluster.nodes)
     world.cluster = replace(cluster, nodes=(*cluster.nodes, *added))
     speed = world.speed
     world.speed = SpeedModel(
-        world.cluster, sharing_penalty_ppm=speed.sharing_penalty_ppm, sensitivity=speed.sensitivity
+        world.cluster,
+        sharing_penalty_ppm=speed.sharing_penalty_ppm,
+        sensitivity=speed.sensitivity,
+        profiles=speed.profiles,
     )
     world.on_node.extend({} for _ in added)
     _rebuild(world)
@@ -92,6 +97,21 @@ def _add_nodes(world: TrainingState, js: JobState, *, gathered: bool) -> None:
     for other in world.jobs.values():
         if (other.job.partition, other.job.gpu_types) == (js.job.partition, js.job.gpu_types):
             other.eligible |= new
+
+
+def _host(world: TrainingState, js: JobState, template: Node, gpus: int) -> dict[str, Any]:
+    """What such a node has besides GPUs: what the job wants there; where that is divided, at least what is due there,
+    as far as nodes of the kind count it."""
+    cpu_milli, memory_bytes = host_share(js, gpus, counted=True)
+    if not world.divides:
+        return {"cpu_milli": cpu_milli, "memory_bytes": memory_bytes}
+    due = times(due_a_gpu(template), gpus * WHOLE_GPU_MILLI)
+    wanted = (cpu_milli, memory_bytes, storage_share(js, gpus))
+    names = ("cpu_milli", "memory_bytes", "storage_bytes_per_second")
+    return {
+        name: None if getattr(template, name) is None else max(fair, share)
+        for name, fair, share in zip(names, due, wanted, strict=True)
+    }
 
 
 def _rebuild(world: TrainingState) -> None:

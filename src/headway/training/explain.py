@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
+from headway.training.policies.allotted import Allotted
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, members
@@ -273,13 +274,13 @@ def _round(now: int, policy: ComposedPolicy) -> Cause:
 
 def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cause:
     """What the placement rule lacks."""
-    pool, rule = state.pool, policy.placement
+    pool = state.pool
     if (away := js.eligible & ~pool.schedulable) and _fits_on(pool, policy, js, away):
         names = [state.cluster.nodes[node].name for node in members(away)]
         text = f"it would fit with {', '.join(names[:3])}{' and others' if len(names) > 3 else ''} in service"
         return Cause(CauseKind.NODES_DOWN, text, facts={"nodes": len(names)})
-    if (js.cpu_milli or js.memory_bytes) and _fits_without_host(pool, policy, js):
-        return _host(pool, js)
+    if (any(js.grant) or state.divides) and _fits_without_host(pool, policy, js):
+        return _host(js)
     wanted, free = js.width, _free_milli(pool, js)
     facts = {"wanted_milli": wanted, "free_milli": free}
     numbers = f"{wanted / 1000:g} GPU{'' if wanted == 1000 else 's'} wanted, {free / 1000:g} free where it may run"
@@ -289,7 +290,7 @@ def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cau
     if level:
         facts["largest_milli"] = most
         return Cause(CauseKind.FRAGMENTATION, f"{numbers}, {how}", level=level, facts=facts)
-    return Cause(CauseKind.PLACEMENT, f"{numbers}, but not as {rule.name} wants them", facts=facts)
+    return Cause(CauseKind.PLACEMENT, f"{numbers}, but not as {policy.rule.name} wants them", facts=facts)
 
 
 def _fits_on(pool: Pool, policy: ComposedPolicy, js: JobState, away: int) -> bool:
@@ -303,15 +304,18 @@ def _fits_on(pool: Pool, policy: ComposedPolicy, js: JobState, away: int) -> boo
 
 
 def _fits_without_host(pool: Pool, policy: ComposedPolicy, js: JobState) -> bool:
-    before = js.cpu_milli, js.memory_bytes
-    js.cpu_milli = js.memory_bytes = 0
+    rule = policy.placement.rule if isinstance(policy.placement, Allotted) else policy.placement
+    before = js.grant
+    js.cpu_milli = js.memory_bytes = js.storage = 0
     try:
-        return policy.placement.place(pool, js) is not None
+        return rule.place(pool, js) is not None
     finally:
-        js.cpu_milli, js.memory_bytes = before
+        js.cpu_milli, js.memory_bytes, js.storage = before
 
 
-def _host(pool: Pool, js: JobState) -> Cause:
+def _host(js: JobState) -> Cause:
+    if not any(js.grant):
+        return Cause(CauseKind.HOST, "GPUs are free, but not the CPUs and the memory that go with them")
     wants = f"{js.cpu_milli / 1000:g} CPUs and {format_size(js.memory_bytes)}"
     text = f"GPUs are free, but not with the {wants} that it wants beside them"
     facts = {"cpu_milli": js.cpu_milli, "memory_bytes": js.memory_bytes}

@@ -36,7 +36,7 @@ class Allotted(PlacementRule):
     def __copy__(self) -> "Allotted":
         """One that may be asked in its stead: of the same state, with a rule that remembers for itself."""
         other = Allotted(copy(self.rule), self.allocation)
-        other.state = self.state
+        other.state, other._dues = self.state, self._dues
         return other
 
     @property

@@ -84,6 +84,10 @@ class ComposedPolicy:
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
         self.order.bind(state)
+        self.divide_on(state)
+
+    def divide_on(self, state: TrainingState) -> None:
+        """Told whose CPUs, memory and storage it divides, and again when the nodes have become others."""
         if self.allocation is not None:
             assert isinstance(self.placement, Allotted)
             self._dues = Dues(state.cluster)

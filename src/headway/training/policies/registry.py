@@ -16,6 +16,7 @@ from headway.errors import ExperimentError, unknown_name
 from headway.training.policies.allocations.drf import DrfDemands
 from headway.training.policies.allocations.greedy import Greedy
 from headway.training.policies.allocations.headway import Headway
+from headway.training.policies.allocations.opt import Opt
 from headway.training.policies.allocations.proportional import Proportional
 from headway.training.policies.allocations.tetris import TetrisDemands
 from headway.training.policies.allocations.tune import Tune
@@ -57,7 +58,7 @@ PLACEMENTS: dict[str, type[PlacementRule]] = {
 }
 MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, Free, Always)}
 ALLOCATIONS: dict[str, type[Allocation]] = {
-    part.name: part for part in (Proportional, Greedy, Tune, DrfDemands, TetrisDemands, Headway)
+    part.name: part for part in (Proportional, Greedy, Tune, Opt, DrfDemands, TetrisDemands, Headway)
 }
 SWITCHES = {"preempt": True, "no-preempt": False}
 SPANS = ("quantum", "round")

@@ -111,7 +111,7 @@ class Beliefs:
         """Grants a GPU that are at least as good as the due: the due itself, and for each size of memory the least CPUs
         that do, and more in steps."""
         yield self._with_storage(profile, due.cpu_milli, due.memory_bytes, pace, owed, due)
-        whole = Grant(*(has if unit else UNCOUNTED for has, unit in zip(basin.capacity, basin.units, strict=True)))
+        whole = basin.capacity
         reached = -1
         for memory in self._memories(profile, due, basin):
             best = self._of(profile, whole.cpu_milli, memory, pace)
@@ -138,7 +138,7 @@ class Beliefs:
         return self._matrix.of(self._probe(profile.model), self.felt(Grant(cpus, memory, UNCOUNTED)), pace)
 
     def _memories(self, profile: Profile, due: Grant, basin: Basin) -> list[int]:
-        if not basin.units[1] or not self.wants.dues.counted[1]:
+        if not basin.counted[1] or not self.wants.dues.counted[1]:
             return [due.memory_bytes]
         top = min(basin.capacity.memory_bytes, max(profile.memory_bytes[-1], due.memory_bytes))
         steps = range(due.memory_bytes, top + 1, basin.units[1])
@@ -156,7 +156,7 @@ class Beliefs:
         return low
 
     def _steps(self, profile: Profile, gpus: int, least: int, enough: int, basin: Basin) -> list[int]:
-        if not basin.units[0] or not self.wants.dues.counted[0]:
+        if not basin.counted[0] or not self.wants.dues.counted[0]:
             return [least]
         unit = max(1, basin.units[0] // min(gpus, _FINEST))
         steps = range(least // unit * unit + unit, enough, unit)

@@ -12,7 +12,9 @@ from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.beliefs import Beliefs
 from headway.training.policies.allocations.room import part
+from headway.training.policies.allocations.wants import above
 from headway.training.policies.allocations.water import Basin, Item, Menu
+from headway.training.shares import times
 from headway.training.state import TrainingState
 
 Spare: TypeAlias = tuple[int, int, int]
@@ -102,6 +104,16 @@ class Books:
             found = self.basins[node].item(self.menu(js, placement), js.width, js.account.weight)
             self._items[key] = found
         return found
+
+    def kind(self, node: int) -> tuple[object, ...]:
+        """What a node has in common with those on which a job is the same item."""
+        return self.basins[node], self.beliefs.wants.dues.of_node[node], self._paces[node]
+
+    def modest(self, js: JobState, placement: Placement) -> Grant:
+        """A grant of a job's menu that its due covers."""
+        due = self.beliefs.wants.dues.a_gpu(placement)
+        menu = self.menu(js, placement)
+        return times(next(grant for grant in menu.grants if not above(grant, due)), js.width)
 
     def forget(self) -> None:
         """What is believed has changed: all menus are made anew."""

@@ -8,23 +8,27 @@ nodes weigh what they take on each, and running jobs change places where that pa
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
+import numpy as np
+
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.books import Book, Books, less, more
+from headway.training.policies.allocations.moves import Exchanges
 from headway.training.policies.allocations.room import Room, part
-from headway.training.policies.allocations.wants import above, carried_out, due_place
-from headway.training.policies.allocations.water import Item, Menu
+from headway.training.policies.allocations.wants import carried_out, due_place
+from headway.training.policies.allocations.water import IMPOSSIBLE, Item, Menu
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import Demand, members
 from headway.training.shares import times
 from headway.training.state import TrainingState
-from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
+from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
 
 
-SPLIT = 2
-HUNGER = 1.3
+SPLIT = 1
+HUNGER = 1.8
+_REST = Duration(30 * MINUTE)
 
 
 class Headway(Allocation):
@@ -32,13 +36,17 @@ class Headway(Allocation):
 
     name: ClassVar[str] = "headway"
 
-    def __init__(self, moves: int = 4) -> None:
+    def __init__(self, moves: int = 4, margin: float = 3.0, rest: Duration = _REST) -> None:
         self.moves = moves
+        self.margin = margin
+        self.rest = rest
         self._books: Books | None = None
+        self._exchanges: Exchanges | None = None
 
     def bind(self, state: TrainingState) -> None:
         """Whose nodes are divided."""
         self._books = Books(state)
+        self._exchanges = Exchanges(self._books, self.moves, self.margin, self.rest) if self.moves else None
 
     @property
     def books(self) -> Books:
@@ -88,45 +96,41 @@ class Headway(Allocation):
         best: tuple[int, Placement] | None = None
         for basin in dict.fromkeys(book.basin for book in there):
             alike = [book for book in there if book.basin is basin]
-            if sum(pool.free_count[book.node] for book in alike) < js.gpus:
-                continue
-            menu = books.menu(js, tuple((book.node, 1) for book in alike[:2]))
-            for grant, speed in zip(menu.grants, menu.speeds, strict=True):
-                found = self._spread(state, js, alike, grant)
-                if found is None:
-                    continue
-                if SPLIT == 0 or (SPLIT == 1 and speed < HUNGER * menu.speeds[0]):
-                    continue
-                value = speed * js.width * js.account.weight // WHOLE_GPU_MILLI - found[0]
-                if best is None or value > best[0]:
-                    best = value, found[1]
+            if sum(pool.free_count[book.node] for book in alike) >= js.gpus:
+                found = self._spread(state, js, alike)
+                if found is not None and (best is None or found[0] > best[0]):
+                    best = found
         return best
 
-    def _spread(
-        self, state: TrainingState, js: JobState, there: list[Book], grant: Grant
-    ) -> tuple[int, Placement] | None:
-        """What the others lose if a job takes this much for each GPU where that costs least, and where that is."""
+    def _spread(self, state: TrainingState, js: JobState, there: list[Book]) -> tuple[int, Placement] | None:
+        """GPUs of several nodes of one kind: for each grant of its menu those that cost the others least."""
         pool = state.pool
-        offers = []
-        for book in there:
-            count = min(js.gpus, pool.free_count[book.node])
-            while count:
-                price = book.gain - book.basin.gain(book.mark, less(book.spare, times(grant, count * WHOLE_GPU_MILLI)))
-                if price < 1 << 40:
-                    offers.append((price // count, -count, book.node, price))
-                    break
-                count -= 1
-        offers.sort()
-        left, lost = js.gpus, 0
-        chosen: list[tuple[int, int]] = []
-        for _, count, node, price in offers:
-            taken = min(left, -count)
-            chosen.append((node, gpus_of(pool, node, taken)))
-            lost += price
-            left -= taken
-            if not left:
-                return lost, tuple(chosen)
-        return None
+        menu = self.books.menu(js, tuple((book.node, 1) for book in there[:2]))
+        useful = menu.rates >= menu.speeds[0] * (HUNGER if SPLIT == 1 else 0)
+        if SPLIT == 0 or not useful.any():
+            return None
+        amounts, rates = menu.amounts[useful], menu.rates[useful]
+        counts = np.array([min(js.gpus, pool.free_count[book.node]) for book in there])
+        prices = np.empty((len(there), len(rates)), dtype=np.int64)
+        for row, book in enumerate(there):
+            prices[row] = book.gain - book.basin.gains(book.mark, book.spare, amounts * counts[row])
+        taken = np.where(prices < -IMPOSSIBLE // 2, counts[:, None], 0)
+        order = np.lexsort((-taken, prices // np.maximum(taken, 1) + (taken == 0) * -IMPOSSIBLE), axis=0)
+        have = np.take_along_axis(taken, order, axis=0).cumsum(axis=0)
+        lost = np.take_along_axis(prices, order, axis=0).cumsum(axis=0)
+        last = (have >= js.gpus).argmax(axis=0)
+        values = rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
+        values -= np.take_along_axis(lost, last[None, :], axis=0)[0]
+        values[have[-1] < js.gpus] = IMPOSSIBLE
+        pick = int(values.argmax())
+        if values[pick] <= 0:
+            return None
+        left, chosen = js.gpus, []
+        for row in order[: last[pick] + 1, pick].tolist():
+            count = min(left, int(taken[row, pick]))
+            chosen.append((there[row].node, gpus_of(pool, there[row].node, count)))
+            left -= count
+        return int(values[pick]), tuple(chosen)
 
     # --- what it gets there -----------------------------------------------------------------------------------
 
@@ -184,10 +188,7 @@ class Headway(Allocation):
         for book in books:
             for js, _ in book.wide:
                 if js.id not in wanted:
-                    menu = self.books.menu(js, js.placement)
-                    due = self.books.beliefs.wants.dues.a_gpu(js.placement)
-                    modest = next(grant for grant in menu.grants if not above(grant, due))
-                    wanted[js.id] = times(modest, js.width)
+                    wanted[js.id] = self.books.modest(js, js.placement)
                     self._regrant(js, wanted[js.id], books)
                     return True
         return False
@@ -213,15 +214,11 @@ class Headway(Allocation):
 
     def _choice(self, js: JobState, placement: Placement, menu: Menu, books: list[Book]) -> Grant | None:
         """What is best for all that a job over several nodes holds, when its books leave it out."""
-        worth = js.width * js.account.weight
-        best, found = -1, None
-        for grant, speed in zip(menu.grants, menu.speeds, strict=True):
-            total = speed * worth // WHOLE_GPU_MILLI
-            for book, (_, mask) in zip(books, placement, strict=True):
-                total += book.basin.gain(book.mark, less(book.spare, times(grant, mask.bit_count() * WHOLE_GPU_MILLI)))
-            if total > best:
-                best, found = total, grant
-        return None if found is None else times(found, js.width)
+        totals = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
+        for book, (_, mask) in zip(books, placement, strict=True):
+            totals += book.basin.gains(book.mark, book.spare, menu.amounts * mask.bit_count())
+        best = int(totals.argmax())
+        return times(menu.grants[best], js.width) if totals[best] >= 0 else None
 
     # --- those that run ---------------------------------------------------------------------------------------
 
@@ -234,6 +231,10 @@ class Headway(Allocation):
         return self._divide(now, state)
 
     def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        if self._exchanges is not None:
+            self._exchanges.note(self.books.dirty)
+            yield from self._exchanges.decide(now, state)
+            self.books.refresh()
         yield from carried_out(state, self._settled(state))
 
     def _settled(self, state: TrainingState) -> dict[int, Grant]:

@@ -1,13 +1,15 @@
 """What a job may be given: the cells worth giving to it, and the jobs that are alike in that.
 
-The cells are those of its matrix, the whole numbers of CPUs between them, and its due; of these the ones that make it
-at least as fast as its due would, and that no other one beats (Synergy's programme has the cells of the matrix). Jobs
-with the same cells are of one kind, whatever they train.
+The cells are those of its matrix, the whole numbers of CPUs between them, and its due; of these the ones that its nodes
+have room for, that make it at least as fast as its due would, and that no other one beats (Synergy's programme has the
+cells of the matrix). Jobs with the same cells are of one kind, whatever they train.
 """
+
+from collections.abc import Sequence
 
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.programmes import Cell, undominated, within
+from headway.training.policies.allocations.programmes import Cell, Room, undominated, within
 from headway.training.policies.allocations.wants import Wants, above
 from headway.training.sensitivity import Profile, a_gpu
 from headway.training.shares import times
@@ -18,24 +20,33 @@ from headway.units import REFERENCE_SPEED_PPM
 class Kinds:
     """The cells of jobs, on one cluster. The first of them is within a job's due, so that all first ones always fit."""
 
-    def __init__(self, state: TrainingState, *, by_gpus: bool, between: bool) -> None:
+    def __init__(self, state: TrainingState, rooms: Sequence[Room], *, by_gpus: bool, between: bool) -> None:
+        """``rooms``: what each node has."""
         self.wants = Wants(state)
         self._speed = state.speed
         self._by_gpus = by_gpus
         self._between = between
+        self._rooms = rooms
         self._cells: dict[tuple[object, ...], tuple[Cell, ...]] = {}
 
     def cells(self, js: JobState, placement: Placement) -> tuple[Cell, ...]:
         """What a job may be given where it is."""
         job, due = js.job, self.wants.dues.a_gpu(placement)
         pace = self._speed.pace(job, placement)
-        key = (job.model, js.width, due, pace, job.cpu_milli, job.memory_bytes)
+        room = self._rooms[placement[0][0]] if len(placement) == 1 else self._room(placement, js.gpus)
+        key = (job.model, js.width, due, pace, room, job.cpu_milli, job.memory_bytes)
         found = self._cells.get(key)
         if found is None:
-            found = self._cells[key] = self._found(js, due, pace)
+            found = self._cells[key] = self._found(js, due, pace, room)
         return found
 
-    def _found(self, js: JobState, due_a_gpu: Grant, pace_ppm: int) -> tuple[Cell, ...]:
+    def _room(self, placement: Placement, gpus: int) -> Room:
+        """What a job over several nodes can have at most: the least that one of them allows."""
+        each = [(self._rooms[node], mask.bit_count()) for node, mask in placement]
+        most = [min(room[r] * gpus // count for room, count in each) for r in range(3)]
+        return most[0], most[1], most[2]
+
+    def _found(self, js: JobState, due_a_gpu: Grant, pace_ppm: int, room: Room) -> tuple[Cell, ...]:
         profile = self.wants.profile(js.job)
         due = times(due_a_gpu, js.width)
         if profile is None:
@@ -45,7 +56,7 @@ class Kinds:
         cells = []
         for grant in {due, *self._grid(profile, due_a_gpu, js.width, pace_ppm)}:
             ppm = self._ppm(profile, grant, js.width, pace_ppm)
-            if ppm >= least:
+            if ppm >= least and within(grant, room):
                 cells.append(Cell(grant, self._worth(js, ppm)))
         kept = undominated(cells)
         safe = next(cell for cell in kept if within(cell.grant, due))

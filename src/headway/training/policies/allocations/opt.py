@@ -20,13 +20,15 @@ from headway.training.jobstate import JobState
 from headway.training.policies.allocations.moves import Moves
 from headway.training.policies.allocations.programmes import Room, choose, within
 from headway.training.policies.allocations.shelves import Shelf, Shelves
+from headway.training.policies.allocations.tightest import placed
 from headway.training.policies.allocations.wants import carried_out, due_place
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node
 from headway.training.pool import Demand, members
 from headway.training.state import TrainingState
-from headway.units import HOUR, MINUTE, Duration
+from headway.training.wish import Wish
+from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration
 
 _HORIZON, _EVERY = Duration(30 * MINUTE), Duration(HOUR)
 
@@ -111,55 +113,53 @@ class Opt(Allocation):
     # --- starting ---------------------------------------------------------------------------------------------
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Where the cluster gains most by it, of those nodes the one with the fewest GPUs free, then the least CPUs
-        and memory. Under any placement but best fit, and for jobs that need more than one node, as the rule has it."""
-        job = state.jobs[js.id]
+        """On one node, that where all gain most by it; of such nodes that with the fewest GPUs free, then the least
+        CPUs and memory. On several only if what it could use is more than any node has, and is free there. Under any
+        placement but best fit, where the rule has it."""
+        job, wants = state.jobs[js.id], self.shelves.kinds.wants
         if not job.gpus:
             return rule.place(state.pool, js)
-        whole = type(rule) is BestFit and job.gpu_milli == 1000 and job.nodes <= 1
-        if not whole or job.gpus > state.pool.largest_among(job.eligible):
-            return due_place(state, self.shelves.kinds.wants, job, rule)
+        if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
+            return due_place(state, wants, job, rule)
         found = self._best_node(state, job)
-        return due_place(state, self.shelves.kinds.wants, job, rule) if found is None else found
+        full = wants.demand(job.job, wants.dues.kinds[0][0])
+        if job.gpus > 1 and not within(full, self.shelves.fronts.most):
+            wide = placed(state.pool, Wish(job, full), rule)
+            if wide is not None and (found is None or self.shelves.kinds.cells(job, wide)[-1].worth > found[1]):
+                return wide
+        return due_place(state, wants, job, rule) if found is None else found[0]
 
-    def _best_node(self, state: TrainingState, js: JobState) -> Placement | None:
-        """None where nodes have to be looked at by what is free on them: while jobs are tried out that do not run, or
-        where some have no GPUs or are on several nodes."""
+    def _best_node(self, state: TrainingState, js: JobState) -> tuple[Placement, int] | None:
+        """A node and what all gain there; None where there is none, or nodes have to be looked at by what is free on
+        them, while jobs are tried out that do not run, or where some have no GPUs."""
         pool, shelves = state.pool, self.shelves
         best: tuple[int, int, int, int, int] | None = None
+        most = 0
         for free in range(js.gpus, len(pool.buckets)):
             for node in members(pool.buckets[free] & js.eligible):
                 shelf = shelves.at(node)
-                if shelf.hosts or shelf.across or shelf.gpus + free != pool.capacity[node]:
+                if shelf.hosts or shelf.gpus + free != pool.capacity[node]:
                     return None
                 cells = shelves.kinds.cells(js, ((node, 1),))
-                if (gain := shelves.gain(shelf, cells)) is not None:
-                    hurt = gain - cells[-1].worth
-                    mark = (hurt, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
-                    best = mark if best is None else max(best, mark)
-            if best is not None and best[0] == 0:
+                most = max(most, cells[-1].worth)
+                mark = (shelves.gain(node, cells) or 0, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
+                best = mark if best is None else max(best, mark)
+            if best is not None and best[0] == most:
                 break
-        return None if best is None else on_node(pool, -best[-1], js.gpus)
+        return None if best is None else (on_node(pool, -best[-1], js.gpus), best[0])
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
         """What it has in the best division of its nodes with it; who has less in that gives it up."""
-        shelves = self.shelves
         if not js.gpus:
-            return [], shelves.kinds.wants.due(js, placement)
-        coming = {node for node, _ in placement}
-        nodes, placements = {}, {js.id: placement}
-        for node in shelves.together(coming):
-            here = [(other, other.placement) for other in state.on_node[node].values() if other is not js]
-            placements |= {other.id: where for other, where in here if len(where) > 1}
-            nodes[node] = shelves.shelf(node, [*here, (js, placement)] if node in coming else here)
-        _, wanted = shelves.divided(nodes, placements)
+            return [], self.shelves.kinds.wants.due(js, placement)
+        wanted = self.shelves.entered(js, placement)
         given = []
         for job, then in wanted.items():
             if job != js.id and (less := _lesser(held := state.running[job].grant, then)) != held:
                 given.append(ReallocateJob(job, less))
-        return given, wanted.get(js.id) or shelves.kinds.cells(js, placement)[0].grant
+        return given, wanted[js.id]
 
     # --- those that run ---------------------------------------------------------------------------------------
 
@@ -190,25 +190,25 @@ class Opt(Allocation):
         for node, seen in enumerate(self._seen):
             if shelves.at(node) is seen:
                 continue
-            joined = {each: shelves.at(each) for each in shelves.together([node])}
-            across = {js.id: js for shelf in joined.values() for js in shelf.across}
-            worth, grants = shelves.divided(joined, {job: js.placement for job, js in across.items()})
-            if not across and not self._pays(state, shelves.at(node), worth, grants):
-                worth, grants = shelves.held(shelves.at(node)) or worth, {}
+            joined = shelves.together([node])
+            worth, grants = shelves.divided(joined)
+            if (held := self._better_held(state, node, worth, grants)) is not None:
+                worth, grants = held, {}
             wanted |= grants
-            for each, shelf in joined.items():
-                self._note(each, shelf, worth if each == node else 0)
+            for each in joined:
+                self._note(each, shelves.at(each), worth if each == node else 0)
         return wanted
 
-    def _pays(self, state: TrainingState, shelf: Shelf, worth: int, grants: dict[int, Grant]) -> bool:
-        """Whether a node is to be divided anew: not for nothing, nor where it costs those who are stopped for it more
-        than all gain."""
-        held = self.shelves.held(shelf)
+    def _better_held(self, state: TrainingState, node: int, worth: int, grants: dict[int, Grant]) -> int | None:
+        """What a node is worth as it is, if it stays so: when there is nothing to gain, or less than it costs those who
+        are stopped for it."""
+        shelf = self.shelves.at(node)
+        held = None if shelf.across else self.shelves.held(shelf)
         if held is None:
-            return True
+            return None
         stopped = sum(state.running[job].grant != grant for job, grant in grants.items())
         lost = self.margin * state.costs.reallocation * worth * stopped / max(1, len(grants))
-        return (worth - held) * self.horizon > lost
+        return held if (worth - held) * self.horizon <= lost else None
 
     # --- how good it is ---------------------------------------------------------------------------------------
 

@@ -16,11 +16,10 @@ their greatest common divisor, and what comes back is checked in whole numbers.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import milp
 
 from headway.training.actions import Grant
 
@@ -50,6 +49,13 @@ class Choice:
     """No choice is worth more than this."""
     branched: bool = False
     """Whether the relaxation alone was not good enough."""
+
+
+def milp(*given: Any, **options: Any) -> Any:
+    """scipy's, imported when it is first needed: it takes as long to load as all the rest."""
+    from scipy.optimize import milp as solve
+
+    return solve(*given, **options)
 
 
 def undominated(cells: Sequence[Cell]) -> tuple[Cell, ...]:

@@ -8,6 +8,7 @@ The optimum with one of them, and nearly always with more.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
@@ -18,9 +19,8 @@ from headway.training.policies.allocations.room import part
 from headway.training.pool import UNCOUNTED
 from headway.training.state import TrainingState
 
-_MOST_ROUNDS = 8
-Found = tuple[int, tuple[int, ...]]
-"""Worth, and a cell for each job of a shelf."""
+_MOST_ROUNDS = 4
+_NOTHING: Mapping[int, Grant] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -53,12 +53,12 @@ class Shelves:
     """All nodes of a cluster."""
 
     def __init__(self, state: TrainingState, *, by_gpus: bool, between: bool) -> None:
-        self.kinds = Kinds(state, by_gpus=by_gpus, between=between)
         self._state = state
         self.capacity: list[Room] = [
             (_counted(node.cpu_milli), _counted(node.memory_bytes), _counted(node.storage_bytes_per_second))
             for node in state.cluster.nodes
         ]
+        self.kinds = Kinds(state, self.capacity, by_gpus=by_gpus, between=between)
         most = [max(room[r] for room in self.capacity) for r in range(3)]
         self.fronts = Fronts((most[0], most[1], most[2]))
         self._shelves = [Shelf((0, 0), room=room) for room in self.capacity]
@@ -73,9 +73,7 @@ class Shelves:
             shelf = self._shelves[node] = self.shelf(node, [(js, js.placement) for js in here.values()], version)
         return shelf
 
-    def shelf(
-        self, node: int, jobs: Iterable[tuple[JobState, Placement]], version: tuple[int, int] = (-1, 0)
-    ) -> Shelf:
+    def shelf(self, node: int, jobs: Iterable[tuple[JobState, Placement]], version: tuple[int, int] = (-1, 0)) -> Shelf:
         """A node with these jobs on it."""
         room = list(self.capacity[node])
         choosers, settled, across, masks = [], [], [], 0
@@ -128,29 +126,42 @@ class Shelves:
 
     # --- trying out -------------------------------------------------------------------------------------------
 
-    def gain(self, shelf: Shelf, cells: tuple[Cell, ...]) -> int | None:
-        """What all on a node are worth more with one more job; None where there is no room for it."""
+    def gain(self, node: int, cells: tuple[Cell, ...]) -> int | None:
+        """What all on a node are worth more with one more job; None where there is no room for it unless jobs over
+        several nodes give some up."""
+        shelf = self.at(node)
+        room = self.beside(node, shelf) if shelf.across else shelf.room
         if len(cells) > 1:
             kinds = tuple(sorted((*shelf.kinds, self.fronts.number(cells))))
-            return self._more(shelf, kinds, shelf.room, 0)
-        room = list(shelf.room)
-        _take(room, cells[0].grant)
-        return self._more(shelf, shelf.kinds, (room[0], room[1], room[2]), cells[0].worth)
+            return self._more(shelf, room, kinds, room, 0)
+        rest = list(room)
+        _take(rest, cells[0].grant)
+        return self._more(shelf, room, shelf.kinds, (rest[0], rest[1], rest[2]), cells[0].worth)
 
-    def loss(self, shelf: Shelf, cells: tuple[Cell, ...]) -> int:
+    def loss(self, node: int, cells: tuple[Cell, ...]) -> int:
         """What all on a node are worth less without one of its jobs, which has these cells."""
+        shelf = self.at(node)
         if len(cells) > 1:
             kinds = list(shelf.kinds)
             kinds.remove(self.fronts.number(cells))
-            more = self._more(shelf, tuple(kinds), shelf.room, 0)
+            more = self._more(shelf, shelf.room, tuple(kinds), shelf.room, 0)
         else:
-            room = [has + grant for has, grant in zip(shelf.room, cells[0].grant, strict=True)]
-            more = self._more(shelf, shelf.kinds, (room[0], room[1], room[2]), -cells[0].worth)
+            rest = [has + grant for has, grant in zip(shelf.room, cells[0].grant, strict=True)]
+            more = self._more(shelf, shelf.room, shelf.kinds, (rest[0], rest[1], rest[2]), -cells[0].worth)
         return 0 if more is None else -more
 
-    def _more(self, shelf: Shelf, kinds: tuple[int, ...], room: Room, worth: int) -> int | None:
-        before, after = self.fronts.best(shelf.kinds, shelf.room), self.fronts.best(kinds, room)
+    def _more(self, shelf: Shelf, room: Room, kinds: tuple[int, ...], then: Room, worth: int) -> int | None:
+        before, after = self.fronts.best(shelf.kinds, room), self.fronts.best(kinds, then)
         return None if before is None or after is None else after[0] + worth - before[0]
+
+    def beside(self, node: int, shelf: Shelf, grants: Mapping[int, Grant] = _NOTHING) -> Room:
+        """A node's room beside what jobs over several nodes hold there, or would with these grants."""
+        room = shelf.room
+        for js in shelf.across:
+            if js.id in self._state.running:
+                grant = grants.get(js.id, js.grant)
+                room = _less({node: room}, [each for each in js.placement if each[0] == node], js.gpus, grant)[node]
+        return room
 
     def held(self, shelf: Shelf) -> int | None:
         """What the jobs on a node alone are worth with what they hold; None where that is none of their cells."""
@@ -166,24 +177,51 @@ class Shelves:
 
     # --- dividing ---------------------------------------------------------------------------------------------
 
-    def divided(
-        self, shelves: Mapping[int, Shelf], placements: Mapping[int, Placement]
-    ) -> tuple[int, dict[int, Grant]]:
-        """(worth, what each job gets) of the best division of these nodes; ``placements`` of jobs over several, which
-        are on no other nodes. Nodes that cannot give everybody their due are left as they are."""
-        wanted: dict[int, Grant] = {}
+    def divided(self, nodes: Iterable[int]) -> tuple[int, dict[int, Grant]]:
+        """(worth, what each job gets) of the best division of these nodes, and of no others joined to them. A node that
+        cannot give everybody their due is left as it is."""
+        shelves = {node: self.at(node) for node in nodes}
         across = {js.id: js for shelf in shelves.values() for js in shelf.across}
-        rooms = {node: shelf.room for node, shelf in shelves.items()}
-        total = 0
+        wanted: dict[int, Grant] = {}
+        total, rooms = 0, {node: shelf.room for node, shelf in shelves.items()}
         if across:
-            total, rooms = self._spread(shelves, across, placements, wanted)
+            total = self._spread(shelves, rooms, {job: (js, js.placement) for job, js in across.items()}, wanted)
+        return total + self._fill(shelves, rooms, wanted), wanted
+
+    def entered(self, js: JobState, placement: Placement) -> dict[int, Grant]:
+        """What a job that comes here gets, and the others of its nodes then; jobs that are on more nodes than these
+        keep what they hold, or go down to their due where that is not enough."""
+        shelves, rooms, held = {}, {}, {}
+        for node, _ in placement:
+            here = [(other, other.placement) for other in self._state.on_node[node].values() if other is not js]
+            shelves[node] = self.shelf(node, [*here, (js, placement)])
+            shelves[node].across = tuple(other for other in shelves[node].across if other is not js)
+            rooms[node] = self.beside(node, shelves[node])
+        kinds, coming = len(placement) > 1, {js.id: (js, placement)}
+        for least in (False, True):
+            wanted: dict[int, Grant] = {}
+            if least:
+                others = {other.id: other for shelf in shelves.values() for other in shelf.across}
+                held = {job: self.kinds.cells(other, other.placement)[0].grant for job, other in others.items()}
+                rooms = {node: self.beside(node, shelf, held) for node, shelf in shelves.items()}
+            if kinds:
+                self._spread(shelves, rooms, coming, wanted)
+            self._fill(shelves, rooms, wanted)
+            whole = sum(len(shelf.jobs) + len(shelf.settled) for shelf in shelves.values()) + kinds
+            if len(wanted) == whole:
+                return wanted | held
+        return {js.id: self.kinds.cells(js, placement)[0].grant} | held
+
+    def _fill(self, shelves: Mapping[int, Shelf], rooms: Mapping[int, Room], wanted: dict[int, Grant]) -> int:
+        """The best for those who are on one node each; what that is worth."""
+        total = 0
         for node, shelf in shelves.items():
             found = self.fronts.best(shelf.kinds, rooms[node])
             if found is not None:
                 total += found[0] + sum(cell.worth for _, cell in shelf.settled)
                 wanted.update((js.id, cell.grant) for js, cell in shelf.settled)
                 self._hand_out(shelf, found[1], wanted)
-        return total, wanted
+        return total
 
     def _hand_out(self, shelf: Shelf, chosen: Sequence[int], wanted: dict[int, Grant]) -> None:
         """The cells of a division to the jobs of their kinds: who holds one keeps it; among others the first comers
@@ -210,34 +248,33 @@ class Shelves:
     def _spread(
         self,
         shelves: Mapping[int, Shelf],
-        across: Mapping[int, JobState],
-        placements: Mapping[int, Placement],
+        rooms: dict[int, Room],
+        across: Mapping[int, tuple[JobState, Placement]],
         wanted: dict[int, Grant],
-    ) -> tuple[int, dict[int, Room]]:
-        """Cells for jobs over several nodes; (what these are worth, the room left beside them)."""
-        cells = {job: self.kinds.cells(js, placements[job]) for job, js in across.items()}
-        chosen = dict.fromkeys(across, 0)
-        rooms = {node: shelf.room for node, shelf in shelves.items()}
-        for job, js in across.items():
-            rooms |= _less(rooms, placements[job], js.gpus, cells[job][0].grant)
+    ) -> int:
+        """Cells for jobs over several nodes, taken out of ``rooms``; what these are worth."""
+        chosen: dict[int, Cell] = {}
+        for job, (js, placement) in across.items():
+            chosen[job] = self.kinds.cells(js, placement)[0]
+            rooms.update(_less(rooms, placement, js.gpus, chosen[job].grant))
         for _ in range(_MOST_ROUNDS):
             before = dict(chosen)
-            for job, js in across.items():
-                free = _less(rooms, placements[job], js.gpus, cells[job][chosen[job]].grant, -1)
-                tried = []
-                for index, cell in enumerate(cells[job]):
-                    rest = _less({**rooms, **free}, placements[job], js.gpus, cell.grant)
+            for job, (js, placement) in across.items():
+                free = _less(rooms, placement, js.gpus, chosen[job].grant, -1)
+                best = None
+                for cell in self.kinds.cells(js, placement):
+                    rest = _less(free, placement, js.gpus, cell.grant)
                     found = [self.fronts.best(shelves[node].kinds, room) for node, room in rest.items()]
-                    if all(each is not None for each in found):
-                        tried.append((cell.worth + sum(each[0] for each in found if each), -index, rest))
-                if tried:
-                    _, negative, rest = max(tried, key=lambda each: each[:2])
-                    chosen[job] = -negative
-                    rooms |= rest
+                    worth = cell.worth + sum(each[0] for each in found if each is not None)
+                    if None not in found and (best is None or worth > best[0]):
+                        best = (worth, cell, rest)
+                if best is not None:
+                    _, chosen[job], rest = best
+                    rooms.update(rest)
             if chosen == before:
                 break
-        wanted.update({job: cells[job][index].grant for job, index in chosen.items()})
-        return sum(cells[job][index].worth for job, index in chosen.items()), rooms
+        wanted.update((job, cell.grant) for job, cell in chosen.items())
+        return sum(cell.worth for cell in chosen.values())
 
 
 def _counted(amount: int | None) -> int:
@@ -250,7 +287,7 @@ def _take(room: list[int], grant: Grant) -> None:
 
 
 def _less(
-    rooms: Mapping[int, Room], placement: Placement, gpus: int, grant: Grant, sign: int = 1
+    rooms: Mapping[int, Room], placement: Iterable[tuple[int, int]], gpus: int, grant: Grant, sign: int = 1
 ) -> dict[int, Room]:
     """The room of a placement's nodes without a job's grant there; with ``sign`` -1 with it."""
     less = {}

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from headway.training.actions import Grant
 from headway.training.cluster import Node
+from headway.training.pool import UNCOUNTED
 from headway.training.shares import times
 from headway.units import WHOLE_GPU_MILLI
 
 IMPOSSIBLE = -(1 << 50)
 """What jobs gain where not even the least that they need is there."""
-_UNITS = (48, 32, 16)
+_UNITS = (48, 16, 8)
 """At most so many units of a node's CPUs, memory and storage are told apart."""
 _CPU_MILLI = 1000
 """The unit of CPUs, where that is not too many."""
@@ -33,10 +34,12 @@ _MOST_CELLS = 1 << 22
 class Menu:
     """What a job may be granted for each of its GPUs, and how fast it then is; dominated grants left out."""
 
-    __slots__ = ("corner", "grants", "speeds")
+    __slots__ = ("amounts", "corner", "grants", "rates", "speeds")
 
     def __init__(self, grants: Sequence[Grant], speeds: Sequence[int]) -> None:
         self.grants = tuple(grants)
+        self.amounts = np.array(self.grants, dtype=np.int64)
+        self.rates = np.array(speeds, dtype=np.int64)
         self.speeds = tuple(speeds)
         """In parts per million, ascending."""
         self.corner = Grant(*(min(each) for each in zip(*grants, strict=True)))
@@ -66,15 +69,20 @@ class Basin:
     """Nodes of one kind, and all that was found out about dividing them."""
 
     def __init__(self, node: Node) -> None:
-        self.capacity = Grant(node.cpu_milli or 0, node.memory_bytes or 0, node.storage_bytes_per_second or 0)
+        has = (node.cpu_milli, node.memory_bytes, node.storage_bytes_per_second)
+        self.counted = tuple(amount is not None for amount in has)
+        self.capacity = Grant(*(UNCOUNTED if amount is None else amount for amount in has))
         self.units = (
             _unit(node.cpu_milli, _UNITS[0], _CPU_MILLI),
             _unit(node.memory_bytes, _UNITS[1]),
             _unit(node.storage_bytes_per_second, _UNITS[2]),
         )
-        """How much one step in a table is; 0: not counted here."""
-        self.shape = tuple(has // unit + 1 if unit else 1 for has, unit in zip(self.capacity, self.units, strict=True))
-        self._strides = (self.shape[1] * self.shape[2], self.shape[2], 1)
+        """How much one step in a table is; of what is not counted here any amount is less than one."""
+        cpu, memory, storage = (amount // unit + 1 for amount, unit in zip(self.capacity, self.units, strict=True))
+        self.shape = (cpu, memory, storage)
+        self._strides = (memory * storage, storage)
+        self._steps = np.array(self.units, dtype=np.int64)
+        self._jumps = np.array((*self._strides, 1), dtype=np.int64)
         self._items: dict[tuple[Menu, int, int], Item] = {}
         self._marked: list[Item] = []
         nothing = np.zeros(self.shape, dtype=np.int64)
@@ -96,26 +104,24 @@ class Basin:
 
     def _step(self, grant: Grant, corner: Grant) -> tuple[int, int, int]:
         cpu, memory, storage = (
-            -(-(amount - least) // unit) if unit else 0
-            for amount, least, unit in zip(grant, corner, self.units, strict=True)
+            -(-(amount - least) // unit) if counts else 0
+            for amount, least, unit, counts in zip(grant, corner, self.units, self.counted, strict=True)
         )
         return cpu, memory, storage
 
     # --- looking up -------------------------------------------------------------------------------------------
 
-    def place(self, spare: Sequence[int]) -> int:
+    def _place(self, spare: Sequence[int]) -> int:
         """Where in a table an amount stands; below 0 when there is less than nothing of something."""
-        found = 0
-        for has, unit, stride in zip(spare, self.units, self._strides, strict=True):
-            if unit:
-                if has < 0:
-                    return -1
-                found += has // unit * stride
-        return found
+        cpu, memory, storage = spare
+        if cpu < 0 or memory < 0 or storage < 0:
+            return -1
+        units, strides = self.units, self._strides
+        return cpu // units[0] * strides[0] + memory // units[1] * strides[1] + storage // units[2]
 
     def gain(self, jobs: int, spare: Sequence[int]) -> int:
         """The most that a set of jobs gains from what is left when each has the corner of its menu."""
-        place = self.place(spare)
+        place = self._place(spare)
         if place < 0:
             return IMPOSSIBLE
         table = self._tables.get(jobs)
@@ -123,9 +129,16 @@ class Basin:
             table = self._table(jobs)
         return table.item(place)
 
+    def gains(self, jobs: int, spare: Sequence[int], takes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same, for each of several amounts that something else takes of that."""
+        left = np.array(spare, dtype=np.int64) - takes
+        found = self._table(jobs).ravel().take((left // self._steps) @ self._jumps, mode="clip")
+        found[left.min(axis=1) < 0] = IMPOSSIBLE
+        return found
+
     def picks(self, jobs: int, spare: Sequence[int]) -> dict[Item, list[int]] | None:
         """Which grants of their menus the jobs of a set get for that, a list for each kind; None: it cannot be."""
-        place = self.place(spare)
+        place = self._place(spare)
         found = self._picks.get((jobs, place))
         if found is None:
             if place < 0 or self._table(jobs).item(place) < 0:
@@ -182,4 +195,4 @@ class Basin:
 
 
 def _unit(has: int | None, most: int, least: int = 1) -> int:
-    return 0 if has is None else max(least, -(-has // most))
+    return 2 * UNCOUNTED if has is None else max(least, -(-has // most))
