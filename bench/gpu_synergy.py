@@ -2,9 +2,10 @@
 
 Run by scripts/gpu-synergy. Parts: ``prepare`` makes JPEGs, of the smallest size at which half the CPUs feed the image
 program at no more than 65 % of what it can take (or of ``--size``): the question is what dividing CPUs is worth where
-they bind. ``alone`` measures each program by itself on half the GPU; ``profile`` over numbers of CPUs; ``together``
-both at once, the divisions in turn; ``report`` prints the table. Every measurement is a line of JSON, and what is there
-is not measured again. ``--dry`` runs all of it without a GPU, with small models and windows, to try the script itself.
+they bind. ``alone`` measures each program by itself on half the GPU; ``profile`` over numbers of CPUs; ``divide`` asks
+headway's policies for both divisions; ``together`` runs both programs at once, the divisions in turn; ``report`` prints
+the table. Every measurement is a line of JSON, and what is there is not measured again. ``--dry`` runs all of it
+without a GPU, with small models and windows, to try the script itself.
 """
 
 import argparse
@@ -293,11 +294,17 @@ def divisions(setting: Setting) -> dict[str, dict[str, int]]:
     return {name: {model: max(1, int(cpus)) for model, cpus in cut.items()} for name, cut in found.items()}
 
 
+def divide(setting: Setting) -> None:
+    """Ask headway's policies for the division; needs no GPU, so that it can be done elsewhere too."""
+    if not now(setting, "divide"):
+        setting.keep("divide", size=setting.prepared(), cpus=divisions(setting))
+
+
 def together(setting: Setting) -> None:
     """Both at once, proportional and tune in turn."""
-    cuts = divisions(setting)
-    print(f"divisions: {cuts}")
-    done = len(windows(setting))
+    divide(setting)
+    cuts = now(setting, "divide")[-1]["cpus"]
+    done = len(now(setting, "together"))
     turns = [name for _ in range(setting.rounds) for name in ("proportional", "tune")]
     for turn, name in enumerate(turns[done:], start=done):
         cut = cuts[name]
@@ -326,9 +333,9 @@ def both(setting: Setting, cut: dict[str, int]) -> list[float]:
             return measured([image, language], warm_steps=5, warm_s=setting.warm_s, window_s=setting.long_s)
 
 
-def windows(setting: Setting) -> list[dict[str, Any]]:
-    """Those with the images as they are now."""
-    return [line for line in setting.found("together") if tuple(line.get("size", ())) == setting.prepared()]
+def now(setting: Setting, part: str) -> list[dict[str, Any]]:
+    """The lines of a part, with the images as they are now."""
+    return [line for line in setting.found(part) if tuple(line["size"]) == setting.prepared()]
 
 
 # --- the table ------------------------------------------------------------------------------------------------
@@ -337,7 +344,7 @@ def windows(setting: Setting) -> list[dict[str, Any]]:
 def report(setting: Setting) -> None:
     """All of it as Markdown."""
     half, points = max(1, setting.cpus // 2), {name: points_of(setting, name) for name in (IMAGE, LANGUAGE)}
-    lines = windows(setting)
+    lines = now(setting, "together")
     if len(lines) < 2 or any(not {half, setting.cpus} <= set(each) for each in points.values()):
         sys.exit("not everything is measured yet: run scripts/gpu-synergy all")
     prepared = setting.found("prepare")[-1]
@@ -357,10 +364,10 @@ def report(setting: Setting) -> None:
     text += ["|---|---|---|---|---|---|---|"]
     medians = {name: medians_of(lines, name) for name in ("proportional", "tune")}
     for name, cut in ((line["division"], line["cpus"]) for line in lines[:2]):
-        now, base = medians[name], medians["proportional"]
-        ratios = [now[model] / base[model] for model in (IMAGE, LANGUAGE)]
+        rates, base = medians[name], medians["proportional"]
+        ratios = [rates[model] / base[model] for model in (IMAGE, LANGUAGE)]
         text.append(
-            f"| {name} | {cut[IMAGE]} + {cut[LANGUAGE]} | {now[IMAGE]:.1f} | {now[LANGUAGE]:.1f} "
+            f"| {name} | {cut[IMAGE]} + {cut[LANGUAGE]} | {rates[IMAGE]:.1f} | {rates[LANGUAGE]:.1f} "
             f"| {ratios[0]:.3f} | {ratios[1]:.3f} | {sum(ratios) / 2:.3f} |"
         )
     share = {name: [medians[name][m] / points[m][setting.cpus] for m in (IMAGE, LANGUAGE)] for name in medians}
@@ -384,7 +391,14 @@ def medians_of(lines: list[dict[str, Any]], division: str) -> dict[str, float]:
     return {model: statistics.median(each[model] for each in mine) for model in (IMAGE, LANGUAGE)}
 
 
-PARTS = {"prepare": prepare, "alone": alone, "profile": profile, "together": together, "report": report}
+PARTS = {
+    "prepare": prepare,
+    "alone": alone,
+    "profile": profile,
+    "divide": divide,
+    "together": together,
+    "report": report,
+}
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -408,9 +422,10 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="without a GPU, small and short")
     options = parser.parse_args()
     setting = Setting(options)
-    parts = list(PARTS) if options.part == "all" else list(dict.fromkeys(["prepare", options.part]))
+    needs_images = options.part in ("alone", "profile", "together")
+    parts = list(PARTS) if options.part == "all" else [*(["prepare"] if needs_images else []), options.part]
     try:
-        for part in parts if options.part != "report" else ["report"]:
+        for part in parts:
             print(f"== {part}")
             PARTS[part](setting)
     except TimeoutError:

@@ -1,7 +1,7 @@
 """Run a training program on some CPUs, watch its steps, and stop it: what the benchmarks of real programs share.
 
-Only the standard library, for machines where little is installed. CPUs are given by affinity (a set of them) or by a
-cgroup quota (a fraction of a number). A program that ends early or says nothing is an error with the end of its output.
+Only the standard library, for machines where little is installed. A program that ends early or says nothing is an error
+with the end of its output.
 """
 
 import ctypes
@@ -18,44 +18,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PERIOD_US = 100_000
 _RECORD = struct.Struct("<qq")
 _PR_SET_PDEATHSIG = 1
 
 
 class ProgramError(Exception):
     """A program that could not be measured, with what it last said."""
-
-
-class Quota:
-    """A cgroup of our own with a CPU quota, v1 or v2; gone afterwards."""
-
-    def __init__(self, cpus: float, name: str = "") -> None:
-        own = f"headway-bench-{os.getpid()}{name}"
-        first = Path("/sys/fs/cgroup/cpu")
-        self.folder = (first if first.is_dir() else Path("/sys/fs/cgroup")) / own
-        if not first.is_dir():
-            (self.folder.parent / "cgroup.subtree_control").write_text("+cpu")
-        self.folder.mkdir(exist_ok=True)
-        quota = round(cpus * PERIOD_US)
-        if first.is_dir():
-            (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (self.folder / "cpu.cfs_quota_us").write_text(str(quota))
-        else:
-            (self.folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
-
-    def enter(self) -> None:
-        """In the process that is about to become the program."""
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-    def close(self) -> None:
-        """Remove it, once nobody is in it."""
-        for _ in range(50):
-            try:
-                self.folder.rmdir()
-                return
-            except OSError:
-                time.sleep(0.1)
 
 
 class Program:
@@ -68,15 +36,13 @@ class Program:
         *,
         cpus: float,
         only: Iterable[int] | None = None,
-        quota: bool = False,
         environment: dict[str, str] | None = None,
     ) -> None:
-        """``only`` are the CPUs it may use; ``quota`` limits it to ``cpus`` by a cgroup."""
+        """``only`` are the CPUs it may use; it is told that it has ``cpus``."""
         self.name = name
         self._folder = tempfile.TemporaryDirectory(prefix="headway-bench-")
         self._steps = Path(self._folder.name) / "steps"
         self._said = Path(self._folder.name) / "output"
-        self._quota = Quota(cpus, f"-{name}") if quota else None
         threads = str(max(1, int(cpus)))
         told = {
             **os.environ,
@@ -94,8 +60,6 @@ class Program:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if allowed is not None:
                 os.sched_setaffinity(0, allowed)
-            if self._quota is not None:
-                self._quota.enter()
 
         with self._said.open("wb") as output:
             self._process = subprocess.Popen(
@@ -148,8 +112,6 @@ class Program:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        if self._quota is not None:
-            self._quota.close()
         self._folder.cleanup()
 
     def __enter__(self) -> "Program":

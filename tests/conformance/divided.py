@@ -174,6 +174,7 @@ def _one_of_many(dice: Random, cluster: Cluster) -> Job:
         priority=dice.randint(0, 1),
         preemptible=dice.random() < 0.9,
         restore=dice.choice([0, SECOND]),
+        checkpoint_every=5 * SECOND,
         communication_ppm=dice.choice([0, 300_000]),
         model=dice.choice([*MODELS, *MODELS, "unheard-of"]),
     )
@@ -190,8 +191,8 @@ def _one_of_many(dice: Random, cluster: Cluster) -> Job:
 
 def _hungry(dice: Random, model: str) -> Profile:
     """Gains by more CPUs, by more memory, by both, or by neither."""
-    rows = sorted(dice.sample(range(500, 9000), dice.randint(1, 4)))
-    columns = sorted(dice.sample(range(10**10, 15 * 10**10), dice.randint(1, 3)))
+    rows = sorted([dice.randint(500, 2000), *dice.sample(range(2001, 9000), dice.randint(0, 3))])
+    columns = sorted([dice.randint(10**10, 2 * 10**10), *dice.sample(range(3 * 10**10, 15 * 10**10), dice.randint(0, 2))])
     matrix: list[tuple[int, ...]] = []
     for _ in rows:
         row: list[int] = []

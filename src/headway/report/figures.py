@@ -15,6 +15,7 @@ import polars as pl
 from headway.metrics.series import FloatArray, Series
 from headway.report.causes import WaitCauses
 from headway.report.measured import FAILED, Comparison, Measured
+from headway.report.panels import panels_of
 from headway.report.thin import TAIL_BUCKETS, bucketed, cdf, rounded, without_tail
 from headway.report.words import axis_of, clipped, size_label, size_labels
 from headway.training.explain import CauseKind
@@ -135,17 +136,12 @@ def _tick_text(seconds: float) -> str:
 
 
 def over_time(both: Comparison) -> Figure:
-    """GPUs in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
-    panels: list[tuple[str, str, list[Series]]] = [
-        ("GPUs in use, % of all", "%", [run.lines.allocated for run in both.runs]),
-        ("jobs waiting", "", [run.lines.waiting for run in both.runs]),
-        ("GPUs that waiting jobs ask for", "", [run.lines.waiting_gpus for run in both.runs]),
-        ("free GPUs on nodes partly in use, %", "%", [run.fragments.levels["node"] for run in both.runs]),
-    ]
+    """What is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
+    panels = panels_of(both)
     shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
     size, unit = axis_of(max(shown, 1) / SECOND)
     data: list[dict[str, Any]] = []
-    layout = _layout(720, hovermode="x", annotations=[])
+    layout = _layout(180 * len(panels), hovermode="x", annotations=[])
     layout["margin"]["t"] = 4
     height = 1 / len(panels)
     for row, (title, mark, lines) in enumerate(panels):
@@ -154,16 +150,14 @@ def over_time(both: Comparison) -> Figure:
         top = 1 - row * height - 0.045
         layout[f"yaxis{number}"] = {"domain": [low, top], "rangemode": "tozero", "nticks": 4, "anchor": "x"}
         layout["annotations"].append(_heading(title, top))
-        for index, (run, series) in enumerate(zip(both.runs, lines, strict=True)):
+        for index, series in enumerate(lines):
             scale = 100.0 if mark else 1.0
-            if row == 0:
-                scale = 100.0 / max(1, run.ledger.cluster.gpus)
             data.extend(_stretch(both, index, series, (size, scale), (shown, f"y{number}")))
         if mark:
             layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
     layout["xaxis"] = {
         "title": {"text": f"{unit} since the run began"},
-        "anchor": "y4",
+        "anchor": f"y{len(panels)}",
         "range": [0, max(shown, 1) / SECOND / size],
         "minallowed": 0,
         "maxallowed": max(whole, 1) / SECOND / size,

@@ -199,12 +199,14 @@ def facts(both: Comparison) -> list[tuple[str, str]]:
     """(what, which), both as HTML."""
     runs = both.runs
     policies = shortened([run.policy for run in runs])
+    divided = [("Allocation", _each([plain(run.allocation) if run.allocation else "none" for run in runs]))]
     return [
         ("Trace", _each([_trace(run) for run in runs])),
         ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
         ("Time", _spans([run.numbers.makespan_s for run in runs])),
         ("Policy" if len(runs) == 1 else "Policies", _each([plain(each) for each in policies])),
+        *(divided if any(run.allocation for run in runs) else ()),
         ("Seeds" if any(run.seeds for run in runs) else "Seed", _each([_seeds(run) for run in runs])),
     ]
 

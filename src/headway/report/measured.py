@@ -29,6 +29,7 @@ from headway.report.words import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.registry import describe
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.units import SECOND
@@ -207,6 +208,18 @@ class Measured:
             return self.stored.scene.experiment.policy.name
 
     @cached_property
+    def allocation(self) -> str:
+        """What divides CPUs, memory and storage, and what speed they give; empty where jobs hold what they ask for."""
+        scene = self.stored.scene
+        try:
+            policy, sensitivity = scene.policy(), scene.speed().sensitivity
+        except InputError:
+            return scene.experiment.policy.allocation
+        if policy.allocation is None:
+            return ""
+        return describe(policy.allocation) + ("" if sensitivity is None else f" (speed by {sensitivity.name})")
+
+    @cached_property
     def lost(self) -> dict[str, float]:
         """GPU-hours of measured jobs without lasting progress, by what took them."""
         ledger, chosen = self.ledger, slice(None) if self.window is None else self.window.jobs
@@ -215,17 +228,19 @@ class Measured:
         before = np.append(0, ledger.hold_closed_by[:-1])[: len(moved)]
         evicted = again & (before == Kind.EVICTED)
         rows = ledger.rows(Kind.EVICTED)
+        first = np.minimum(ledger.hold_cost, ledger.hold_end - ledger.hold_start)
 
         def hours(jobs: IntArray, lengths: IntArray) -> float:
             return float(gpu_seconds(ledger, ledger.summed(jobs, lengths))[chosen].sum()) / 3600
 
         def still(which: npt.NDArray[np.bool_]) -> float:
-            return hours(ledger.hold_job[which], ledger.standstill[which])
+            return hours(ledger.hold_job[which], first[which])
 
         return {
             "standing still after a preemption": still(~moved & ~evicted),
             "standing still after a move": still(moved),
             "standing still after an eviction": still(~moved & evicted),
+            "standing still for other CPUs or memory": hours(ledger.hold_job, ledger.standstill - first),
             "work lost with a failed node": hours(ledger.subject[rows], ledger.detail[rows]),
             FAILED: float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
         }

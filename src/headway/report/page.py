@@ -24,6 +24,7 @@ from headway.report.causes import WaitCauses, why_waited
 from headway.report.headline import answer, in_full
 from headway.report.measured import Comparison, Measured
 from headway.report.packing import deflated
+from headway.report.panels import panels_of
 from headway.report.thin import without_tail
 from headway.report.words import duration, listed, percent, plain
 from headway.units import SECOND
@@ -235,7 +236,7 @@ def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Se
     several = len(both.runs) > 1
     jct = sections.figure("jct", "Share of jobs by time to completion", "time to completion")
     wait = sections.figure("wait", "Share of jobs by wait", "wait: all time without what they asked for")
-    time = sections.figure("time", "GPUs in use, waiting jobs, waiting GPUs and fragmentation over time")
+    time = sections.figure("time", _time_in_words(both))
     bodies = {
         "table": sections.comparison(both),
         "map": _map_body(both, parts),
@@ -259,6 +260,11 @@ def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Se
             for anchor, question, _ in questions
         ),
     ]
+
+
+def _time_in_words(both: Comparison) -> str:
+    """What the figure over time shows, for those who do not see it."""
+    return f"Over time: {listed([title.partition(',')[0] for title, _, _ in panels_of(both)])}"
 
 
 def _about_numbers(both: Comparison) -> str:

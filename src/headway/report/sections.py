@@ -83,7 +83,9 @@ def comparison(both: Comparison) -> str:
     """All runs side by side; the best mean JCT and wait are marked."""
     several = len(both.runs) > 1
     heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
-    heads += ["makespan", "GPU use", "fragm.", "preempt.", "moves", "lost GPU-h"]
+    divided = any(run.allocation for run in both.runs)
+    heads += ["makespan", "GPU use", *(["CPU use", "memory use"] if divided else [])]
+    heads += ["fragm.", "preempt.", "moves", "lost GPU-h"]
     longest = max((run.numbers.jct_s.mean or 0.0 for run in both.runs), default=0.0)
     waiting = max((run.numbers.wait_s.mean or 0.0 for run in both.runs), default=0.0)
     rows = []
@@ -98,6 +100,7 @@ def comparison(both: Comparison) -> str:
             _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(both, index, "wait_s")),
             format_duration(seconds(summary.makespan_s)),
             percent(summary.gpu_utilisation),
+            *([percent(summary.cpu_utilisation), percent(summary.memory_utilisation)] if divided else []),
             percent(summary.fragmentation_mean),
             number(summary.preemptions),
             number(summary.migrations),

@@ -4,7 +4,7 @@ Books are kept from one decision to the next; only nodes where somebody came or 
 several nodes holds is fixed while the others on a node are looked at.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from headway.training.actions import Grant, Placement
@@ -73,6 +73,8 @@ class Books:
         """What each job over several nodes is to hold."""
         self.dirty: set[int] = set()
         """Nodes read again and not divided since."""
+        self.touched: set[int] = set()
+        """Nodes read again, or where a job over several nodes holds something else, and not looked at since."""
         anything = Job(0, 0, 1, 1)
         self._paces = [state.speed.pace(anything, ((index, 1),)) for index in range(len(nodes))]
         self._items: dict[tuple[object, ...], Item] = {}
@@ -137,6 +139,7 @@ class Books:
                 book.sign = sign
                 book.mask = state.pool.free_mask[book.node]
                 self.dirty.add(book.node)
+                self.touched.add(book.node)
         if len(self.granted) > 2 * len(state.running):
             self.granted = {job: grant for job, grant in self.granted.items() if job in state.running}
 
@@ -173,15 +176,18 @@ class Books:
                 spare = less(spare, part(self.granted.get(js.id, js.grant), count, js.gpus))
         book.spare = spare
 
-    def grant(self, js: JobState, placement: Placement, grant: Grant, books: Iterable[Book]) -> None:
+    def regrant(self, js: JobState, grant: Grant) -> None:
         """Let a job over several nodes hold something else from now on."""
-        held = self.granted.get(js.id, js.grant)
+        before = self.granted.get(js.id, js.grant)
         self.granted[js.id] = grant
-        counts = {node: mask.bit_count() for node, mask in placement}
-        for book in books:
-            count = counts[book.node]
-            book.spare = less(more(book.spare, part(held, count, js.gpus)), part(grant, count, js.gpus))
+        if grant == before:
+            return
+        for node, mask in js.placement:
+            book, count = self.books[node], mask.bit_count()
+            book.spare = less(more(book.spare, part(before, count, js.gpus)), part(grant, count, js.gpus))
             book.adds = {}
+            self.dirty.add(node)
+            self.touched.add(node)
 
 
 def less(spare: Spare, grant: tuple[int, int, int]) -> Spare:
@@ -197,3 +203,34 @@ def more(spare: Spare, grant: tuple[int, int, int]) -> Spare:
 def _gone(js: JobState, node: int, free: int) -> bool:
     """Whether a job's GPUs on a node are free, as if it had stopped."""
     return any(mask & free for where, mask in js.placement if where == node)
+
+
+def lower(grant: Grant, target: Grant) -> Grant | None:
+    """What of a grant stays within a target; None when all of it does."""
+    found = Grant(*(min(pair) for pair in zip(grant, target, strict=True)))
+    return found if found != grant else None
+
+
+def held(jobs: Iterable[tuple[JobState, Item]], picks: Mapping[Item, list[int]]) -> dict[int, Grant]:
+    """What each job holds; of several of one kind those that hold something already keep it."""
+    found: dict[int, Grant] = {}
+    open_: dict[Item, tuple[list[JobState], list[Grant]]] = {}
+    for js, item in jobs:
+        chosen = picks.get(item)
+        if chosen is None:
+            found[js.id] = item.grants[0]
+        elif len(chosen) == 1:
+            found[js.id] = item.grants[chosen[0]]
+        else:
+            if item not in open_:
+                open_[item] = [], [item.grants[index] for index in chosen]
+            waiting, left = open_[item]
+            if js.grant in left:
+                left.remove(js.grant)
+                found[js.id] = js.grant
+            else:
+                waiting.append(js)
+    for waiting, left in open_.values():
+        for js, grant in zip(waiting, sorted(left, reverse=True), strict=True):
+            found[js.id] = grant
+    return found

@@ -2,21 +2,21 @@
 
 Departures from Synergy's tune and opt (Mohan et al., OSDI 2022): grants are cells of the whole matrix and what lies
 between, each node is divided exactly (``water.py``), a job starts where the cluster gains most by it, jobs over several
-nodes weigh what they take on each, and running jobs change places where that pays for the standstill (``moves.py``).
+nodes weigh what they take on each, and running jobs change places where that pays for the standstill (``exchanges.py``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.books import Book, Books, less, more
-from headway.training.policies.allocations.moves import Exchanges
+from headway.training.policies.allocations.books import Book, Books, held, less, lower, more
+from headway.training.policies.allocations.exchanges import Exchanges
 from headway.training.policies.allocations.room import Room, part
 from headway.training.policies.allocations.wants import carried_out, due_place
-from headway.training.policies.allocations.water import IMPOSSIBLE, Item, Menu
+from headway.training.policies.allocations.water import IMPOSSIBLE
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import gpus_of, on_node
@@ -106,7 +106,8 @@ class Headway(Allocation):
         """GPUs of several nodes of one kind: for each grant of its menu those that cost the others least."""
         pool = state.pool
         menu = self.books.menu(js, tuple((book.node, 1) for book in there[:2]))
-        useful = menu.rates >= menu.speeds[0] * (HUNGER if SPLIT == 1 else 0)
+        leave = SPLIT == 2 or (SPLIT == 3 and not any(state.jobs[lane.head[1]].gpus < js.gpus for lane in state.queue.lanes.values()))
+        useful = menu.rates >= menu.speeds[0] * (0 if leave else HUNGER)
         if SPLIT == 0 or not useful.any():
             return None
         amounts, rates = menu.amounts[useful], menu.rates[useful]
@@ -148,9 +149,7 @@ class Headway(Allocation):
             return [], grant
         given = []
         for job, target in wanted.items():
-            held = state.running[job].grant
-            lesser = Grant(*(min(pair) for pair in zip(held, target, strict=True)))
-            if lesser != held:
+            if (lesser := lower(state.running[job].grant, target)) is not None:
                 given.append(ReallocateJob(job, lesser))
         return given, grant
 
@@ -169,16 +168,16 @@ class Headway(Allocation):
                 spare = less(book.spare, item.corner)
                 picks = book.basin.picks(book.mark + item.mark, spare)
                 if picks is not None:
-                    return wanted | _held([*book.jobs, (js, item)], picks)
+                    return wanted | held([*book.jobs, (js, item)], picks)
             else:
-                grant = self._choice(js, placement, self.books.menu(js, placement), books)
+                grant = self._choice(js, placement, books)
                 if grant is not None:
                     wanted[js.id] = self.books.granted[js.id] = grant
                     for book, (_, mask) in zip(books, placement, strict=True):
                         spare = less(book.spare, part(grant, mask.bit_count(), js.gpus))
                         picks = book.basin.picks(book.mark, spare)
                         assert picks is not None
-                        wanted |= _held(book.jobs, picks)
+                        wanted |= held(book.jobs, picks)
                     return wanted
             if not self._squeeze(books, wanted):
                 return self._dues(state, js, placement)
@@ -186,23 +185,17 @@ class Headway(Allocation):
     def _squeeze(self, books: list[Book], wanted: dict[int, Grant]) -> bool:
         """Bring a job over several nodes that is here down to its due; False when all are."""
         for book in books:
-            for js, _ in book.wide:
+            for js, count in book.wide:
                 if js.id not in wanted:
-                    wanted[js.id] = self.books.modest(js, js.placement)
-                    self._regrant(js, wanted[js.id], books)
+                    before = self.books.granted.get(js.id, js.grant)
+                    grant = wanted[js.id] = self.books.modest(js, js.placement)
+                    self.books.regrant(js, grant)
+                    for other in books:  # of nodes that the coming job itself is still on
+                        if other is not self.books.books[other.node] and any(js is each for each, _ in other.wide):
+                            freed = part(before, count, js.gpus)
+                            other.spare = less(more(other.spare, freed), part(grant, count, js.gpus))
                     return True
         return False
-
-    def _regrant(self, js: JobState, grant: Grant, books: Iterable[Book] = ()) -> None:
-        """A job over several nodes is to hold something else; its books, and these in their stead, are told."""
-        own = {node: self.books.books[node] for node, _ in js.placement}
-        mine = [book for book in books if book.node in own and own[book.node] is not book]
-        held = self.books.granted.get(js.id, js.grant)
-        self.books.grant(js, js.placement, grant, own.values())
-        for book in mine:
-            count = next(mask.bit_count() for node, mask in js.placement if node == book.node)
-            book.spare = less(more(book.spare, part(held, count, js.gpus)), part(grant, count, js.gpus))
-        self.books.dirty.update(own)
 
     def _dues(self, state: TrainingState, js: JobState, placement: Placement) -> dict[int, Grant]:
         """Everybody on these nodes has their due."""
@@ -212,11 +205,17 @@ class Headway(Allocation):
         wanted[js.id] = due(js, placement)
         return wanted
 
-    def _choice(self, js: JobState, placement: Placement, menu: Menu, books: list[Book]) -> Grant | None:
-        """What is best for all that a job over several nodes holds, when its books leave it out."""
+    def _choice(
+        self, js: JobState, placement: Placement, there: list[Book], holding: JobState | None = None
+    ) -> Grant | None:
+        """What a job over several nodes should hold, for the best of all there; ``holding``: it holds some already."""
+        menu = self.books.menu(js, placement)
+        before = self.books.granted.get(js.id, js.grant) if holding is not None else Grant(0, 0)
         totals = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
-        for book, (_, mask) in zip(books, placement, strict=True):
-            totals += book.basin.gains(book.mark, book.spare, menu.amounts * mask.bit_count())
+        for book, (_, mask) in zip(there, placement, strict=True):
+            count = mask.bit_count()
+            spare = more(book.spare, part(before, count, js.gpus))
+            totals += book.basin.gains(book.mark, spare, menu.amounts * count)
         best = int(totals.argmax())
         return times(menu.grants[best], js.width) if totals[best] >= 0 else None
 
@@ -232,7 +231,6 @@ class Headway(Allocation):
 
     def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:
         if self._exchanges is not None:
-            self._exchanges.note(self.books.dirty)
             yield from self._exchanges.decide(now, state)
             self.books.refresh()
         yield from carried_out(state, self._settled(state))
@@ -243,18 +241,10 @@ class Headway(Allocation):
         wide = {js.id: js for node in sorted(books.dirty) for js, _ in books.books[node].wide}
         wanted: dict[int, Grant] = {}
         for js in wide.values():
-            own = [books.books[node] for node, _ in js.placement]
-            held = books.granted.get(js.id, js.grant)
-            for book, (_, mask) in zip(own, js.placement, strict=True):
-                book.spare = more(book.spare, part(held, mask.bit_count(), js.gpus))
-            grant = self._choice(js, js.placement, books.menu(js, js.placement), own)
+            grant = self._choice(js, js.placement, [books.books[node] for node, _ in js.placement], js)
             assert grant is not None
-            for book, (_, mask) in zip(own, js.placement, strict=True):
-                book.spare = less(book.spare, part(grant, mask.bit_count(), js.gpus))
-                book.adds = {}
-            books.granted[js.id] = wanted[js.id] = grant
-            if grant != held:
-                books.dirty.update(book.node for book in own)
+            books.regrant(js, grant)
+            wanted[js.id] = grant
         for node in sorted(books.dirty):
             book = books.books[node]
             picks = book.basin.picks(book.mark, book.spare)
@@ -262,32 +252,6 @@ class Headway(Allocation):
                 due = books.beliefs.wants.due
                 wanted |= {js.id: due(js, js.placement) for js, _ in book.jobs}
             else:
-                wanted |= _held(book.jobs, picks)
+                wanted |= held(book.jobs, picks)
         books.dirty.clear()
         return wanted
-
-
-def _held(jobs: Iterable[tuple[JobState, Item]], picks: Mapping[Item, list[int]]) -> dict[int, Grant]:
-    """What each job holds; of several of one kind those that hold something already keep it."""
-    found: dict[int, Grant] = {}
-    open_: dict[Item, tuple[list[JobState], list[Grant]]] = {}
-    for js, item in jobs:
-        chosen = picks.get(item)
-        if chosen is None:
-            found[js.id] = item.grants[0]
-        elif len(chosen) == 1:
-            found[js.id] = item.grants[chosen[0]]
-        else:
-            if item not in open_:
-                open_[item] = [], [item.grants[index] for index in chosen]
-            waiting, left = open_[item]
-            held = js.grant
-            if held in left:
-                left.remove(held)
-                found[js.id] = held
-            else:
-                waiting.append(js)
-    for waiting, left in open_.values():
-        for js, grant in zip(waiting, sorted(left, reverse=True), strict=True):
-            found[js.id] = grant
-    return found

@@ -1,230 +1,232 @@
-"""Jobs that change places: one moves to free GPUs, or two of a width swap, where the cluster gains more than it costs.
+"""Which running jobs to move so that all gain: one at a time while that pays, and now and then by programme 2.
 
-For each node and each two kinds of jobs it is known what the node would deliver more if one of the first kind left and
-one of the second came (``water.py`` has it in tables), a free place being a kind too. The best exchange in the cluster
-is then the largest sum of two such numbers. What is gained, for as long as the one that ends first is believed to run,
-has to exceed the work lost while both stand still, several times over.
+A move costs the job's standstill. What it gains lasts as long as the job, at most as long as one cares to look ahead:
+others come and go. It is made when the gain is some times the cost.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headway.training.actions import Action, Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.books import Book, Books, less, more
-from headway.training.policies.allocations.water import IMPOSSIBLE, Item
-from headway.training.policies.placements.pick import gpus_of
+from headway.training.policies.allocations.programmes import Cell, Flock, rearrange
+from headway.training.policies.allocations.shelves import Shelf, Shelves
+from headway.training.policies.placements.pick import on_node
+from headway.training.pool import members
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
-_NEVER = IMPOSSIBLE * 4
-_TRIES = 12
-"""Exchanges looked at for each that is made."""
-_LEAST_GAIN = 20_000
-"""Parts per million of a GPU: less is not worth the trouble of looking."""
+MOST_MOVES = 8
+"""In one decision."""
+MOST_SOURCES, MOST_TARGETS = 4, 12
+"""Nodes that lack most and nodes with most to spare that are tried."""
+MOST_BRANCHES = 200
+"""Of programme 2: on two nodes the best is found long before it is proven."""
+_MOST_TOLD = 50_000
+Move = tuple[JobState, int]
+_Kind = tuple[tuple[Cell, ...], int]
+"""Cells, and whole GPUs."""
 
-Kind: TypeAlias = tuple[Grant, int, int]
-"""What tells items apart as far as a node is concerned: corner, mark, base."""
+
+class Mover(NamedTuple):
+    """A job that could move."""
+
+    js: JobState
+    cells: tuple[Cell, ...]
+    span: int
+    """For how long moving it would help."""
+    cost: int
+    """In worth times nanoseconds."""
 
 
-class Floor:
-    """Nodes of one kind, for jobs of one width: what each would deliver more if one left and another came."""
+class Moves:
+    """Moves on one cluster."""
 
-    def __init__(self, nodes: list[int], width: int) -> None:
-        self.nodes = nodes
-        self.rows = {node: row for row, node in enumerate(nodes)}
-        self.width = width
-        self.kinds: dict[Kind, int] = {(Grant(0, 0, 0), 0, 0): 0}
-        """The first is a free place."""
-        self.listed: list[Kind] = list(self.kinds)
-        self.changes = np.full((len(nodes), 1, 1), _NEVER, dtype=np.int64)
-        self.stale = set(nodes)
+    def __init__(self, shelves: Shelves, margin: float, horizon: int, every: int, seconds: float) -> None:
+        self._shelves = shelves
+        self._margin = margin
+        self._horizon = horizon
+        self._every = every
+        self._seconds = seconds
+        self._next = 0
+        self._told: dict[object, bool] = {}
 
-    def kind(self, item: Item) -> int:
-        """The position of a kind, met before or not."""
-        key = (item.corner, item.mark, item.base)
-        found = self.kinds.get(key)
+    def single(self, now: int, state: TrainingState) -> Iterator[Move]:
+        """Moves of one job that pay, the best first; each is to be made before the next is asked for."""
+        for _ in range(MOST_MOVES):
+            best: tuple[float, int, int] | None = None
+            targets = self._targets(state)
+            for source in self._sources(state) if targets else ():
+                for node in targets:
+                    if node != source and self._promising(state, source, node):
+                        for mover in self._movers(now, state, source):
+                            if (net := self._net(state, source, mover, node)) > 0:
+                                mark = (net, -mover.js.id, -node)
+                                best = mark if best is None else max(best, mark)
+            if best is None:
+                return
+            yield state.running[-best[1]], -best[2]
+
+    def _promising(self, state: TrainingState, source: int, node: int) -> bool:
+        """Whether a move from one node to another could pay if all jobs went on for long; told once for as long as both
+        stay as they are."""
+        key = (source, self._shelves.at(source).version, node, self._shelves.at(node).version)
+        found = self._told.get(key)
         if found is None:
-            found = self.kinds[key] = len(self.listed)
-            self.listed.append(key)
-            size = len(self.listed)
-            grown = np.full((len(self.nodes), size, size), _NEVER, dtype=np.int64)
-            grown[:, :-1, :-1] = self.changes
-            self.changes = grown
-            self.stale.update(self.nodes)
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
+            found = any(mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
+            self._told[key] = found
         return found
 
-    def update(self, book: Book, places: int, here: Iterable[Item]) -> None:
-        """What a node would deliver more, for all who could leave and come."""
-        row = self.changes[self.rows[book.node]]
-        row[:] = _NEVER
-        leaving = {self.kind(item) for item in here}
-        if places:
-            leaving.add(0)
-        row = self.changes[self.rows[book.node]]
-        now, gain = book.gain, book.basin.gain
-        for i in leaving:
-            corner, mark, base = self.listed[i]
-            spare, rest = more(book.spare, corner), book.mark - mark
-            for j, (takes, adds, brings) in enumerate(self.listed):
-                if i != j:
-                    row[i, j] = gain(rest + adds, less(spare, takes)) - now + brings - base
+    def _sources(self, state: TrainingState) -> list[int]:
+        """Nodes whose jobs could gain from more room, those that lack most first."""
+        lacking = []
+        for node, here in enumerate(state.on_node):
+            if len(here) > 1 and not (shelf := self._shelves.at(node)).across and shelf.worth < shelf.most:
+                lacking.append((shelf.worth - shelf.most, node))
+        return [node for _, node in sorted(lacking)[:MOST_SOURCES]]
 
-    def best(self) -> tuple[int, int, int, int, int] | None:
-        """(gain, a node, the kind that leaves it, another node, the kind that leaves that); None: nothing to gain."""
-        if len(self.nodes) < 2 or len(self.listed) < 2:
+    def _targets(self, state: TrainingState) -> list[int]:
+        """Nodes with a GPU free, those with most to spare first; of nodes that are alike the first."""
+        found: dict[object, tuple[float, int]] = {}
+        dues = self._shelves.kinds.wants.dues.of_node
+        for free in range(1, len(state.pool.buckets)):
+            for node in members(state.pool.buckets[free]):
+                shelf = self._shelves.at(node)
+                if not shelf.across:
+                    found.setdefault((shelf.kinds, shelf.room, free, dues[node]), (-self._spare(shelf, node), node))
+        return [node for _, node in sorted(found.values())[:MOST_TARGETS]]
+
+    def _spare(self, shelf: Shelf, node: int) -> float:
+        return sum(left / has for left, has in zip(shelf.spare, self._shelves.capacity[node], strict=True) if has)
+
+    def _movers(self, now: int, state: TrainingState, node: int) -> list[Mover]:
+        """Of each kind of job on a node, the one that has longest to go."""
+        found: dict[tuple[Cell, ...], Mover] = {}
+        for js in state.on_node[node].values():
+            mover = self._mover(now, state, js)
+            if mover is not None and (mover.cells not in found or mover.span > found[mover.cells].span):
+                found[mover.cells] = mover
+        return list(found.values())
+
+    def _mover(self, now: int, state: TrainingState, js: JobState, span: int = 0) -> Mover | None:
+        """A job as one that could move; None where it cannot. ``span``: whenever that is, and for so long."""
+        if not js.gpus or js.gpu_milli != WHOLE_GPU_MILLI or js.nodes > 1 or not js.job.preemptible:
             return None
-        first = self.changes.argmax(axis=0)
-        best = np.take_along_axis(self.changes, first[None], axis=0)[0]
-        others = self.changes.copy()
-        np.put_along_axis(others, first[None], _NEVER, axis=0)
-        second = others.argmax(axis=0)
-        next_best = np.take_along_axis(others, second[None], axis=0)[0]
-        clash = first == first.T
-        sums = np.where(clash, best + next_best.T, best + best.T)
-        at = int(sums.argmax())
-        i, j = divmod(at, len(self.listed))
-        if sums[i, j] < _LEAST_GAIN * self.width // WHOLE_GPU_MILLI:
+        if not span and js.base > now:
             return None
-        b = second[j, i] if clash[i, j] else first[j, i]
-        return int(sums[i, j]), self.nodes[int(first[i, j])], i, self.nodes[int(b)], j
+        cells = self._shelves.kinds.cells(js, js.placement)
+        left = span or js.remaining(now) * REFERENCE_SPEED_PPM // max(1, js.speed)
+        return Mover(js, cells, min(left, self._horizon), state.costs.of_migration(js.job) * cells[-1].worth)
 
-    def forbid(self, node: int, leaves: int, comes: int) -> None:
-        """Not this one, until the node is looked at again."""
-        self.changes[self.rows[node], leaves, comes] = _NEVER
-        self.stale.add(node)
+    def _net(self, state: TrainingState, source: int, mover: Mover, node: int) -> float:
+        """What a move is worth over its span, less its cost; nothing where it cannot be made."""
+        js, shelves, pool = mover.js, self._shelves, state.pool
+        if pool.free_count[node] < js.gpus or not js.eligible & pool.bits[node]:
+            return 0
+        gain = shelves.gain(node, shelves.kinds.cells(js, on_node(pool, node, js.gpus)))
+        if gain is None:
+            return 0
+        more = gain - shelves.loss(source, mover.cells)
+        return more * mover.span - self._margin * mover.cost if more > 0 else 0
 
+    # --- programme 2 ------------------------------------------------------------------------------------------
 
-class Exchanges:
-    """Moves and swaps, a few at a time."""
-
-    def __init__(self, books: Books, moves: int, margin: float, rest: int) -> None:
-        self.books = books
-        self.moves = moves
-        self.margin = margin
-        self.rest = rest
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for node in range(len(books.books)):
-            if books.state.cluster.nodes[node].gpus:
-                kinds.setdefault(books.kind(node), []).append(node)
-        self._nodes = list(kinds.values())
-        self._floors: dict[int, list[Floor]] = {}
-
-    def note(self, nodes: Iterable[int]) -> None:
-        """Somebody came to these nodes, or left them."""
-        for floors in self._floors.values():
-            for floor in floors:
-                floor.stale.update(node for node in nodes if node in floor.rows)
-
-    def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        """What pays, best first; those left behind come down to the least of their menus, to be divided anew."""
-        left = self.moves
-        for width in sorted({js.width for book in self.books.books for js, _ in book.jobs if js.gpu_milli == 1000}):
-            if width not in self._floors:
-                self._floors[width] = [Floor(nodes, width) for nodes in self._nodes]
-            for floor in self._floors[width]:
-                for _ in range(_TRIES):
-                    if not left:
-                        return
-                    self._look(now, state, floor)
-                    found = floor.best()
-                    if found is None:
-                        break
-                    actions = self._carried_out(now, state, floor, *found)
-                    if actions is None:
-                        floor.forbid(found[1], found[2], found[4])
-                        floor.stale.discard(found[1])
-                        continue
-                    yield from actions
-                    left -= 1
-                    self.books.refresh()
-                    self.note((found[1], found[3]))
-
-    def _look(self, now: int, state: TrainingState, floor: Floor) -> None:
-        gpus = floor.width // WHOLE_GPU_MILLI
-        while floor.stale:
-            node = min(floor.stale)
-            floor.stale.discard(node)
-            book = self.books.books[node]
-            usable = state.pool.schedulable >> node & 1
-            places = state.pool.free_count[node] >= gpus if usable else 0
-            here = [item for js, item in book.jobs if js.width == floor.width and usable and js.job.preemptible]
-            floor.update(book, places, here)
-
-    def _carried_out(
-        self, now: int, state: TrainingState, floor: Floor, gain: int, a: int, i: int, b: int, j: int
-    ) -> list[Action] | None:
-        one = self._mover(now, state, floor, a, i, b) if i else None
-        other = self._mover(now, state, floor, b, j, a) if j else None
-        if (i and one is None) or (j and other is None):
-            return None
-        movers = [js for js in (one, other) if js is not None]
-        if not self._pays(now, state, gain, movers):
-            return None
-        if one is None:
-            one, other, a, b = other, None, b, a
-        assert one is not None
-        if other is None:
-            mask = gpus_of(state.pool, b, one.gpus)
-            given = self._lowered(state, b, one, None)
-            return [*given, MigrateJob(one.id, ((b, mask),), self._least(one, ((b, mask),)))]
-        if state.quotas:
-            return None
-        there, here = other.placement, one.placement
-        given = [*self._lowered(state, a, other, one), *self._lowered(state, b, one, other)]
-        return [
-            *given,
-            PreemptJob(other.id),
-            MigrateJob(one.id, there, self._least(one, there)),
-            StartJob(other.id, here, self._least(other, here)),
-        ]
-
-    def _mover(self, now: int, state: TrainingState, floor: Floor, node: int, kind: int, to: int) -> JobState | None:
-        """The job of a kind on a node that runs longest from now on, if one may move there."""
-        best: JobState | None = None
-        for js, item in self.books.books[node].jobs:
-            if (
-                js.width == floor.width
-                and floor.kind(item) == kind
-                and js.job.preemptible
-                and js.eligible >> to & 1
-                and now - js.since >= self.rest
-                and js.base <= now
-                and (best is None or js.remaining(now) > best.remaining(now))
-            ):
-                best = js
-        return best
-
-    def _pays(self, now: int, state: TrainingState, gain: int, movers: list[JobState]) -> bool:
-        ends = min(js.remaining(now) * REFERENCE_SPEED_PPM // js.speed for js in movers)
-        costs = state.costs
-        lost = sum(
-            js.speed * js.width // WHOLE_GPU_MILLI * max(costs.of_migration(js.job), costs.of_preemption(js.job))
-            for js in movers
-        )
-        return gain * ends > self.margin * lost
-
-    def _least(self, js: JobState, placement: tuple[tuple[int, int], ...]) -> Grant:
-        """A grant of its menu that its due covers."""
-        return self.books.modest(js, placement)
-
-    def _lowered(self, state: TrainingState, node: int, coming: JobState, going: JobState | None) -> list[Action]:
-        """What the others on a node give up so that one fits."""
-        takes = self._least(coming, ((node, (1 << coming.gpus) - 1),))
-        pool = state.pool
-        free = [pool.cpu_free[node], pool.memory_free[node], pool.storage_free[node]]
-        if going is not None:
-            free = [has + held for has, held in zip(free, going.grant, strict=True)]
-        if all(wanted <= has for wanted, has in zip(takes, free, strict=True)):
+    def exchange(self, now: int, state: TrainingState) -> list[Move]:
+        """What programme 2 does with the node that lacks most and the one that has most to spare, in an order in which
+        it can be done; nothing where it does not pay, or so soon after the last time."""
+        if now < self._next:
             return []
-        given: list[Action] = []
-        for js, _ in self.books.books[node].jobs:
-            if js is not going:
-                modest = self._least(js, js.placement)
-                lesser = Grant(*(min(pair) for pair in zip(js.grant, modest, strict=True)))
-                if lesser != js.grant:
-                    given.append(ReallocateJob(js.id, lesser))
-        return given
+        sources, targets = self._sources(state), self._targets(state)
+        pair = next(((a, b) for a in sources for b in targets if a != b and self._alike(state, a, b)), None)
+        if pair is None:
+            return []
+        self._next = now + self._every
+        flocks, movers = self._flocks(now, state, pair)
+        rooms, gpus = [], []
+        for node in pair:
+            shelf = self._shelves.at(node)
+            room = [has + sum(cell.grant[r] for _, cell in shelf.settled) for r, has in enumerate(shelf.room)]
+            rooms.append((room[0], room[1], room[2]))
+            whole = sum(js.gpus for js in state.on_node[node].values() if js.gpu_milli == WHOLE_GPU_MILLI)
+            gpus.append(state.pool.free_count[node] + whole)
+        found = rearrange(list(flocks.values()), rooms, gpus, seconds=self._seconds, branches=MOST_BRANCHES)
+        return [] if found is None else self._plan(state, pair, movers, dict(zip(flocks, found, strict=True)))
+
+    def _alike(self, state: TrainingState, one: int, other: int) -> bool:
+        """Whether jobs are the same on either node, so that they can be exchanged freely."""
+        a, b = (replace(state.cluster.nodes[node], name="", path=()) for node in (one, other))
+        return a == b
+
+    def _flocks(
+        self, now: int, state: TrainingState, pair: tuple[int, int]
+    ) -> tuple[dict[_Kind, Flock], dict[_Kind, list[list[Mover]]]]:
+        """The jobs of two nodes by their kinds, and those of each kind, node by node, that can move: cheapest first."""
+        jobs: dict[_Kind, list[list[JobState]]] = {}
+        for index, node in enumerate(pair):
+            for js in state.on_node[node].values():
+                if js.gpus:
+                    jobs.setdefault(self._kind(js), [[], []])[index].append(js)
+        both = state.pool.bits[pair[0]] | state.pool.bits[pair[1]]
+        flocks, movers = {}, {}
+        for kind, sides in jobs.items():
+            able = movers[kind] = [
+                [mover for js in side if js.eligible & both == both and (mover := self._mover(now, state, js))]
+                for side in sides
+            ]
+            for side in able:
+                side.sort(key=lambda mover: (mover.cost / mover.span, mover.js.id))
+            price = min((self._price(side[0]) for side in able if side), default=0)
+            stay = (len(sides[0]) - len(able[0]), len(sides[1]) - len(able[1]))
+            flocks[kind] = Flock(*kind, (len(sides[0]), len(sides[1])), stay, ceil(price))
+        return flocks, movers
+
+    def _price(self, mover: Mover) -> float:
+        """A move's cost, spread over the time that it helps."""
+        return self._margin * mover.cost / mover.span
+
+    def _plan(
+        self,
+        state: TrainingState,
+        pair: tuple[int, int],
+        movers: dict[_Kind, list[list[Mover]]],
+        found: dict[_Kind, tuple[int, ...]],
+    ) -> list[Move]:
+        """The moves from how it is to how it is best, if they pay and there are GPUs to make them one by one."""
+        jobs = [list(state.on_node[node].values()) for node in pair]
+        price, moves = 0.0, []
+        for kind, counts in found.items():
+            for side, other in ((0, 1), (1, 0)):
+                here = sum(self._kind(js) == kind for js in state.on_node[pair[side]].values() if js.gpus)
+                for mover in movers[kind][side][: max(0, here - counts[side])]:
+                    jobs[side].remove(mover.js)
+                    jobs[other].append(mover.js)
+                    price += self._price(mover)
+                    moves.append((mover.js, other))
+        worth = 0
+        for node, crowd in zip(pair, jobs, strict=True):
+            after = self._shelves.shelf(node, [(js, ((node, js.placement[0][1]),)) for js in crowd])
+            worth += after.worth - self._shelves.at(node).worth
+        return _in_order(moves, pair, [state.pool.free_count[node] for node in pair]) if worth > price else []
+
+    def _kind(self, js: JobState) -> _Kind:
+        return self._shelves.kinds.cells(js, js.placement), js.gpus * (js.gpu_milli == WHOLE_GPU_MILLI)
+
+
+def _in_order(moves: list[Move], pair: tuple[int, int], free: list[int]) -> list[Move]:
+    """Moves to one or the other of two nodes so that GPUs are free for each when it is made; none if there is no such
+    order."""
+    ordered = []
+    while moves:
+        move = next(((js, to) for js, to in moves if free[to] >= js.gpus), None)
+        if move is None:
+            return []
+        js, to = move
+        free[to] -= js.gpus
+        free[1 - to] += js.gpus
+        moves.remove(move)
+        ordered.append((js, pair[to]))
+    return ordered

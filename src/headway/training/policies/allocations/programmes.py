@@ -9,8 +9,8 @@ it is at worst.
 Programme 2 puts the jobs of some nodes where they are worth most together, less what moving them costs. The paper's
 splits as few jobs as it can; here a job that is whole stays whole, and what is kept small is the moving.
 
-Everything is deterministic: the limits are numbers of branches, not times. Amounts are handed over in multiples of
-their greatest common divisor, and what comes back is checked in whole numbers.
+Everything is deterministic: the limits are numbers of branches, not times. Branch and bound sees amounts as whole
+numbers, and what comes back is checked in bytes and thousandths.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,8 @@ MOST_BRANCHES = 20_000
 """Of branch and bound; a limit that no machine's speed moves."""
 NO_BOUND = 1 << 80
 _SLACK = 1e-6
+_LARGEST, _COARSE = 1 << 18, 1 << 16
+"""The largest whole number in a programme, and what larger ones are brought down to."""
 
 
 class Cell(NamedTuple):
@@ -103,32 +105,37 @@ class _Programme:
         self.groups = groups
         self.capacity = capacity
         self.cells = [(index, cell) for index, (cells, _) in enumerate(groups) for cell in cells]
-        used = [r for r in range(3) if any(cell.grant[r] for _, cell in self.cells)]
-        rows = np.zeros((len(groups) + len(used), len(self.cells)))
-        units = {r: gcd(*(cell.grant[r] for _, cell in self.cells)) for r in used}
-        for column, (group, cell) in enumerate(self.cells):
-            rows[group, column] = 1
-            for row, r in enumerate(used, len(groups)):
-                rows[row, column] = cell.grant[r] // units[r]
-        members = [float(count) for _, count in groups]
-        limits = [float(capacity[r] // units[r]) for r in used]
-        self._rows = (rows, [*members, *(-np.inf for _ in used)], [*members, *limits])
         self._scale = float(max((cell.worth for _, cell in self.cells), default=1) or 1)
         self._cost = np.array([-cell.worth / self._scale for _, cell in self.cells])
+        self._exact = True
+        """Whether branch and bound sees amounts as they are."""
 
     def relaxed(self) -> tuple[int, npt.NDArray[np.float64]] | None:
         """(bound, shares of each cell) when jobs may be divided between cells; None when nothing fits."""
         if not self.cells:
             return 0, np.zeros(0)
-        found = milp(self._cost, constraints=self._rows)
+        found = milp(self._cost, constraints=self._rows(coarse=False))
         return None if found.x is None else (self._bound(found.fun), found.x)
 
     def branched(self, gap: float, seconds: float) -> tuple[tuple[tuple[int, ...], ...] | None, int]:
         """(the best whole numbers found, a bound) by branch and bound."""
-        options = _options(gap, seconds)
-        found = milp(self._cost, constraints=self._rows, integrality=np.ones(len(self.cells)), options=options)
+        rows = self._rows(coarse=True)
+        whole = np.ones(len(self.cells))
+        found = milp(self._cost, constraints=rows, integrality=whole, options=_options(gap, seconds))
         best = None if found.x is None else self._checked(np.rint(found.x).astype(int))
-        return best, self._bound(found.mip_dual_bound)
+        return best, self._bound(found.mip_dual_bound) if self._exact else NO_BOUND
+
+    def _rows(self, *, coarse: bool) -> tuple[npt.NDArray[np.float64], list[float], list[float]]:
+        """That everybody has a cell, and that there is enough of everything."""
+        table = _Table(len(self.cells))
+        for group, (_, count) in enumerate(self.groups):
+            table.add({i: 1.0 for i, (of, _) in enumerate(self.cells) if of == group}, count, count)
+        for r in range(3):
+            amounts = [cell.grant[r] for _, cell in self.cells]
+            if any(amounts):
+                exact = table.limit(dict(enumerate(amounts)), self.capacity[r], coarse=coarse)
+                self._exact = self._exact and exact
+        return table.rows()
 
     def rounded(self, shares: npt.NDArray[np.float64]) -> tuple[tuple[int, ...], ...] | None:
         """Shares rounded down; whoever is left over gets the best that still fits, who gains most by it first."""
@@ -186,8 +193,8 @@ class _Programme:
 
 
 def _options(gap: float, seconds: float, branches: int = MOST_BRANCHES) -> dict[str, float | bool]:
-    """For branch and bound. Without presolve: mapping a solution back through it may need a repair, which HiGHS tells
-    the standard output whatever it is told."""
+    """For branch and bound. Without presolve: a solution that has to be mended when it is mapped back through it is
+    announced on the standard output, whatever HiGHS is told."""
     limits = {"mip_rel_gap": gap, "node_limit": branches, "presolve": False}
     return limits | ({"time_limit": seconds} if seconds else {})
 
@@ -232,13 +239,14 @@ def rearrange(
             table.add(there, flock.stay[n], np.inf)
             table.add({**there, comings[f, n]: -1.0}, -np.inf, flock.here[n])
     for n in nodes:
-        mine = [(i, flocks[f], flocks[f].cells[c].grant) for i, (f, c, m) in enumerate(spots) if m == n]
-        table.add({i: float(flock.gpus) for i, flock, _ in mine}, -np.inf, gpus[n])
+        mine = {i: (flocks[f].gpus, flocks[f].cells[c].grant) for i, (f, c, m) in enumerate(spots) if m == n}
+        table.add({i: float(count) for i, (count, _) in mine.items()}, -np.inf, gpus[n])
         for r in range(3):
-            if unit := gcd(*(grant[r] for _, _, grant in mine)):
-                table.add({i: float(grant[r] // unit) for i, _, grant in mine}, -np.inf, rooms[n][r] // unit)
-    whole = np.array([1] * len(spots) + [0] * len(comings))
-    found = milp(cost, constraints=table.rows(), integrality=whole, options=_options(0.0, seconds, branches))
+            if any(grant[r] for _, grant in mine.values()):
+                table.limit({i: grant[r] for i, (_, grant) in mine.items()}, rooms[n][r], coarse=True)
+    found = milp(
+        cost, constraints=table.rows(), integrality=np.ones(len(cost)), options=_options(0.0, seconds, branches)
+    )
     if found.x is None:
         return None
     counts = [[0] * len(rooms) for _ in flocks]
@@ -264,6 +272,22 @@ class _Table:
         self._rows.append(dense)
         self._least.append(least)
         self._most.append(most)
+
+    def limit(self, amounts: dict[int, int], limit: int, *, coarse: bool) -> bool:
+        """There is this much of something of which each column takes so much; whether that is told exactly.
+
+        In multiples of the greatest common divisor, and ``coarse`` in whole numbers that are not too large, rounded up:
+        in these a solution that is whole but for the solver's tolerance stays feasible when it is made so.
+        """
+        unit = gcd(*amounts.values())
+        largest = max(amounts.values()) // unit
+        if coarse and largest > _LARGEST:
+            unit *= -(-largest // _COARSE)
+            self.add({i: float(-(-amount // unit)) for i, amount in amounts.items()}, -np.inf, limit // unit)
+            return False
+        scale = 1.0 if largest <= _LARGEST else largest / _COARSE
+        self.add({i: amount // unit / scale for i, amount in amounts.items()}, -np.inf, limit // unit / scale)
+        return True
 
     def rows(self) -> tuple[npt.NDArray[np.float64], list[float], list[float]]:
         """As the solver wants them."""

@@ -14,7 +14,7 @@ instead of larger demands first; a due is a job's own nodes' (nodes may differ);
 is a third resource throughout.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,12 +44,6 @@ class Held:
     def order(self) -> tuple[int, int, int, int]:
         """Larger demands first: GPUs, CPUs, memory."""
         return -self.js.gpus, -self.full.cpu_milli, -self.full.memory_bytes, self.js.id
-
-    @property
-    def reluctance(self) -> tuple[int, float, float, int]:
-        """Who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
-        gpus = max(1, self.js.gpus)
-        return len(self.placement), -self.grant.cpu_milli / gpus, -self.grant.memory_bytes / gpus, self.js.id
 
 
 class Tune(Allocation):
@@ -95,9 +89,16 @@ class Tune(Allocation):
         """All it wants, or its due, for which others may have to come down to theirs (steps 2 to 5)."""
         room = Room(state.pool)
         coming = self._held(js, placement)
-        here = {other: None for node, _ in placement for other in state.on_node[node]}
-        others = [self._held(state.running[other], state.running[other].placement) for other in here if other != js.id]
-        lowered = _settle(room, coming, others)
+        known: dict[int, Held] = {}
+
+        def there(node: int) -> Iterator[Held]:
+            for other in state.on_node[node].values():
+                if other is not js:
+                    if other.id not in known:
+                        known[other.id] = self._held(other, other.placement)
+                    yield known[other.id]
+
+        lowered = _settle(room, coming, there)
         return carried_out(state, {each.js.id: each.grant for each in lowered}), coming.grant
 
     def _held(self, js: JobState, placement: Placement) -> Held:
@@ -118,8 +119,7 @@ class Tune(Allocation):
             room.give(each.placement, each.js.gpus, each.grant)
         there: dict[int, list[Held]] = {}
         for each in sorted(held, key=lambda each: each.order):
-            others = {id(other): other for node, _ in each.placement for other in there.get(node, ())}
-            _settle(room, each, list(others.values()))
+            _settle(room, each, lambda node: there.get(node, ()))
             room.take(each.placement, each.js.gpus, each.grant)
             for node, _ in each.placement:
                 there.setdefault(node, []).append(each)
@@ -138,21 +138,35 @@ def _keep_where_short(room: Room, held: list[Held]) -> None:
                 room.take(each.placement, each.js.gpus, each.grant)
 
 
-def _settle(room: Room, coming: Held, others: list[Held]) -> list[Held]:
-    """Decide what a job gets on its nodes; those of the others who have to come down for it, in that order."""
+def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) -> list[Held]:
+    """Decide what a job gets on its nodes; those who have to come down for it, of the jobs that are ``there``.
+
+    One that comes down in one respect may go up in another, on other nodes too: who is there then comes down as well.
+    """
     gpus = coming.js.gpus
     coming.grant = coming.full
     if room.fits(coming.placement, gpus, coming.full):
         return []
     if above(coming.full, coming.due):
         coming.grant = coming.due
-    lowered = []
-    for other in sorted(others, key=lambda each: each.reluctance):
-        if room.fits(coming.placement, gpus, coming.grant):
+    lowered: list[Held] = []
+    nodes = {node for node, _ in coming.placement}
+    room.take(coming.placement, gpus, coming.grant)
+    while short := [node for node in nodes if min(room.free(node)) < 0]:
+        able = {other.js.id: other for node in short for other in there(node) if other.js.gpus}
+        giver = min((o for o in able.values() if above(o.grant, o.due)), key=_reluctance, default=None)
+        if giver is None:
             break
-        if other.js.gpus and above(other.grant, other.due):
-            room.give(other.placement, other.js.gpus, other.grant)
-            other.grant = other.due
-            room.take(other.placement, other.js.gpus, other.grant)
-            lowered.append(other)
+        room.give(giver.placement, giver.js.gpus, giver.grant)
+        giver.grant = giver.due
+        room.take(giver.placement, giver.js.gpus, giver.grant)
+        nodes.update(node for node, _ in giver.placement)
+        lowered.append(giver)
+    room.give(coming.placement, gpus, coming.grant)
     return lowered
+
+
+def _reluctance(held: Held) -> tuple[int, float, float, int]:
+    """Who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
+    gpus = max(1, held.js.gpus)
+    return len(held.placement), -held.grant.cpu_milli / gpus, -held.grant.memory_bytes / gpus, held.js.id

@@ -166,7 +166,23 @@ def _less(full: Grant, due: Grant) -> Grant:
 
 
 def can_have_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
-    """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due."""
+    """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due; and so on
+    all nodes that jobs over several nodes join to it, where others would have to be brought down to theirs as well."""
+    if not _leaves_due(state, dues, node, gpus):
+        return False
+    reached, left = {node}, [node]
+    while left:
+        for js in state.on_node[left.pop()].values():
+            if len(js.placement) > 1:
+                beyond = [other for other, _ in js.placement if other not in reached]
+                if not all(_leaves_due(state, dues, other, 0) for other in beyond):
+                    return False
+                reached.update(beyond)
+                left.extend(beyond)
+    return True
+
+
+def _leaves_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
     alone = [js.grant for js in state.on_node[node].values() if not js.gpus]
     if not alone:
         return True

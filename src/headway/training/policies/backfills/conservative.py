@@ -136,9 +136,9 @@ class Conservative(Backfill):
             if isinstance(action, PreemptJob):
                 self._broken = True
             elif isinstance(action, StartJob):
-                self._started(now, state.jobs[action.job])
+                self._started(now, state, state.jobs[action.job])
 
-    def _started(self, now: int, js: JobState) -> None:
+    def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """A job runs now: what it holds takes the place of what was reserved for it."""
         profile = self._profile
         self.reservations.pop(js.id, None)
@@ -151,6 +151,8 @@ class Conservative(Backfill):
             if js.gpu_milli == 1000 and (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement)):
                 return
             profile.reserve(js, slot.parts, max(now, slot.start), slot.end, sign=+1)
+            if end < slot.end and not state.speed.constant:
+                self._broken = True  # it is faster than was planned: whoever comes after it can come sooner
         if not profile.hold(js, js.placement, now, end):
             self._broken = True
 
@@ -171,7 +173,7 @@ class Conservative(Backfill):
                 late.append((time, entry))
                 continue
             yield StartJob(slot.js.id, placement)
-            self._started(now, slot.js)
+            self._started(now, state, slot.js)
         for item in late:
             heappush(due, item)
 
@@ -220,7 +222,7 @@ class Conservative(Backfill):
             placement = self._reserve(now, state, policy, entry, js)
             if placement is not None:
                 yield StartJob(js.id, placement)
-                self._started(now, js)
+                self._started(now, state, js)
 
     def _reserve(
         self, now: int, state: TrainingState, policy: Admission, entry: Entry, js: JobState
@@ -258,9 +260,9 @@ class Conservative(Backfill):
         length = js.debt + js.remaining(now)
         start, parts = search(length)
         if not state.speed.constant and start < NEVER:
-            longer = run_time(now, state, js, tuple((node, (1 << count) - 1) for node, count in parts))
-            if longer > length:
-                length = longer
+            there = run_time(now, state, js, tuple((node, (1 << count) - 1) for node, count in parts))
+            if there != length:
+                length = there
                 start, parts = search(length)
         return start, length, parts
 
