@@ -167,6 +167,17 @@ def test_generate_draws_the_same_for_the_same_seed(folder: Path, trace: Any) -> 
     assert plain == philly_like(300, gpus=64, load=0.9, outcomes=False, estimates=False)
 
 
+def test_without_a_file_generate_prints_the_jobs(
+    folder: Path, trace: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["trace", "generate", "synergy", "--split", "50,0,50", "--rate", "9/h", "--jobs", "20"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    (folder / "printed.csv").write_text(printed)
+    assert load(folder / "printed.csv").jobs == synergy_like(20, seed=0, split="50,0,50", rate="9/h")
+
+
 def test_generate_draws_workloads_of_synergys_kind(folder: Path, trace: Any) -> None:
     plain = trace("generate", "synergy", "--jobs", 200, "--out", "plain.csv")
     assert (plain.status, plain.out) == (0, "")
@@ -207,11 +218,9 @@ def test_generate_draws_workloads_of_synergys_kind(folder: Path, trace: Any) -> 
         (["scale", "jobs.csv", "out.csv", "--load", "fast"], "load factor 'fast' is not a number"),
         (["scale", "jobs.csv", "out.csv", "--load", "1e9"], "must lie in 0.001 to 1,000"),
         (["generate", "phily", "--out", "out.csv"], "did you mean 'philly'?"),
-        (["generate"], "needs --out FILE"),
         (["generate", "--out", "out.csv", "--jobs", "0"], "jobs 0 must lie in 1 to"),
         (["generate", "--out", "out.csv", "--jobs", "10", "--load", "0"], "load 0"),
         (["generate", "--out", "out.csv", "--jobs", "10", "--load", "nan"], "load nan"),
-        (["generate", "synergy"], "needs --out FILE"),
         (["generate", "synergy", "--out", "out.csv", "--gpus", "64"], "--gpus is for generate philly, not synergy"),
         (["generate", "synergy", "--out", "out.csv", "--no-outcomes"], "--outcomes is for generate philly"),
         (["generate", "philly", "--out", "out.csv", "--rate", "9/h"], "--rate is for generate synergy, not philly"),

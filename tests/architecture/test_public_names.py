@@ -13,7 +13,9 @@ from headway.cli.program import app
 
 RUN = ["--trace", "--format", "--map", "--cluster", "--nodes", "--gpus-per-node"]
 PARTS = ["--backfill", "--placement", "--preemption", "--preemption-cost", "--migration", "--migration-cost"]
-REST = ["--estimates", "--quantum", "--failures", "--cpus-per-node", "--memory-per-node"]
+SHARES = ["--allocation", "--round", "--completions", "--speed", "--profiles", "--models"]
+HOSTS = ["--cpus-per-node", "--memory-per-node", "--storage-per-node"]
+REST = ["--estimates", "--quantum", *SHARES, "--failures", *HOSTS]
 ROWS = ["--strict", "--lenient"]
 JOBS = ["--skip-infeasible", *ROWS]
 SURE = ["--warmup", "--measure-jobs", "--confidence", "--no-intervals"]
@@ -49,14 +51,20 @@ COMMANDS = {
     "audit": ["folder"],
     "replay": ["folder"],
     "policies": ["--json"],
+    "profile job": [
+        *("command", "--cpus", "--memory", "--steps", "--gpus", "--pattern", "--model", "--dataset"),
+        *("--bytes-per-sample", "--check", "--out", "--again", "--timeout", "--json"),
+    ],
+    "profile list": ["--json"],
+    "profile show": ["name", "--json"],
     "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
     "trace formats": ["--json"],
     "trace convert": ["source", "out", *FILE],
     "trace slice": ["source", "out", "--from", "--to", "--jobs", "--tenant", *FILE],
     "trace scale": ["source", "out", "--load", *FILE],
     "trace generate": [
-        *("kind", "--out", "--jobs", "--gpus", "--load", "--seed", "--outcomes", "--no-outcomes"),
-        *("--estimates", "--no-estimates", "--force"),
+        *("kind", "--out", "--jobs", "--seed", "--gpus", "--load", "--outcomes", "--no-outcomes"),
+        *("--estimates", "--no-estimates", "--rate", "--split", "--gpus-per-job", "--force"),
     ],
 }
 FIRST_KEYS = [
@@ -93,7 +101,7 @@ def test_the_first_keys_of_a_result_in_their_order(tmp_path: Path, capsys: pytes
 def test_what_traces_offers() -> None:
     names = [
         *("FORMATS", "REQUEST_FORMATS", "REQUEST_READERS", "Dropped", "RequestTrace", "Trace", "estimates", "guess"),
-        *("load", "load_requests", "load_scale", "offered_load", "philly_like", "write"),
+        *("load", "load_requests", "load_scale", "offered_load", "philly_like", "synergy_like", "with_models", "write"),
     ]
     assert traces.__all__ == names
     assert all(hasattr(traces, name) for name in names)

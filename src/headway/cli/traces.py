@@ -1,10 +1,12 @@
 """The commands about trace files: what one holds, what formats there are, and new ones out of old."""
 
 import os
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -173,7 +175,12 @@ def scale(
 @trace.command()
 def generate(
     kind: Annotated[str, typer.Argument(help="What to draw: philly or synergy.", metavar="KIND")] = "philly",
-    out: Annotated[str, typer.Option(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="FILE")] = "",
+    out: Annotated[
+        str,
+        typer.Option(
+            help="The trace to write: .csv or .parquet, .gz packs it; if left out CSV is printed.", metavar="FILE"
+        ),
+    ] = "",
     jobs: Annotated[int, typer.Option(help="How many jobs.")] = 10_000,
     seed: Annotated[int, typer.Option(help="The same seed draws the same jobs.", min=0)] = 0,
     gpus: Annotated[int | None, _philly(help="For a cluster of so many GPUs: 512 if left out.", min=1)] = None,
@@ -205,10 +212,20 @@ def generate(
     for other, flags in KINDS.items():
         if other != kind and (wrong := [name for name in flags if name in given]):
             raise ExperimentError(f"--{wrong[0].replace('_', '-')} is for generate {other}, not {kind}")
-    if not out:
-        raise ExperimentError("generate needs --out FILE")
-    target = _free(out, force)
-    _write(_drawn(kind, jobs, seed, {name: given[name] for name in KINDS[kind] if name in given}), target)
+    target = _free(out, force) if out else None
+    drawn = _drawn(kind, jobs, seed, {name: given[name] for name in KINDS[kind] if name in given})
+    if target is None:
+        _print(drawn)
+    else:
+        _write(drawn, target)
+
+
+def _print(jobs: Sequence[Job]) -> None:
+    """The jobs as CSV on stdout, for a pipe or a look."""
+    with TemporaryDirectory(prefix="headway-") as place:
+        path = Path(place) / "jobs.csv"
+        traces.write(jobs, path)
+        sys.stdout.write(path.read_text(encoding="utf-8"))
 
 
 def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Job, ...]:

@@ -84,7 +84,7 @@ def comparison(both: Comparison) -> str:
     several = len(both.runs) > 1
     heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
     divided = any(run.allocation for run in both.runs)
-    heads += ["makespan", "GPU use", *(["CPU use", "memory use"] if divided else [])]
+    heads += ["makespan", "GPU use", *(["CPUs", "memory"] if divided else [])]
     heads += ["fragm.", "preempt.", "moves", "lost GPU-h"]
     longest = max((run.numbers.jct_s.mean or 0.0 for run in both.runs), default=0.0)
     waiting = max((run.numbers.wait_s.mean or 0.0 for run in both.runs), default=0.0)

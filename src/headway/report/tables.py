@@ -22,7 +22,7 @@ _COLUMNS = (
     *("lost GPU-h", "jobs/s"),
 )
 _EXPENDABLE = (
-    *("jobs/s", "lost GPU-h", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use"),
+    *("jobs/s", "lost GPU-h", "makespan", "fragm.", "moves", "preempt.", "memory", "CPUs", "jobs", "p50", "GPU use"),
     *("seeds", "JCT {level}", "change {level}"),
 )
 """What a narrow terminal does without, the first of them first."""
@@ -73,6 +73,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
     sure = any(row.get("jct_mean_low_s") is not None for row in rows)
     sure_change = any(row.get("jct_change_low") is not None for row in rows)
     several = any(row.get("seeds", 1) > 1 for row in rows)
+    divided = any(row.get("allocation") for row in rows)
     return {
         "variant": [str(row.get("variant", "")) for row in rows] if any(row.get("variant") for row in rows) else [],
         "policy": shortened([str(row["policy"]) for row in rows]),
@@ -82,7 +83,10 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
         f"JCT {level}": [_range(row, "jct_mean", rows) for row in rows] if sure else [],
         f"vs {baseline}": [_change(value) for value in against] if len(rows) > 1 else [],
         f"change {level}": [_change_range(row) for row in rows] if sure_change else [],
-        **{name: plain[name] for name in _COLUMNS[3:]},
+        **{name: plain[name] for name in _COLUMNS[3:8]},
+        "CPUs": [_share(row.get("cpu_utilisation")) for row in rows] if divided else [],
+        "memory": [_share(row.get("memory_utilisation")) for row in rows] if divided else [],
+        **{name: plain[name] for name in _COLUMNS[8:]},
     }
 
 

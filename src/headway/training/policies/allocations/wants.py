@@ -33,6 +33,8 @@ class Wants:
         ]
         self.one_pace = len(set(self._pace)) == 1
         """Whether a job would like the same wherever it runs."""
+        self._known: dict[tuple[str, int, int], Grant] = {}
+        """Demands of jobs with a profile, by model, width and pace."""
         self.kinds = tuple(self._kinds(state))
         """(due of a GPU, pace, the nodes that have both), the largest first."""
 
@@ -60,9 +62,14 @@ class Wants:
     def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
         """What would give it all the speed there is on GPUs of this pace, as far as it is counted."""
         width = job.gpus * job.gpu_milli
+        known = self._known.get((job.model, width, pace_ppm))
+        if known is not None:
+            return known
         profile = self.profile(job)
         if profile is not None:
-            return self._counted(_for_width(_demand_at(profile, pace_ppm), width))
+            found = self._counted(_for_width(_demand_at(profile, pace_ppm), width))
+            self._known[(job.model, width, pace_ppm)] = found
+            return found
         if not job.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         due = times(due_a_gpu, width)
