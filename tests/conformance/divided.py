@@ -42,6 +42,19 @@ class Divided(World):
         )
 
 
+def stairs(model: str, cpus: tuple[int, ...], gigabytes: tuple[int, ...]) -> Profile:
+    """Reference speed at the first cell, half as much more with each step of CPUs, a fifth more with one of memory."""
+    return Profile(
+        model,
+        tuple(1000 * count for count in cpus),
+        tuple(GIGABYTE * size for size in gigabytes),
+        tuple(
+            tuple(1_000_000 + 500_000 * row + 200_000 * column for column in range(len(gigabytes)))
+            for row in range(len(cpus))
+        ),
+    )
+
+
 @st.composite
 def profiles(draw: st.DrawFn, model: str) -> Profile:
     """A matrix that never falls, of a few cells, at any numbers."""
@@ -142,7 +155,9 @@ def crowded(seed: int) -> Divided:
     dice = Random(seed)
     counts = dice.choice([(1, 1, 0), (1, 1, 1), (1, 1, 1), (1, 0, 0), (0, 1, 1)])
     nodes = []
-    each = [(dice.randint(1500, 4500), dice.randint(2 * 10**10, 7 * 10**10), dice.randint(2 * 10**7, 10**8)) for _ in "ab"]
+    each = [
+        (dice.randint(1500, 4500), dice.randint(2 * 10**10, 7 * 10**10), dice.randint(2 * 10**7, 10**8)) for _ in "ab"
+    ]
     for index in range(dice.randint(1, 3)):
         gpus = dice.randint(1, 4)
         has = [amount * gpus + dice.randint(0, 3) for amount in dice.choice(each)]
@@ -192,7 +207,9 @@ def _one_of_many(dice: Random, cluster: Cluster) -> Job:
 def _hungry(dice: Random, model: str) -> Profile:
     """Gains by more CPUs, by more memory, by both, or by neither."""
     rows = sorted([dice.randint(500, 2000), *dice.sample(range(2001, 9000), dice.randint(0, 3))])
-    columns = sorted([dice.randint(10**10, 2 * 10**10), *dice.sample(range(3 * 10**10, 15 * 10**10), dice.randint(0, 2))])
+    columns = sorted(
+        [dice.randint(10**10, 2 * 10**10), *dice.sample(range(3 * 10**10, 15 * 10**10), dice.randint(0, 2))]
+    )
     matrix: list[tuple[int, ...]] = []
     for _ in rows:
         row: list[int] = []

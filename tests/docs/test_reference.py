@@ -134,7 +134,7 @@ def test_a_command_or_flag_that_a_document_names_exists(path: Path) -> None:
 def test_a_script_or_program_that_a_document_names_is_there(path: Path) -> None:
     text = read(path)
     code = [*spans(text), *(block.text for block in blocks(text))]
-    for script in {found for piece in code for found in re.findall(r"(?<![\w/])(?:\./)?(scripts/\w+)", piece)}:
+    for script in {found for piece in code for found in re.findall(r"(?<![\w/])(?:\./)?(scripts/[\w-]+)", piece)}:
         assert (ROOT / script).stat().st_mode & 0o111, script
     for program in {found for piece in code for found in re.findall(r"\.venv/bin/([\w-]+)", piece)}:
         assert (Path(sys.executable).parent / program).exists(), program

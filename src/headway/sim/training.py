@@ -111,7 +111,8 @@ class SimulatedCluster:
             assert isinstance(action, PreemptJob | ReallocateJob)  # what the latter causes is in ``respeeded``
 
     def _end(self, js: JobState) -> int:
-        end = js.base + -(-(js.job.ends_after - js.done) * REFERENCE_SPEED_PPM // js.speed)
+        left = max(1, js.job.ends_after - js.done)  # evicted when it was done, before the round in which that shows
+        end = js.base + -(-left * REFERENCE_SPEED_PPM // js.speed)
         return -(-end // self.completions) * self.completions if self.completions else end
 
     def _arrivals(self, now: int, events: list[Event]) -> None:

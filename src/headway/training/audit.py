@@ -1,7 +1,7 @@
 """The audit: does a tape contradict itself, its workload or its cluster? A finding for each thing that cannot be.
 
 Everything is recomputed from the rows with the naive ``books``: who holds each GPU, what each job was delivered, what
-it owes. One thing needs more than books: that guaranteed quota is met within one decision (``guarantee.py``).
+it owes. Only what a policy promises needs more than books: quotas and shares (``guarantee.py``, ``proportion.py``).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from headway.training.events import (
     NodeRecovered,
     Woke,
 )
-from headway.training.guarantee import unmet_guarantees
+from headway.training.guarantee import unkept_promises
 from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import grant_of, placement_of, rows_of
@@ -81,7 +81,7 @@ def audit(
     clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
     found.extend(clerk.found)
     if policy is not None and not found:
-        found.extend(unmet_guarantees(cluster, jobs, tape, policy, speed=speed, costs=costs))
+        found.extend(unkept_promises(cluster, jobs, tape, policy, speed=speed, costs=costs))
     return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]
 
 
@@ -224,7 +224,7 @@ class _Clerk:
         if kind == Kind.FINISHED or (lease and _outcome(kind) is life.job.outcome):
             if delivered != target:
                 self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
-            elif self._punctual and life.base < now and life.done_at(now - self._completions) >= target:
+            elif self._punctual and life.base < (before := now - self._completions) and life.done_at(before) >= target:
                 self._find("service", f"job {job} was done before {now} ns and went on holding its GPUs")
         self._stop(life)
         life.attempt += kind == Kind.FAILED
@@ -275,7 +275,7 @@ class _Clerk:
         paid = sum(row[6] for row in rows if row[1] == _COST)
         if paid != owed:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
-        life.lease, life.base, life.speed, life.debt = lease, now + paid, speed, 0
+        life.lease, life.base, life.speed, life.debt, life.changed = lease, now + paid, speed, 0, now
         life.placement = placement_of([row for row in rows if row[1] != _COST])
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
         for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
@@ -294,8 +294,10 @@ class _Clerk:
         for rule, text in self._books.regrant(life, grant):
             self._find(rule, f"job {life.job.id} is given something else: {text}")
         paid = sum(row[6] for row in rows if row[1] == _PAUSE)
-        if paid != self._costs.reallocation:
-            self._find("cost", f"job {life.job.id} stands still for {paid} ns, it owes {self._costs.reallocation}")
+        owed = 0 if life.changed == now else self._costs.reallocation
+        life.changed = now
+        if paid != owed:
+            self._find("cost", f"job {life.job.id} stands still for {paid} ns, it owes {owed}")
         if speed != life.speed or paid:
             life.done = life.done_at(now)
             life.base = max(life.base, now) + paid

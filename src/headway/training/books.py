@@ -15,7 +15,7 @@ from headway.training.job import Job
 class Life:
     """What has become of a job so far."""
 
-    __slots__ = ("attempt", "base", "debt", "done", "grant", "job", "lease", "placement", "saved", "speed")
+    __slots__ = ("attempt", "base", "changed", "debt", "done", "grant", "job", "lease", "placement", "saved", "speed")
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -25,6 +25,8 @@ class Life:
         self.grant = self.asked
         """What it holds besides GPUs while it runs: what it asked for, or what it was given."""
         self.base = 0
+        self.changed = -1
+        """When it last started or moved, or what it holds was changed."""
         self.speed = 0
         self.done = 0
         self.saved = 0

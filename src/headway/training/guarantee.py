@@ -1,4 +1,5 @@
-"""The proof that guaranteed quota is met within one decision, on a tape.
+"""The proof that a policy kept what it promises, on a tape: nobody below their due where its allocation says so
+(``proportion.py``), and guaranteed quota met within one decision.
 
 At the end of each instant: is there a waiting job, first in its lane and within its tenant's guarantee, that free
 GPUs or GPUs taken back from borrowers would have admitted? One such job is one finding.
@@ -17,9 +18,25 @@ from headway.training.jobstate import Account, JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.preemption import borrowed, make_room
+from headway.training.proportion import below_due
 from headway.training.replay import Walk
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
+
+
+def unkept_promises(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    policy: ComposedPolicy,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+) -> Iterator[Finding]:
+    """All that a policy, fresh and not bound yet, promises and the tape does not show."""
+    if policy.allocation is not None and policy.allocation.guarantees and speed is not None:
+        yield from below_due(cluster, jobs, tape, speed)
+    yield from unmet_guarantees(cluster, jobs, tape, policy, speed=speed, costs=costs)
 
 
 def unmet_guarantees(

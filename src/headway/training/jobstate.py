@@ -66,6 +66,7 @@ class JobState:
         "placement",
         "preemptions",
         "rank",
+        "regranted",
         "saved",
         "since",
         "speed",
@@ -104,6 +105,8 @@ class JobState:
         """GPU time held up to ``since``, in thousandths of a GPU times nanoseconds."""
         self.saved = 0
         """Work that the last checkpoint holds, apart from periodic ones."""
+        self.regranted = -1
+        """When what it holds was last changed."""
         self.turn = 0
         """Lease of its last start; a move does not change it."""
         self.debt = 0

@@ -24,7 +24,8 @@ def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Non
 
 
 def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> None:
-    """Other CPUs, memory and storage bandwidth, where the job is; it stands still for what the change costs."""
+    """Other CPUs, memory and storage bandwidth, where the job is; it stands still for what the change costs, unless it
+    has only just started or been changed."""
     state.pool.give(js, js.placement)
     js.cpu_milli, js.memory_bytes, js.storage = grant
     state.grants = True
@@ -32,7 +33,8 @@ def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> 
     state.changes += 1
     state.releases += 1
     speed = js.speed if state.speed.constant else state.speed_of(js)
-    pause = state.costs.reallocation
+    pause = 0 if now in (js.since, js.regranted) else state.costs.reallocation
+    js.regranted = now
     if speed != js.speed or pause:
         _settle(state, now, js, speed, pause)
     state.journal((now, int(Kind.REALLOCATE), js.id, js.lease, -1, 0, speed))

@@ -63,7 +63,8 @@ def test_a_started_job_keeps_its_gpus_for_the_quantum(name: str, jobs: list[Job]
 
 
 def test_preemption_is_on_for_the_orders_that_live_on_it_and_off_for_all_others() -> None:
-    assert {name for name, order in ORDERS.items() if order.preempts} == {"srtf", "las", "tiresias", "ftf", "drf", "tetris"}
+    preemptive = {"srtf", "las", "tiresias", "ftf", "drf", "tetris"}
+    assert {name for name, order in ORDERS.items() if order.preempts} == preemptive
 
 
 def test_only_fifo_and_drf_promise_that_nobody_waits_for_ever() -> None:

@@ -138,7 +138,9 @@ class ComposedPolicy:
 
     def _looks_after_runs(self, state: TrainingState) -> bool:
         """Whether there is something to decide though nobody waits."""
-        return self.migration is not None or (self.allocation is not None and self._divided_at != state.tenures)
+        if self.allocation is None:
+            return self.migration is not None
+        return self.migration is not None or self._divided_at != state.tenures or self.allocation.unsettled
 
     def _divided(self, now: int, state: TrainingState) -> Iterator[Action]:
         """Starts and moves, with what jobs then hold; then all that is held, divided anew."""

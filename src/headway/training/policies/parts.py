@@ -179,6 +179,8 @@ class Allocation(ABC):
     name: ClassVar[str]
     guarantees: ClassVar[bool] = True
     """Whether no running job ever is slower than with its GPUs' share of everything."""
+    unsettled: bool = False
+    """Whether it wants to divide again though nobody came or went."""
 
     def bind(self, state: TrainingState) -> None:  # noqa: B027 - some need nothing
         """Told once, before the run, whose resources it will divide."""

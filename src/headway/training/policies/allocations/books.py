@@ -16,6 +16,7 @@ from headway.training.policies.allocations.wants import above
 from headway.training.policies.allocations.water import Basin, Item, Menu
 from headway.training.shares import times
 from headway.training.state import TrainingState
+from headway.units import WHOLE_GPU_MILLI
 
 Spare: TypeAlias = tuple[int, int, int]
 
@@ -60,16 +61,16 @@ class Book:
 class Books:
     """All nodes."""
 
-    def __init__(self, state: TrainingState) -> None:
+    def __init__(self, state: TrainingState, beliefs: Beliefs, granted: dict[int, Grant]) -> None:
         self.state = state
-        self.beliefs = Beliefs(state)
+        self.beliefs = beliefs
         nodes = state.cluster.nodes
         kinds: dict[tuple[int | None, ...], Basin] = {}
         self.basins = [
             kinds.setdefault((n.cpu_milli, n.memory_bytes, n.storage_bytes_per_second), Basin(n)) for n in nodes
         ]
         self.books = [Book(index, basin) for index, basin in enumerate(self.basins)]
-        self.granted: dict[int, Grant] = {}
+        self.granted = granted
         """What each job over several nodes is to hold."""
         self.dirty: set[int] = set()
         """Nodes read again and not divided since."""
@@ -113,16 +114,13 @@ class Books:
 
     def modest(self, js: JobState, placement: Placement) -> Grant:
         """A grant of a job's menu that its due covers."""
-        due = self.beliefs.wants.dues.a_gpu(placement)
-        menu = self.menu(js, placement)
-        return times(next(grant for grant in menu.grants if not above(grant, due)), js.width)
+        due = self.beliefs.wants.due(js, placement)
+        return next(grant for grant in self.whole(js, placement) if not above(grant, due))
 
-    def forget(self) -> None:
-        """What is believed has changed: all menus are made anew."""
-        self._items.clear()
-        self._at = -1
-        for book in self.books:
-            book.sign = (-1, -1)
+    def whole(self, js: JobState, placement: Placement) -> tuple[Grant, ...]:
+        """The grants of a job's menu, for all of it."""
+        grants = self.menu(js, placement).grants
+        return grants if js.width <= WHOLE_GPU_MILLI else tuple(times(grant, js.width) for grant in grants)
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
@@ -150,9 +148,9 @@ class Books:
         if free == book.mask:
             return book
         staying = (js for js in self.state.on_node[node].values() if not _gone(js, node, free))
-        return self.without(node, staying)
+        return self.reading(node, staying)
 
-    def without(self, node: int, staying: Iterable[JobState]) -> Book:
+    def reading(self, node: int, staying: Iterable[JobState]) -> Book:
         """A book of some of a node's jobs, to try something out with."""
         book = Book(node, self.basins[node])
         self._read(book, staying)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
@@ -183,7 +182,7 @@ class Exchanges:
         there, here = other.placement, one.placement
         given, grant = self._coming(state, b, one, there, other)
         also, back = self._coming(state, a, other, here, one)
-        changed = [PreemptJob(other.id), MigrateJob(one.id, there, grant), StartJob(other.id, here, back)]
+        changed: list[Action] = [PreemptJob(other.id), MigrateJob(one.id, there, grant), StartJob(other.id, here, back)]
         return [*given, *also, *changed]
 
     def _coming(

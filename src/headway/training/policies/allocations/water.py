@@ -32,7 +32,8 @@ _MOST_CELLS = 1 << 22
 
 
 class Menu:
-    """What a job may be granted for each of its GPUs, and how fast it then is; dominated grants left out."""
+    """What a job may be granted for each of its GPUs, or for its share of one, and how fast it then is; dominated
+    grants left out."""
 
     __slots__ = ("amounts", "corner", "grants", "rates", "speeds")
 
@@ -53,7 +54,7 @@ class Item:
 
     def __init__(self, menu: Menu, width: int, weight: int) -> None:
         self.menu = menu
-        self.grants = tuple(times(grant, width) for grant in menu.grants)
+        self.grants = menu.grants if width <= WHOLE_GPU_MILLI else tuple(times(grant, width) for grant in menu.grants)
         self.corner = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
         self.worth = width * weight
         """What a part per million of its speed counts."""

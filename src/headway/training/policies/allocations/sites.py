@@ -1,0 +1,114 @@
+"""Where a job goes: on the node, or the nodes, where all jobs together are then fastest.
+
+Ties go as best fit has them: where the fewest GPUs stay free, then to the first node. A job that one node could hold is
+divided over several only for GPUs that nobody narrower waits for, and only where that hardly slows it down.
+"""
+
+import numpy as np
+
+from headway.training.actions import Grant, Placement
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.books import Book, Books, less
+from headway.training.policies.allocations.water import IMPOSSIBLE
+from headway.training.policies.placements.pick import gpus_of, on_node
+from headway.training.pool import members
+from headway.units import WHOLE_GPU_MILLI
+
+
+class Sites:
+    """Places for jobs, by what the cluster gains."""
+
+    def __init__(self, books: Books, slowdown: float) -> None:
+        self.books = books
+        self.state = books.state
+        self.slowdown = slowdown
+
+    def best(self, js: JobState) -> Placement | None:
+        """The best place for a job of whole GPUs; None where none can be had without taking from jobs over several."""
+        one = self._one_node(js)
+        several = self._several(js) if js.gpus > 1 and js.nodes != 1 else None
+        if several is not None and (one is None or several[0] > one[0]):
+            return several[1]
+        return None if one is None else one[1]
+
+    def for_cpus(self, js: JobState) -> Placement | None:
+        """A node where a job without GPUs can have what it asks for, if others give up what they gain least by."""
+        asks = Grant(js.job.cpu_milli, js.job.memory_bytes)
+        best: tuple[int, int] | None = None
+        for node in members(js.eligible & self.state.pool.schedulable):
+            book = self.books.current(node)
+            after = book.basin.gain(book.mark, less(book.spare, asks))
+            if after >= 0 and (best is None or (book.gain - after, node) < best):
+                best = book.gain - after, node
+        return None if best is None else ((best[1], 0),)
+
+    def _one_node(self, js: JobState) -> tuple[int, Placement] | None:
+        pool, books = self.state.pool, self.books
+        best: tuple[int, int, int] | None = None
+        for node in members(pool.with_free(js.gpus, js.eligible)):
+            placement = on_node(pool, node, js.gpus) if js.job.communication_ppm else ((node, 1),)
+            value = books.current(node).add(books.item(js, placement))
+            key = (-value, pool.free_count[node], node)
+            if value > 0 and (best is None or key < best):
+                best = key
+        return None if best is None else (-best[0], on_node(pool, best[2], js.gpus))
+
+    # --- several nodes ----------------------------------------------------------------------------------------
+
+    def _several(self, js: JobState) -> tuple[int, Placement] | None:
+        """GPUs of several nodes of one kind, where they cost the others there least."""
+        pool, books = self.state.pool, self.books
+        if pool.free_among(js.eligible) < js.gpus:
+            return None
+        fits_one = js.gpus <= pool.largest_among(js.eligible)
+        if fits_one and self._narrower_waits(js):
+            return None
+        there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
+        best: tuple[int, Placement] | None = None
+        for kind in dict.fromkeys(books.kind(book.node) for book in there):
+            alike = [book for book in there if books.kind(book.node) == kind]
+            found = self._spread(js, alike)
+            if found is None or (fits_one and self._slow(js, found[1])):
+                continue
+            if best is None or found[0] > best[0]:
+                best = found
+        return best
+
+    def _narrower_waits(self, js: JobState) -> bool:
+        jobs = self.state.jobs
+        return any(jobs[lane.head[1]].gpus < js.gpus for lane in self.state.queue.lanes.values())
+
+    def _slow(self, js: JobState, placement: Placement) -> bool:
+        """Whether a job is slower there than on one such node by more than one puts up with."""
+        node = placement[0][0]
+        alone = self.state.speed.pace(js.job, ((node, (1 << js.gpus) - 1),))
+        return self.books.pace(js, placement) < (1 - self.slowdown) * alone
+
+    def _spread(self, js: JobState, there: list[Book]) -> tuple[int, Placement] | None:
+        """For each grant of its menu the nodes that it costs least, and then the best grant."""
+        pool = self.state.pool
+        counts = np.array([min(js.gpus, pool.free_count[book.node]) for book in there])
+        if counts.sum() < js.gpus:
+            return None
+        menu = self.books.menu(js, tuple((book.node, 1) for book in there[:2]))
+        prices = np.empty((len(there), len(menu.grants)), dtype=np.int64)
+        for row, book in enumerate(there):
+            prices[row] = book.gain - book.basin.gains(book.mark, book.spare, menu.amounts * counts[row])
+        taken = np.where(prices < -IMPOSSIBLE // 2, counts[:, None], 0)
+        each = np.where(taken > 0, prices // np.maximum(taken, 1), -IMPOSSIBLE)
+        order = np.lexsort((-taken, each), axis=0)
+        have = np.take_along_axis(taken, order, axis=0).cumsum(axis=0)
+        lost = np.take_along_axis(prices, order, axis=0).cumsum(axis=0)
+        last = (have >= js.gpus).argmax(axis=0)
+        values = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
+        values -= np.take_along_axis(lost, last[None, :], axis=0)[0]
+        values[have[-1] < js.gpus] = IMPOSSIBLE
+        pick = int(values.argmax())
+        if values[pick] <= 0:
+            return None
+        left, chosen = js.gpus, []
+        for row in order[: last[pick] + 1, pick].tolist():
+            count = min(left, int(taken[row, pick]))
+            chosen.append((there[row].node, gpus_of(pool, there[row].node, count)))
+            left -= count
+        return int(values[pick]), tuple(chosen)
