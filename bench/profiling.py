@@ -247,12 +247,12 @@ def main() -> None:
     """Prepare, profile, check, print; status 1 if a check is off by more than a tenth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp/headway-profiling"), help="on a disk, no tmpfs")
-    parser.add_argument("--cpus", default="0.3-2", help="the range to profile")
+    parser.add_argument("--cpus", default="0.3-1.6", help="the range to profile")
     parser.add_argument(
         "--checks", type=float, nargs=3, default=[0.37, 0.83, 1.42], help="quotas; the search never asks for them"
     )
     parser.add_argument("--repeat", type=int, default=3, help="runs of each check")
-    parser.add_argument("--rounds", type=int, default=4, help="of all quotas in one process")
+    parser.add_argument("--rounds", type=int, default=6, help="of all quotas in one process")
     parser.add_argument("--bandwidth", default="3MB", help="of the disk, a second")
     parser.add_argument("--json", type=Path, help="also write profiles and checks here")
     options = parser.parse_args()

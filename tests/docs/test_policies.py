@@ -15,6 +15,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "backfill": registry.BACKFILLS,
     "placement": registry.PLACEMENTS,
     "migration": registry.MIGRATIONS,
+    "allocation": registry.ALLOCATIONS,
 }
 OWN = {
     kind: {key: part for key, part in table.items() if part.__module__.startswith("headway.")}
@@ -23,7 +24,9 @@ OWN = {
 """The parts that come with headway; other tests may have registered more."""
 PARTS = [(kind, part) for kind, table in OWN.items() for part in table]
 OPTIONS = [
-    (kind, part, option) for kind, part in PARTS for option in next(p for p in parts() if p["name"] == part)["options"]
+    (kind, part, option)
+    for kind, part in PARTS
+    for option in next(p for p in parts() if (p["kind"], p["name"]) == (kind, part))["options"]
 ]
 OVERVIEW = "docs/policies/README.md"
 
@@ -33,6 +36,16 @@ def _built(kind: str, term: str) -> Any:
     policy = registry.build(term if kind == "order" else f"fifo+{term}")
     assert isinstance(policy, ComposedPolicy)
     return getattr(policy, kind)
+
+
+def _page(kind: str, part: str) -> str:
+    """What is said of a part: its page, or, where an allocation shares one with an order, its half of that."""
+    page = read(f"docs/policies/{part}.md")
+    before, heading, after = page.partition(f"\n## {part} (allocation)\n")
+    if part in OWN["order"] and part in OWN["allocation"]:
+        assert heading, f"docs/policies/{part}.md has no heading of its own for the allocation"
+        return before if kind == "order" else f"# {part} ({kind})\n{after}"
+    return page
 
 
 def _documented(page: str) -> dict[str, str]:
@@ -51,8 +64,9 @@ def _documented(page: str) -> dict[str, str]:
 
 def test_the_overview_names_exactly_the_registered_parts_and_links_their_pages() -> None:
     header, rows = next(tables(read(OVERVIEW)))
-    assert header == list(KINDS)
-    for column, (kind, table) in enumerate(OWN.items()):
+    assert header == [kind for kind in KINDS if kind != "allocation"]
+    for column, kind in enumerate(header):
+        table = OWN[kind]
         cells = [row[column] for row in rows if row[column]]
         matches = [re.fullmatch(r"\[([\w-]+)\]\(([\w-]+)\.md\)( \(preempts\))?", cell) for cell in cells]
         named = {match[1]: bool(match[3]) for match in matches if match}
@@ -62,23 +76,35 @@ def test_the_overview_names_exactly_the_registered_parts_and_links_their_pages()
         assert unlinked == (["off"] if kind == "migration" else [])
 
 
+def test_the_overview_has_a_table_of_the_allocations_and_says_what_each_promises() -> None:
+    rows = next(rows for header, rows in tables(read(OVERVIEW)) if header[0] == "allocation")
+    told = {}
+    for link, _, promised in rows:
+        match = re.fullmatch(r"\[([\w-]+)\]\(([\w-]+)\.md(#[\w-]+)?\)", link)
+        assert match is not None, link
+        assert match[1] == match[2], link
+        assert bool(match[3]) == (match[1] in OWN["order"]), link
+        told[match[1]] = promised
+    assert told == {part: "yes" if OWN["allocation"][part].guarantees else "no" for part in OWN["allocation"]}
+
+
 def test_there_is_a_page_for_each_part_and_for_nothing_else() -> None:
     pages = {path.stem for path in (DOCS / "policies").glob("*.md")} - {"README"}
     assert pages == {part for _, part in PARTS}
-    assert {f"{page}.md" for page in pages} <= set(links(read(OVERVIEW)))
+    assert pages == {link.partition(".md")[0] for link in links(read(OVERVIEW))} & pages
 
 
 @pytest.mark.parametrize(("kind", "part"), PARTS)
 def test_a_page_opens_with_its_part_and_names_exactly_its_options(kind: str, part: str) -> None:
-    page = read(f"docs/policies/{part}.md")
+    page = _page(kind, part)
     assert page.splitlines()[0] in (f"# {part}", f"# {part} ({kind})")
-    assert set(_documented(page)) == {option for _, other, option in OPTIONS if other == part}
+    assert set(_documented(page)) == {option for which, other, option in OPTIONS if (which, other) == (kind, part)}
 
 
 @pytest.mark.parametrize(("kind", "part", "option"), OPTIONS)
 def test_an_option_has_the_default_that_its_page_gives(kind: str, part: str, option: str) -> None:
     actual = registry.options_of(_built(kind, part))[option]
-    said = _documented(read(f"docs/policies/{part}.md"))[option].partition(" (")[0]
+    said = _documented(_page(kind, part))[option].partition(" (")[0]
     if actual == ():
         assert said == "none" or said.isupper() or ":" in said
     else:
@@ -95,6 +121,7 @@ def test_a_policy_that_a_document_names_can_be_built(path: Any) -> None:
         for kind, table in OWN.items():
             if first in table:
                 registry.build(span if kind == "order" else f"fifo+{span}")
+                break
 
 
 def test_the_changelog_counts_and_names_the_parts() -> None:

@@ -82,7 +82,7 @@ def test_an_answer_that_is_good_enough_says_how_good_at_least(groups: Groups, ca
     assert (found is None) == (best is None)
     if found is not None and best is not None:
         assert found.worth <= best <= found.bound
-        assert found.branched or found.bound - found.worth <= 0.2 * found.bound
+        assert found.bound - found.worth <= 0.2 * found.bound
 
 
 @given(cells=st.lists(cell, min_size=1, max_size=6), room=rooms)
@@ -207,13 +207,15 @@ def test_odd_numbers_of_bytes_are_never_too_much_and_the_bound_holds(groups: Gro
 
 
 def test_the_solver_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    for seed in range(40):
+    for seed in range(12):
         steps = [(7919 * seed + 104_729 * index) % 1_000_003 for index in range(8)]
         cells = undominated([Cell(Grant(500 + step % 4001, 10**9 + 99_991 * step), 1 + step) for step in steps])
         other = undominated([Cell(Grant(400 + step % 3001, 10**9 + 88_883 * step), 1 + step // 2) for step in steps])
         room = (9000 + 37 * seed, 180 * 10**9 + seed, 0)
-        choose([(cells, 3), (other, 2)], room)
-        rearrange([Flock(cells, 1, (2, 1), (0, 0), 7), Flock(other, 1, (0, 2), (0, 1), 9)], [room, room], [4, 4])
+        choose([(cells, 3), (other, 2)], room, branches=30)
+        rearrange(
+            [Flock(cells, 1, (2, 1), (0, 0), 7), Flock(other, 1, (0, 2), (0, 1), 9)], [room, room], [4, 4], branches=10
+        )
     assert capfd.readouterr().out == ""
 
 

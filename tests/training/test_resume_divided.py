@@ -1,4 +1,4 @@
-"""Runs that divide what jobs hold besides GPUs, taken up in the middle: the same goes on, and another policy takes over.
+"""Runs that divide what jobs hold besides GPUs, taken up in the middle: the same goes on, or another policy takes over.
 
 ``completions`` are tried too: ends that are noticed at the end of a round only.
 """

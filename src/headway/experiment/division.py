@@ -19,6 +19,7 @@ from headway.units import REFERENCE_SPEED_PPM
 
 MODELS = {model.name: model for model in (Matrix, Scalar)}
 COMPLETIONS = ("exact", "round")
+_SAID = {"cpu_milli": "CPUs", "memory_bytes": "memory", "storage_bytes_per_second": "storage bandwidth"}
 PROFILES_NAME = "profiles"
 """In the folder of a run: the profiles that it was given."""
 
@@ -44,6 +45,13 @@ def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPol
             f"allocation {policy.allocation.name}: the cluster counts neither CPUs nor memory; "
             "give --cpus-per-node 24 --memory-per-node 500GB, or a cluster file that says them"
         )
+    for what in ("cpu_milli", "memory_bytes", "storage_bytes_per_second"):
+        bare = [node.name for node in cluster.nodes if getattr(node, what) is None]
+        if 0 < len(bare) < len(cluster.nodes):
+            raise ExperimentError(
+                f"allocation {policy.allocation.name}: node {bare[0]} does not say its {_SAID[what]} and others do; "
+                "what is divided has to be counted on all nodes or on none"
+            )
     speed_of(experiment, cluster)
 
 

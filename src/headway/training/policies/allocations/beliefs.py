@@ -103,8 +103,9 @@ class Beliefs:
         most = asked if not above(asked, own) else Grant(*(max(pair) for pair in zip(asked, own, strict=True)))
         grants = [most] if most == asked and not above(asked, own) else [own, most]
         if job.gpus > 1:
+            own = due
             grants = [Grant(*(amount // job.gpus for amount in grant)) for grant in grants]
-        return Menu(grants, [REFERENCE_SPEED_PPM + index for index in range(len(grants))])
+        return Menu(grants, [REFERENCE_SPEED_PPM + index for index in range(len(grants))], own)
 
     # --- jobs with one ----------------------------------------------------------------------------------------
 
@@ -143,11 +144,11 @@ class Beliefs:
             every = -(-len(kept) // _MOST_CHOICES)
             modest = (index for index in kept if not above(grants[index], own))
             kept = sorted({*kept[::every], kept[-1], *modest})
-        return Menu([grants[index] for index in kept], [found[grants[index]] for index in kept])
+        return Menu([grants[index] for index in kept], [found[grants[index]] for index in kept], own)
 
     def _due_alone(self, profile: Profile, own: Grant, share: int, pace: int) -> Menu:
         """For a profile that is wrong: the due, until it was seen what that is good for."""
-        return Menu([own], [self._believed(profile.model, a_gpu(own, share), pace)])
+        return Menu([own], [self._believed(profile.model, a_gpu(own, share), pace)], own)
 
     def _candidates(self, profile: Profile, gpus: int, due: Grant, pace: int, basin: Basin) -> Iterator[Grant]:
         """Grants a GPU that are at least as good as the due: the due itself, and for each size of memory the least CPUs

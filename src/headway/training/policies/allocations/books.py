@@ -12,8 +12,7 @@ from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.beliefs import Beliefs
 from headway.training.policies.allocations.room import part
-from headway.training.policies.allocations.wants import above
-from headway.training.policies.allocations.water import Basin, Item, Menu
+from headway.training.policies.allocations.water import IMPOSSIBLE, Basin, Item, Menu
 from headway.training.shares import times
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
@@ -24,7 +23,7 @@ Spare: TypeAlias = tuple[int, int, int]
 class Book:
     """One node."""
 
-    __slots__ = ("adds", "basin", "jobs", "mark", "mask", "node", "sign", "spare", "wide")
+    __slots__ = ("adds", "basin", "hosts", "jobs", "mark", "mask", "node", "sign", "spare", "wide")
 
     def __init__(self, node: int, basin: Basin) -> None:
         self.node = node
@@ -37,6 +36,8 @@ class Book:
         """Those that are here with all their GPUs."""
         self.wide: list[tuple[JobState, int]] = []
         """Those that are here with some, and how many."""
+        self.hosts: Spare = (0, 0, 0)
+        """What jobs without GPUs hold here."""
         self.mark = 0
         """The set of the former, as tables know it."""
         self.spare: Spare = (0, 0, 0)
@@ -50,11 +51,11 @@ class Book:
         return self.basin.gain(self.mark, self.spare)
 
     def add(self, item: Item) -> int:
-        """What the node would deliver more with one more job."""
+        """What the node would deliver more with one more job; below 0 where it has too little for it."""
         found = self.adds.get(item)
         if found is None:
             with_it = self.basin.gain(self.mark + item.mark, less(self.spare, item.corner))
-            found = self.adds[item] = with_it - self.gain + item.base
+            found = self.adds[item] = with_it - self.gain + item.base if with_it >= 0 else IMPOSSIBLE
         return found
 
 
@@ -114,8 +115,20 @@ class Books:
 
     def modest(self, js: JobState, placement: Placement) -> Grant:
         """A grant of a job's menu that its due covers."""
-        due = self.beliefs.wants.due(js, placement)
-        return next(grant for grant in self.whole(js, placement) if not above(grant, due))
+        grant = self.menu(js, placement).modest
+        return grant if js.width <= WHOLE_GPU_MILLI else times(grant, js.width)
+
+    def holds(self, book: Book, coming: Grant, *, gpus: bool = True) -> bool:
+        """Whether something fits on a node when all there come down to what is modest; without jobs that have no GPUs
+        it always does, for what is no more than is due."""
+        if gpus and not any(book.hosts):
+            return True
+        left = less(less(book.basin.capacity, book.hosts), coming)
+        for _, item in book.jobs:
+            left = less(left, item.modest)
+        for js, count in book.wide:
+            left = less(left, part(self.modest(js, js.placement), count, js.gpus))
+        return min(left) >= 0
 
     def whole(self, js: JobState, placement: Placement) -> tuple[Grant, ...]:
         """The grants of a job's menu, for all of it."""
@@ -158,10 +171,11 @@ class Books:
 
     def _read(self, book: Book, here: Iterable[JobState]) -> None:
         book.jobs, book.wide, book.mark = [], [], 0
-        book.adds = {}
+        book.hosts, book.adds = (0, 0, 0), {}
         spare: Spare = book.basin.capacity
         for js in here:
             if not js.gpus:
+                book.hosts = more(book.hosts, js.grant)
                 spare = less(spare, js.grant)
             elif len(js.placement) == 1:
                 item = self.item(js, js.placement)

@@ -66,12 +66,14 @@ class Floor:
             leaving.add(0)
         row = self.changes[self.rows[book.node]]
         now, gain = book.gain, book.basin.gain
+        if now < 0:  # not even the least fits in whole units
+            return
         for i in leaving:
             corner, mark, base = self.listed[i]
             spare, rest = more(book.spare, corner), book.mark - mark
             for j, (takes, adds, brings) in enumerate(self.listed):
-                if i != j:
-                    row[i, j] = gain(rest + adds, less(spare, takes)) - now + brings - base
+                if i != j and (then := gain(rest + adds, less(spare, takes))) >= 0:
+                    row[i, j] = then - now + brings - base
 
     def best(self) -> tuple[int, int, int, int, int] | None:
         """(gain, a node, the kind that leaves it, another node, the kind that leaves that); None: nothing to gain."""
@@ -155,7 +157,7 @@ class Exchanges:
             node = min(floor.stale)
             floor.stale.discard(node)
             book = self.books.books[node]
-            usable = state.pool.schedulable >> node & 1
+            usable = state.pool.schedulable >> node & 1 and not any(book.hosts)
             places = state.pool.free_count[node] >= gpus if usable else 0
             here = [item for js, item in book.jobs if js.width == floor.width and usable and js.job.preemptible]
             floor.update(book, places, here)

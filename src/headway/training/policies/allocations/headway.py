@@ -16,7 +16,7 @@ from headway.training.policies.allocations.books import Book, Books, held, less,
 from headway.training.policies.allocations.exchanges import Exchanges
 from headway.training.policies.allocations.room import Room, part
 from headway.training.policies.allocations.sites import Sites
-from headway.training.policies.allocations.wants import carried_out, due_place
+from headway.training.policies.allocations.wants import carried_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Demand
@@ -67,16 +67,13 @@ class Headway(Allocation):
         job = state.jobs[js.id]
         if not job.gpus:
             books.refresh()
-            return rule.place(state.pool, js) or sites.for_cpus(job)
-        if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
-            return due_place(state, books.beliefs.wants, job, rule)
-        if job.gpus > state.pool.free_gpus:
+            return sites.for_cpus(job, rule)
+        if job.gpus > state.pool.free_gpus and job.gpu_milli == WHOLE_GPU_MILLI:
             return None
         books.refresh()
-        found = sites.best(job)
-        if found is None:  # what jobs over several nodes hold beyond their due may be in the way
-            return due_place(state, books.beliefs.wants, job, rule)
-        return found
+        if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
+            return sites.by_rule(job, rule)
+        return sites.best(job) or sites.by_rule(job, rule)  # what is in the way of the best can be brought down
 
     # --- what it gets there -----------------------------------------------------------------------------------
 
@@ -121,7 +118,7 @@ class Headway(Allocation):
             if found is not None:
                 return wanted | found
             if not self._squeeze(there, wanted):
-                return self._dues(state, js, placement)
+                return self._all_modest(state, js, placement)
 
     def _alone(self, js: JobState, placement: Placement, book: Book) -> dict[int, Grant] | None:
         if not js.gpus:
@@ -159,12 +156,13 @@ class Headway(Allocation):
                     return True
         return False
 
-    def _dues(self, state: TrainingState, js: JobState, placement: Placement) -> dict[int, Grant]:
-        """Everybody on these nodes has their due."""
-        due = self.books.beliefs.wants.due
+    def _all_modest(self, state: TrainingState, js: JobState, placement: Placement) -> dict[int, Grant]:
+        """Everybody on these nodes has what is modest: in whole units it may not fit, to the last bit it does."""
         here = {job: other for node, _ in placement for job, other in state.on_node[node].items() if other.gpus}
-        wanted = {job: due(other, other.placement) for job, other in here.items()}
-        wanted[js.id] = due(js, placement)
+        wanted = {job: self.books.modest(other, other.placement) for job, other in here.items()}
+        wanted[js.id] = self.books.modest(js, placement) if js.gpus else Grant(js.job.cpu_milli, js.job.memory_bytes)
+        if len(placement) > 1:
+            self.books.granted[js.id] = wanted[js.id]
         return wanted
 
     def _choice(self, js: JobState, placement: Placement, there: list[Book], before: Grant) -> Grant | None:

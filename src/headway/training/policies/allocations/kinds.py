@@ -14,7 +14,7 @@ from headway.training.policies.allocations.wants import Wants, above
 from headway.training.sensitivity import Profile, a_gpu
 from headway.training.shares import times
 from headway.training.state import TrainingState
-from headway.units import REFERENCE_SPEED_PPM
+from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 
 class Kinds:
@@ -45,6 +45,12 @@ class Kinds:
         each = [(self._rooms[node], mask.bit_count()) for node, mask in placement]
         most = [min(room[r] * gpus // count for room, count in each) for r in range(3)]
         return most[0], most[1], most[2]
+
+    def least(self, js: JobState, placement: Placement) -> Grant:
+        """What a job comes down to where a node is tight: its demand, or its due where it wants more of anything."""
+        due = self.wants.due(js, placement)
+        full = self.wants.demand(js.job, self.wants.dues.a_gpu(placement))
+        return due if above(full, due) else full
 
     def _found(self, js: JobState, due_a_gpu: Grant, pace_ppm: int, room: Room) -> tuple[Cell, ...]:
         profile = self.wants.profile(js.job)
@@ -79,7 +85,7 @@ class Kinds:
                 bare = Grant(cpu_milli * counted[0], memory_bytes * counted[1])
                 ppm = self._ppm(profile, times(Grant(*bare[:2], 1 << 59), width), width, pace_ppm)
                 storage = profile.storage_need(ppm, memory_bytes) * counted[2]
-                grid.append(times(bare._replace(storage=storage), width))
+                grid.append(_enough(bare._replace(storage=storage), width))
         return grid
 
     def _ppm(self, profile: Profile, grant: Grant, width: int, pace_ppm: int) -> int:
@@ -90,4 +96,9 @@ class Kinds:
         return min(profile.host_speed(*per_gpu), profile.most_ppm * pace_ppm // REFERENCE_SPEED_PPM)
 
     def _worth(self, js: JobState, ppm: int) -> int:
-        return ppm * js.width // 1000 if self._by_gpus else ppm
+        return ppm * js.width // WHOLE_GPU_MILLI if self._by_gpus else ppm
+
+
+def _enough(per_gpu: Grant, width: int) -> Grant:
+    """So much for each GPU, for a job of so many thousandths of a GPU: rounded up, so that none of them has less."""
+    return Grant(*(-(-amount * width // WHOLE_GPU_MILLI) for amount in per_gpu))

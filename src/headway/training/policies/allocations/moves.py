@@ -21,8 +21,8 @@ MOST_MOVES = 8
 """In one decision."""
 MOST_SOURCES, MOST_TARGETS = 4, 12
 """Nodes that lack most and nodes with most to spare that are tried."""
-MOST_BRANCHES = 200
-"""Of programme 2: on two nodes the best is found long before it is proven."""
+MOST_BRANCHES = 30
+"""Of programme 2, which is only to find what single moves do not."""
 _MOST_TOLD = 50_000
 Move = tuple[JobState, int]
 _Kind = tuple[tuple[Cell, ...], int]
@@ -43,12 +43,11 @@ class Mover(NamedTuple):
 class Moves:
     """Moves on one cluster."""
 
-    def __init__(self, shelves: Shelves, margin: float, horizon: int, every: int, seconds: float) -> None:
+    def __init__(self, shelves: Shelves, margin: float, horizon: int, every: int) -> None:
         self._shelves = shelves
         self._margin = margin
         self._horizon = horizon
         self._every = every
-        self._seconds = seconds
         self._next = 0
         self._told: dict[object, bool] = {}
 
@@ -153,7 +152,7 @@ class Moves:
             rooms.append((room[0], room[1], room[2]))
             whole = sum(js.gpus for js in state.on_node[node].values() if js.gpu_milli == WHOLE_GPU_MILLI)
             gpus.append(state.pool.free_count[node] + whole)
-        found = rearrange(list(flocks.values()), rooms, gpus, seconds=self._seconds, branches=MOST_BRANCHES)
+        found = rearrange(list(flocks.values()), rooms, gpus, branches=MOST_BRANCHES)
         return [] if found is None else self._plan(state, pair, movers, dict(zip(flocks, found, strict=True)))
 
     def _alike(self, state: TrainingState, one: int, other: int) -> bool:

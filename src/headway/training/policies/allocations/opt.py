@@ -30,7 +30,7 @@ from headway.training.state import TrainingState
 from headway.training.wish import Wish
 from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration
 
-_HORIZON, _EVERY = Duration(30 * MINUTE), Duration(HOUR)
+_HORIZON, _EVERY = Duration(30 * MINUTE), Duration(3 * HOUR)
 
 
 class Division(NamedTuple):
@@ -54,7 +54,7 @@ class Opt(Allocation):
         by_gpus: bool = False,
         between: bool = True,
         gap: float = 0.01,
-        seconds: float = 0.0,
+        branches: int = 50,
         moves: bool = True,
         margin: float = 2.0,
         horizon: Duration = _HORIZON,
@@ -63,7 +63,7 @@ class Opt(Allocation):
         self.by_gpus = by_gpus
         self.between = between
         self.gap = gap
-        self.seconds = seconds
+        self.branches = branches
         self.moves = moves
         self.margin = margin
         self.horizon = horizon
@@ -84,7 +84,7 @@ class Opt(Allocation):
     def bind(self, state: TrainingState) -> None:
         """Whose nodes are divided."""
         self._shelves = Shelves(state, by_gpus=self.by_gpus, between=self.between)
-        self._moves = Moves(self._shelves, self.margin, self.horizon, self.every, self.seconds)
+        self._moves = Moves(self._shelves, self.margin, self.horizon, self.every)
         self._divided = -1
         capacity = self._shelves.capacity
         self._seen = [Shelf((-1, 0), room=room) for room in capacity]
@@ -177,6 +177,11 @@ class Opt(Allocation):
         yield from carried_out(state, self._wanted(state))
         self.divisions.append(self._told(now, state))
 
+    def appraised(self, now: int, state: TrainingState) -> Division:
+        """What the best division would be worth with everybody where they are, whoever divides this state."""
+        self._wanted(state)
+        return self._told(now, state)
+
     def _move(self, now: int, state: TrainingState, js: JobState, node: int) -> Iterator[Action]:
         placement = on_node(state.pool, node, js.gpus)
         given, grant = self.enter(now, state, js, placement)
@@ -248,7 +253,7 @@ class Opt(Allocation):
         asked = [sum(count * cells[-1].grant[r] for cells, count in some) for r in range(3)]
         if within((asked[0], asked[1], asked[2]), room):
             return wished
-        choice = choose(some, room, gap=self.gap, seconds=self.seconds)
+        choice = choose(some, room, gap=self.gap, branches=self.branches)
         settled = wished - sum(count * cells[-1].worth for cells, count in some)
         return wished if choice is None else min(wished, choice.bound + settled)
 

@@ -1,36 +1,28 @@
-"""The two programmes of Synergy-OPT, solved by HiGHS (Mohan et al., OSDI 2022, section 4.2; solver: scipy's).
+"""The two programmes of Synergy-OPT, solved with HiGHS (Mohan et al., OSDI 2022, section 4.2; solver: scipy's).
 
 Programme 1 picks a cell of its matrix for each job so that the cluster's throughput is largest, as if it were one
 machine. Identical jobs are one group with an integer number in each cell, so its size depends on how many kinds of jobs
-run, not on how many jobs. The relaxation comes first: as few groups as there are resources are fractional in it, so
-that rounding it is nearly always good enough; branch and bound runs only where it is not. What comes back says how good
-it is at worst.
+run, not on how many jobs. As few groups as there are resources are fractional in its relaxation, so that rounding it is
+nearly always good enough. What comes back says how good it is at worst.
 
 Programme 2 puts the jobs of some nodes where they are worth most together, less what moving them costs. The paper's
 splits as few jobs as it can; here a job that is whole stays whole, and what is kept small is the moving.
-
-Everything is deterministic: the limits are numbers of branches, not times. Branch and bound sees amounts as whole
-numbers, and what comes back is checked in bytes and thousandths.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.training.actions import Grant
+from headway.training.policies.allocations.branching import Floats, Programme, Table
 
 Room = tuple[int, int, int]
 """CPUs in thousandths, bytes of memory, bytes a second of storage."""
-MOST_BRANCHES = 20_000
-"""Of branch and bound; a limit that no machine's speed moves."""
-NO_BOUND = 1 << 80
+Counts = tuple[tuple[int, ...], ...]
+MOST_BRANCHES = 10_000
 _SLACK = 1e-6
-_LARGEST, _COARSE = 1 << 18, 1 << 16
-"""The largest whole number in a programme, and what larger ones are brought down to."""
 
 
 class Cell(NamedTuple):
@@ -45,19 +37,12 @@ class Cell(NamedTuple):
 class Choice:
     """How many of each group get which of its cells."""
 
-    counts: tuple[tuple[int, ...], ...]
+    counts: Counts
     worth: int
     bound: int
     """No choice is worth more than this."""
-    branched: bool = False
-    """Whether the relaxation alone was not good enough."""
-
-
-def milp(*given: Any, **options: Any) -> Any:
-    """scipy's, imported when it is first needed: it takes as long to load as all the rest."""
-    from scipy.optimize import milp as solve
-
-    return solve(*given, **options)
+    branches: int = 0
+    """How often the relaxation alone was not good enough."""
 
 
 def undominated(cells: Sequence[Cell]) -> tuple[Cell, ...]:
@@ -75,128 +60,78 @@ def within(grant: Room, room: Room) -> bool:
 
 
 def choose(
-    groups: Sequence[tuple[Sequence[Cell], int]], capacity: Room, *, gap: float = 0.0, seconds: float = 0.0
+    groups: Sequence[tuple[Sequence[Cell], int]],
+    capacity: Room,
+    *,
+    gap: float = 0.0,
+    branches: int = MOST_BRANCHES,
 ) -> Choice | None:
-    """Programme 1: a cell for each of so many jobs of each kind, worth most in all; None when nothing fits.
+    """Programme 1: a cell for each of so many jobs of each kind, worth most in all; None when nothing was found.
 
-    ``gap``: good enough when no choice is worth more than this part more. ``seconds``: stop there (0: never) with the
-    best that was found, whose bound still holds; how far that is depends on the machine.
+    ``gap``: good enough when no choice is worth more by this part. The bound holds however early it was stopped.
     """
-    programme = _Programme(groups, capacity)
-    relaxed = programme.relaxed()
-    if relaxed is None:
-        return None
-    bound, shares = relaxed
-    rounded = programme.rounded(shares)
-    if rounded is not None and bound - programme.worth(rounded) <= gap * bound:
-        return Choice(rounded, programme.worth(rounded), bound)
-    best, least = programme.branched(gap, seconds)
-    found = [counts for counts in (best, rounded, programme.plain()) if counts is not None]
-    if not found:
-        return None
-    counts = max(found, key=programme.worth)
-    return Choice(counts, programme.worth(counts), max(min(bound, least), programme.worth(counts)), branched=True)
+    programme = _Cells(groups, capacity)
+    best, bound, taken = programme.solved(gap=gap, branches=branches)
+    return None if best is None else Choice(best, programme.worth(best), bound, taken)
 
 
-class _Programme:
-    """Programme 1 as matrices."""
+class _Cells(Programme[Counts]):
+    """Programme 1: a column for each cell of each group."""
 
     def __init__(self, groups: Sequence[tuple[Sequence[Cell], int]], capacity: Room) -> None:
         self.groups = groups
         self.capacity = capacity
         self.cells = [(index, cell) for index, (cells, _) in enumerate(groups) for cell in cells]
-        self._scale = float(max((cell.worth for _, cell in self.cells), default=1) or 1)
-        self._cost = np.array([-cell.worth / self._scale for _, cell in self.cells])
-        self._exact = True
-        """Whether branch and bound sees amounts as they are."""
-
-    def relaxed(self) -> tuple[int, npt.NDArray[np.float64]] | None:
-        """(bound, shares of each cell) when jobs may be divided between cells; None when nothing fits."""
-        if not self.cells:
-            return 0, np.zeros(0)
-        found = milp(self._cost, constraints=self._rows(coarse=False))
-        return None if found.x is None else (self._bound(found.fun), found.x)
-
-    def branched(self, gap: float, seconds: float) -> tuple[tuple[tuple[int, ...], ...] | None, int]:
-        """(the best whole numbers found, a bound) by branch and bound."""
-        rows = self._rows(coarse=True)
-        whole = np.ones(len(self.cells))
-        found = milp(self._cost, constraints=rows, integrality=whole, options=_options(gap, seconds))
-        best = None if found.x is None else self._checked(np.rint(found.x).astype(int))
-        return best, self._bound(found.mip_dual_bound) if self._exact else NO_BOUND
-
-    def _rows(self, *, coarse: bool) -> tuple[npt.NDArray[np.float64], list[float], list[float]]:
-        """That everybody has a cell, and that there is enough of everything."""
-        table = _Table(len(self.cells))
-        for group, (_, count) in enumerate(self.groups):
+        table = Table(len(self.cells))
+        for group, (_, count) in enumerate(groups):
             table.add({i: 1.0 for i, (of, _) in enumerate(self.cells) if of == group}, count, count)
         for r in range(3):
-            amounts = [cell.grant[r] for _, cell in self.cells]
-            if any(amounts):
-                exact = table.limit(dict(enumerate(amounts)), self.capacity[r], coarse=coarse)
-                self._exact = self._exact and exact
-        return table.rows()
+            table.limit({i: cell.grant[r] for i, (_, cell) in enumerate(self.cells)}, capacity[r])
+        super().__init__([cell.worth for _, cell in self.cells], table)
 
-    def rounded(self, shares: npt.NDArray[np.float64]) -> tuple[tuple[int, ...], ...] | None:
-        """Shares rounded down; whoever is left over gets the best that still fits, who gains most by it first."""
-        whole = np.floor(shares + _SLACK).astype(int)
+    def near(self, shares: Floats) -> Counts | None:
+        """Shares rounded down; whoever is left over gets the best that still fits, the best cells first."""
+        whole = [int(share) for share in np.floor(shares + _SLACK)]
         left = list(self.capacity)
         over = [count for _, count in self.groups]
-        for column, (group, cell) in enumerate(self.cells):
-            over[group] -= int(whole[column])
-            for r in range(3):
-                left[r] -= int(whole[column]) * cell.grant[r]
-        floors = [cells[0].grant for cells, _ in self.groups]
-        for group, count in enumerate(over):
-            for r in range(3):
-                left[r] -= count * floors[group][r]
-        columns = range(len(self.cells))
-        for column in sorted(columns, key=lambda column: (-self.cells[column][1].worth, column)):
+        for n, (group, cell) in zip(whole, self.cells, strict=True):
+            over[group] -= n
+            _take(left, cell.grant, n)
+        firsts = [cells[0].grant for cells, _ in self.groups]
+        for first, count in zip(firsts, over, strict=True):
+            _take(left, first, count)
+        for column in sorted(range(len(whole)), key=lambda column: (-self.cells[column][1].worth, column)):
             group, cell = self.cells[column]
-            while over[group] > 0 and all(left[r] + floors[group][r] >= cell.grant[r] for r in range(3)):
+            first = firsts[group]
+            while over[group] > 0 and all(left[r] + first[r] >= cell.grant[r] for r in range(3)):
                 over[group] -= 1
                 whole[column] += 1
-                for r in range(3):
-                    left[r] += floors[group][r] - cell.grant[r]
+                _take(left, first, -1)
+                _take(left, cell.grant, 1)
         return self._checked(whole)
 
-    def plain(self) -> tuple[tuple[int, ...], ...] | None:
-        """Everybody's first cell."""
-        whole = [0 if index else count for cells, count in self.groups for index in range(len(cells))]
-        return self._checked(np.array(whole, dtype=int))
-
-    def worth(self, counts: tuple[tuple[int, ...], ...]) -> int:
+    def worth(self, answer: Counts) -> int:
         """Of a choice."""
-        rows = zip(self.groups, counts, strict=True)
+        rows = zip(self.groups, answer, strict=True)
         return sum(n * cell.worth for (cells, _), row in rows for cell, n in zip(cells, row, strict=True))
 
-    def _bound(self, least: float | None) -> int:
-        """The largest whole worth that a lower bound of the cost allows."""
-        if least is None or not np.isfinite(least):
-            return NO_BOUND
-        return int(np.floor(-least * self._scale * (1 + 1e-9) + _SLACK * self._scale))
-
-    def _checked(self, whole: npt.NDArray[np.int_]) -> tuple[tuple[int, ...], ...] | None:
+    def _checked(self, whole: list[int]) -> Counts | None:
         """By group, if everybody has a cell and all of it fits, in whole numbers."""
-        counts, column = [], 0
-        used = [0, 0, 0]
+        counts, column, left = [], 0, list(self.capacity)
         for cells, members in self.groups:
-            row = tuple(int(n) for n in whole[column : column + len(cells)])
+            row = tuple(whole[column : column + len(cells)])
             column += len(cells)
             if sum(row) != members or min(row, default=0) < 0:
                 return None
             for cell, n in zip(cells, row, strict=True):
-                for r in range(3):
-                    used[r] += n * cell.grant[r]
+                _take(left, cell.grant, n)
             counts.append(row)
-        return tuple(counts) if within((used[0], used[1], used[2]), self.capacity) else None
+        return tuple(counts) if min(left) >= 0 else None
 
 
-def _options(gap: float, seconds: float, branches: int = MOST_BRANCHES) -> dict[str, float | bool]:
-    """For branch and bound. Without presolve: a solution that has to be mended when it is mapped back through it is
-    announced on the standard output, whatever HiGHS is told."""
-    limits = {"mip_rel_gap": gap, "node_limit": branches, "presolve": False}
-    return limits | ({"time_limit": seconds} if seconds else {})
+def _take(left: list[int], grant: Grant, count: int) -> None:
+    for r in range(3):
+        left[r] -= count * grant[r]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,81 +149,66 @@ class Flock:
 
 
 def rearrange(
-    flocks: Sequence[Flock],
-    rooms: Sequence[Room],
-    gpus: Sequence[int],
-    *,
-    seconds: float = 0.0,
-    branches: int = MOST_BRANCHES,
-) -> tuple[tuple[int, ...], ...] | None:
+    flocks: Sequence[Flock], rooms: Sequence[Room], gpus: Sequence[int], *, branches: int = MOST_BRANCHES
+) -> Counts | None:
     """Programme 2: how many of each flock are best on each node; None when nothing was found.
 
     ``rooms`` and ``gpus`` are what each node has for these jobs. The best cells are chosen along with it.
     """
-    nodes = range(len(rooms))
-    spots = [(f, c, n) for f, flock in enumerate(flocks) for c in range(len(flock.cells)) for n in nodes]
-    comings = {(f, n): len(spots) + i for i, (f, n) in enumerate((f, n) for f in range(len(flocks)) for n in nodes)}
-    scale = max((flock.cells[-1].worth for flock in flocks), default=1) or 1
-    cost = [-flocks[f].cells[c].worth / scale for f, c, _ in spots]
-    cost += [flocks[f].price / scale for f, _ in comings]
-    table = _Table(len(cost))
-    for f, flock in enumerate(flocks):
-        table.add({i: 1.0 for i, spot in enumerate(spots) if spot[0] == f}, sum(flock.here), sum(flock.here))
+    programme = _Spots(flocks, rooms, gpus)
+    best, _, _ = programme.solved(gap=0.0, branches=branches)
+    return None if best is None else programme.counts(best)
+
+
+class _Spots(Programme[tuple[int, ...]]):
+    """Programme 2: a column for each cell of each flock on each node, then one for who comes to each node."""
+
+    def __init__(self, flocks: Sequence[Flock], rooms: Sequence[Room], gpus: Sequence[int]) -> None:
+        nodes = range(len(rooms))
+        self.flocks, self.rooms, self.gpus = flocks, rooms, gpus
+        self.spots = [(f, c, n) for f, flock in enumerate(flocks) for c in range(len(flock.cells)) for n in nodes]
+        comings = [(f, n) for f in range(len(flocks)) for n in nodes]
+        table = Table(len(self.spots) + len(comings))
+        for f, flock in enumerate(flocks):
+            table.add({i: 1.0 for i, spot in enumerate(self.spots) if spot[0] == f}, sum(flock.here), sum(flock.here))
+        for column, (f, n) in enumerate(comings, len(self.spots)):
+            there = {i: 1.0 for i, (g, _, m) in enumerate(self.spots) if (g, m) == (f, n)}
+            table.add(there, flocks[f].stay[n], np.inf)
+            table.add({**there, column: -1.0}, -np.inf, flocks[f].here[n])
         for n in nodes:
-            there = {i: 1.0 for i, (g, _, m) in enumerate(spots) if (g, m) == (f, n)}
-            table.add(there, flock.stay[n], np.inf)
-            table.add({**there, comings[f, n]: -1.0}, -np.inf, flock.here[n])
-    for n in nodes:
-        mine = {i: (flocks[f].gpus, flocks[f].cells[c].grant) for i, (f, c, m) in enumerate(spots) if m == n}
-        table.add({i: float(count) for i, (count, _) in mine.items()}, -np.inf, gpus[n])
-        for r in range(3):
-            if any(grant[r] for _, grant in mine.values()):
-                table.limit({i: grant[r] for i, (_, grant) in mine.items()}, rooms[n][r], coarse=True)
-    found = milp(
-        cost, constraints=table.rows(), integrality=np.ones(len(cost)), options=_options(0.0, seconds, branches)
-    )
-    if found.x is None:
-        return None
-    counts = [[0] * len(rooms) for _ in flocks]
-    for (f, _, n), share in zip(spots, found.x, strict=False):
-        counts[f][n] += round(float(share))
-    return tuple(tuple(row) for row in counts)
+            mine = {i: (flocks[f], flocks[f].cells[c].grant) for i, (f, c, m) in enumerate(self.spots) if m == n}
+            table.limit({i: flock.gpus for i, (flock, _) in mine.items()}, gpus[n])
+            for r in range(3):
+                table.limit({i: grant[r] for i, (_, grant) in mine.items()}, rooms[n][r])
+        worths = [flocks[f].cells[c].worth for f, c, _ in self.spots]
+        super().__init__([*worths, *(-flocks[f].price for f, _ in comings)], table)
 
+    def near(self, shares: Floats) -> tuple[int, ...] | None:
+        """These numbers themselves, where they are whole and fit."""
+        mine = shares[: len(self.spots)]
+        whole = np.rint(mine)
+        if len(mine) and float(np.max(np.abs(mine - whole))) > _SLACK:
+            return None
+        answer = tuple(int(n) for n in whole)
+        return answer if self._fits(answer) else None
 
-class _Table:
-    """Constraints, a row at a time."""
+    def _fits(self, answer: tuple[int, ...]) -> bool:
+        left, free = [list(room) for room in self.rooms], list(self.gpus)
+        for n, (f, c, node) in zip(answer, self.spots, strict=True):
+            _take(left[node], self.flocks[f].cells[c].grant, n)
+            free[node] -= n * self.flocks[f].gpus
+        return min(free) >= 0 and min(min(room) for room in left) >= 0
 
-    def __init__(self, columns: int) -> None:
-        self._columns = columns
-        self._rows: list[npt.NDArray[np.float64]] = []
-        self._least: list[float] = []
-        self._most: list[float] = []
+    def worth(self, answer: tuple[int, ...]) -> int:
+        """Of cells, less what the moves cost."""
+        worth = sum(n * self.flocks[f].cells[c].worth for n, (f, c, _) in zip(answer, self.spots, strict=True))
+        for flock, row in zip(self.flocks, self.counts(answer), strict=True):
+            worth -= flock.price * sum(max(0, n - was) for n, was in zip(row, flock.here, strict=True))
+        return worth
 
-    def add(self, row: dict[int, float], least: float, most: float) -> None:
-        """What these columns add up to lies between the two."""
-        dense = np.zeros(self._columns)
-        for column, factor in row.items():
-            dense[column] = factor
-        self._rows.append(dense)
-        self._least.append(least)
-        self._most.append(most)
-
-    def limit(self, amounts: dict[int, int], limit: int, *, coarse: bool) -> bool:
-        """There is this much of something of which each column takes so much; whether that is told exactly.
-
-        In multiples of the greatest common divisor, and ``coarse`` in whole numbers that are not too large, rounded up:
-        in these a solution that is whole but for the solver's tolerance stays feasible when it is made so.
-        """
-        unit = gcd(*amounts.values())
-        largest = max(amounts.values()) // unit
-        if coarse and largest > _LARGEST:
-            unit *= -(-largest // _COARSE)
-            self.add({i: float(-(-amount // unit)) for i, amount in amounts.items()}, -np.inf, limit // unit)
-            return False
-        scale = 1.0 if largest <= _LARGEST else largest / _COARSE
-        self.add({i: amount // unit / scale for i, amount in amounts.items()}, -np.inf, limit // unit / scale)
-        return True
-
-    def rows(self) -> tuple[npt.NDArray[np.float64], list[float], list[float]]:
-        """As the solver wants them."""
-        return np.array(self._rows), self._least, self._most
+    def counts(self, answer: tuple[int, ...]) -> Counts:
+        """How many of each flock are on each node."""
+        found = [[0] * len(self.rooms) for _ in self.flocks]
+        for n, (f, _, node) in zip(answer, self.spots, strict=True):
+            found[f][node] += n
+        return tuple(tuple(row) for row in found)

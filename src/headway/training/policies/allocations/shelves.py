@@ -181,36 +181,34 @@ class Shelves:
         """(worth, what each job gets) of the best division of these nodes, and of no others joined to them. A node that
         cannot give everybody their due is left as it is."""
         shelves = {node: self.at(node) for node in nodes}
-        across = {js.id: js for shelf in shelves.values() for js in shelf.across}
+        across = {js.id: (js, js.placement) for shelf in shelves.values() for js in shelf.across}
         wanted: dict[int, Grant] = {}
         total, rooms = 0, {node: shelf.room for node, shelf in shelves.items()}
         if across:
-            total = self._spread(shelves, rooms, {job: (js, js.placement) for job, js in across.items()}, wanted)
+            total = self._spread(shelves, rooms, across, wanted)
+            if any(min(room) < 0 for room in rooms.values()):
+                return 0, {}
         return total + self._fill(shelves, rooms, wanted), wanted
 
     def entered(self, js: JobState, placement: Placement) -> dict[int, Grant]:
         """What a job that comes here gets, and the others of its nodes then; jobs that are on more nodes than these
         keep what they hold, or go down to their due where that is not enough."""
-        shelves, rooms, held = {}, {}, {}
+        shelves, others = {}, {}
         for node, _ in placement:
             here = [(other, other.placement) for other in self._state.on_node[node].values() if other is not js]
-            shelves[node] = self.shelf(node, [*here, (js, placement)])
-            shelves[node].across = tuple(other for other in shelves[node].across if other is not js)
-            rooms[node] = self.beside(node, shelves[node])
-        kinds, coming = len(placement) > 1, {js.id: (js, placement)}
-        for least in (False, True):
+            shelf = shelves[node] = self.shelf(node, [*here, (js, placement)])
+            shelf.across = tuple(other for other in shelf.across if other is not js)
+            others.update((other.id, self.kinds.cells(other, other.placement)[0].grant) for other in shelf.across)
+        for held in (_NOTHING, others):
             wanted: dict[int, Grant] = {}
-            if least:
-                others = {other.id: other for shelf in shelves.values() for other in shelf.across}
-                held = {job: self.kinds.cells(other, other.placement)[0].grant for job, other in others.items()}
-                rooms = {node: self.beside(node, shelf, held) for node, shelf in shelves.items()}
-            if kinds:
-                self._spread(shelves, rooms, coming, wanted)
+            rooms = {node: self.beside(node, shelf, held) for node, shelf in shelves.items()}
+            if len(placement) > 1:
+                self._spread(shelves, rooms, {js.id: (js, placement)}, wanted)
             self._fill(shelves, rooms, wanted)
-            whole = sum(len(shelf.jobs) + len(shelf.settled) for shelf in shelves.values()) + kinds
-            if len(wanted) == whole:
-                return wanted | held
-        return {js.id: self.kinds.cells(js, placement)[0].grant} | held
+            everybody = all(job.id in wanted for shelf in shelves.values() for job in (js, *shelf.jobs))
+            if everybody and all(min(room) >= 0 for room in rooms.values()):
+                return {**wanted, **held}
+        return {js.id: self.kinds.least(js, placement)}
 
     def _fill(self, shelves: Mapping[int, Shelf], rooms: Mapping[int, Room], wanted: dict[int, Grant]) -> int:
         """The best for those who are on one node each; what that is worth."""

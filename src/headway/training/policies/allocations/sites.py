@@ -9,9 +9,12 @@ import numpy as np
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.books import Book, Books, less
+from headway.training.policies.allocations.room import part
 from headway.training.policies.allocations.water import IMPOSSIBLE
+from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import members
+from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
 
@@ -31,25 +34,45 @@ class Sites:
             return several[1]
         return None if one is None else one[1]
 
-    def for_cpus(self, js: JobState) -> Placement | None:
-        """A node where a job without GPUs can have what it asks for, if others give up what they gain least by."""
+    def for_cpus(self, js: JobState, rule: PlacementRule) -> Placement | None:
+        """Where a job without GPUs finds what it asks for, or can have it if others give up what they gain least by."""
         asks = Grant(js.job.cpu_milli, js.job.memory_bytes)
+        found = rule.place(self.state.pool, js)
+        if found is not None and self.books.holds(self.books.current(found[0][0]), asks, gpus=False):
+            return found
         best: tuple[int, int] | None = None
         for node in members(js.eligible & self.state.pool.schedulable):
             book = self.books.current(node)
-            after = book.basin.gain(book.mark, less(book.spare, asks))
-            if after >= 0 and (best is None or (book.gain - after, node) < best):
-                best = book.gain - after, node
+            lost = book.gain - book.basin.gain(book.mark, less(book.spare, asks))
+            if self.books.holds(book, asks, gpus=False) and (best is None or (lost, node) < best):
+                best = lost, node
         return None if best is None else ((best[1], 0),)
+
+    def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
+        """Where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
+        pool, eligible = self.state.pool, js.eligible
+        while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
+            modest = self.books.modest(js, found)
+            short = [
+                node
+                for node, mask in found
+                if not self.books.holds(self.books.current(node), part(modest, mask.bit_count(), js.gpus))
+            ]
+            if not short:
+                return found
+            for node in short:
+                eligible &= ~pool.bits[node]
+        return None
 
     def _one_node(self, js: JobState) -> tuple[int, Placement] | None:
         pool, books = self.state.pool, self.books
         best: tuple[int, int, int] | None = None
         for node in members(pool.with_free(js.gpus, js.eligible)):
             placement = on_node(pool, node, js.gpus) if js.job.communication_ppm else ((node, 1),)
-            value = books.current(node).add(books.item(js, placement))
+            book, item = books.current(node), books.item(js, placement)
+            value = book.add(item)
             key = (-value, pool.free_count[node], node)
-            if value > 0 and (best is None or key < best):
+            if value > 0 and (best is None or key < best) and books.holds(book, item.modest):
                 best = key
         return None if best is None else (-best[0], on_node(pool, best[2], js.gpus))
 
@@ -64,6 +87,7 @@ class Sites:
         if fits_one and self._narrower_waits(js):
             return None
         there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
+        there = [book for book in there if not any(book.hosts) and book.gain >= 0]
         best: tuple[int, Placement] | None = None
         for kind in dict.fromkeys(books.kind(book.node) for book in there):
             alike = [book for book in there if books.kind(book.node) == kind]

@@ -35,9 +35,10 @@ class Menu:
     """What a job may be granted for each of its GPUs, or for its share of one, and how fast it then is; dominated
     grants left out."""
 
-    __slots__ = ("amounts", "corner", "grants", "rates", "speeds")
+    __slots__ = ("amounts", "corner", "grants", "modest", "rates", "speeds")
 
-    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int]) -> None:
+    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int], due: Grant) -> None:
+        """``due`` covers at least one of the grants."""
         self.grants = tuple(grants)
         self.amounts = np.array(self.grants, dtype=np.int64)
         self.rates = np.array(speeds, dtype=np.int64)
@@ -45,16 +46,19 @@ class Menu:
         """In parts per million, ascending."""
         self.corner = Grant(*(min(each) for each in zip(*grants, strict=True)))
         """The least of everything in any of them."""
+        self.modest = next(grant for grant in grants if all(has <= own for has, own in zip(grant, due, strict=True)))
+        """One that the due covers: if all jobs of a node have theirs, they fit."""
 
 
 class Item:
     """A menu for a job of some width and weight, on nodes of one kind."""
 
-    __slots__ = ("base", "corner", "gains", "grants", "mark", "menu", "steps", "worth")
+    __slots__ = ("base", "corner", "gains", "grants", "mark", "menu", "modest", "steps", "worth")
 
     def __init__(self, menu: Menu, width: int, weight: int) -> None:
         self.menu = menu
         self.grants = menu.grants if width <= WHOLE_GPU_MILLI else tuple(times(grant, width) for grant in menu.grants)
+        self.modest = menu.modest if width <= WHOLE_GPU_MILLI else times(menu.modest, width)
         self.corner = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
         self.worth = width * weight
         """What a part per million of its speed counts."""

@@ -1,0 +1,187 @@
+"""How fast ``tune`` and ``opt`` divide, and how near ``tune`` comes to the best: workloads of Synergy's simulator.
+
+``.venv/bin/python bench/allocations.py`` plays each case to the end and again, asserts that every job finished and that
+both tapes are the same, and then prints jobs a second, from 128 and 512 GPUs; what one decision takes at 2,048 GPUs, of
+which all are taken at once or all that runs is divided anew; and, over the contended rounds of runs with ``tune`` (those
+in which not everybody can have all they could use), what its division is worth against the best one. Worth is the sum
+over running jobs of their throughput against their reference. It fails when a floor is missed; name cases to run only
+those that contain it.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from statistics import mean
+from typing import Any
+
+import msgspec
+
+from headway import experiment as wiring
+from headway.core.scheduler import Scheduler
+from headway.core.tape import TapeWriter
+from headway.formats.settings import Experiment
+from headway.sim.training import SimulatedCluster
+from headway.training.actions import Action
+from headway.training.events import Event, JobArrived
+from headway.training.policies.allocations.opt import Opt
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.rows import Kind
+from headway.training.state import TrainingState
+
+SPLITS = ("20,70,10", "33,33,33", "50,0,50")
+WORKLOADS = [
+    *((16, "9/h", "single", split) for split in SPLITS),
+    *((16, "5/h", "multi", split) for split in SPLITS),
+    *((64, "36/h", "single", split) for split in SPLITS),
+    *((64, "20/h", "multi", split) for split in SPLITS),
+]
+FLOORS = {("opt", 64): 200}
+"""Jobs a second."""
+SLOWEST_MS = {"opt": 2000.0, "tune": 50.0}
+"""One decision at 2,048 GPUs."""
+LEAST_RATIO = 0.9
+
+
+def scene(nodes: int, rate: str, gpus: str, split: str, allocation: str, jobs: int) -> wiring.Scene:
+    """A workload of the paper's simulator on nodes of 8 GPUs, 24 CPUs and 500 GB, in rounds of 300 s."""
+    tables: dict[str, dict[str, Any]] = {
+        "trace": {"synergy": {"jobs": jobs, "rate": rate, "split": split, "gpus": gpus}},
+        "cluster": {"nodes": nodes, "gpus_per_node": 8, "cpus_per_node": 24, "memory_per_node": "500GB"},
+        "policy": {"name": "fifo", "backfill": "fit", "allocation": allocation, "round": "300s"},
+        "speed": {"model": "matrix"},
+        "run": {"seed": 1},
+    }
+    return wiring.prepare(msgspec.convert(tables, Experiment))
+
+
+def speed(nodes: int, rate: str, gpus: str, split: str, jobs: int) -> bool:
+    """Jobs a second of whole runs, with one allocation and the other."""
+    well = True
+    for allocation in ("tune", "opt"):
+        made = scene(nodes, rate, gpus, split, allocation, jobs)
+        runs = [wiring.play(made) for _ in range(2)]
+        finished = int((runs[0].tape.column("kind") == Kind.FINISHED).sum())
+        assert finished == jobs, f"{finished} of {jobs} jobs finished"
+        assert runs[0].tape.digest == runs[1].tape.digest, "repetitions differ"
+        rate_per_second = jobs / min(run.wall_s for run in runs)
+        floor = FLOORS.get((allocation, nodes), 0)
+        moves = int((runs[0].tape.column("kind") == Kind.MIGRATE).sum())
+        line = f"{rate_per_second:10,.0f} jobs/s{f' (floor {floor})' if floor else '':12}{moves:6} moves"
+        print(f"{_case(nodes, rate, gpus, split)} {allocation:5}{line}", flush=True)
+        well = well and rate_per_second >= floor
+    return well
+
+
+def _case(nodes: int, rate: str, gpus: str, split: str) -> str:
+    return f"{8 * nodes:5} GPUs {rate:>5} {gpus:6} {split:9}"
+
+
+# --- one decision ---------------------------------------------------------------------------------------------
+
+
+def decision(gpus: str, split: str) -> bool:
+    """One decision on 256 nodes: when all jobs that there are GPUs for come at once, when all that runs is divided by
+    an allocation that has seen nothing yet, and at the next round, when one job in twenty has ended."""
+    well = True
+    for allocation in ("tune", "opt"):
+        made = scene(256, "36/h", gpus, split, allocation, 2500)
+        policy = made.policy()
+        state = TrainingState(made.cluster, to_come=len(made.jobs), arrangement=policy, speed=made.speed())
+        policy.bind(state)
+        for job in made.jobs:
+            state.apply(0, JobArrived(job))
+        assert policy.allocation is not None
+        started = _milliseconds(lambda: _carry_out(0, state, policy))
+        held = sum(js.gpus for js in state.running.values())
+        assert held == 2048, f"{held} of 2048 GPUs in use"
+        policy.allocation.bind(state)
+        anew = _milliseconds(lambda: list(policy.allocation.divide(0, state)))
+        later = made.policy()
+        assert later.round_length
+        line = f"all start {started:8.0f} ms, all divided anew {anew:7.1f} ms (at most {SLOWEST_MS[allocation]:.0f})"
+        print(f" 2048 GPUs one decision {gpus:6} {split:9} {allocation:5} {line}", flush=True)
+        well = well and anew <= SLOWEST_MS[allocation]
+    return well
+
+
+def _carry_out(now: int, state: TrainingState, policy: ComposedPolicy) -> None:
+    for action in policy.decide(now, state):
+        state.commit(now, action)
+
+
+def _milliseconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return (time.perf_counter() - start) * 1000
+
+
+# --- how near tune comes --------------------------------------------------------------------------------------
+
+
+class Onlooker:
+    """Looks at what each decision of a policy is worth."""
+
+    def __init__(self, policy: ComposedPolicy, state: TrainingState) -> None:
+        self.policy = policy
+        self.name = policy.name
+        self.judge = Opt(moves=False, gap=0.001)
+        self.judge.bind(state)
+        self.ratios: list[tuple[float, float]] = []
+        """Of contended rounds: the division's worth against the best one in place, and against the bound."""
+
+    def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        """What the policy decides."""
+        before = state.changes
+        yield from self.policy.decide(now, state)
+        if state.running and state.changes != before:
+            found = self.judge.appraised(now, state)
+            if found.achieved_ppm < found.wished_ppm:
+                worth = sum(js.speed for js in state.running.values())
+                self.ratios.append((worth / found.achieved_ppm, worth / found.bound_ppm))
+
+
+def nearness(nodes: int, rate: str, gpus: str, split: str, jobs: int) -> bool:
+    """The worth of tune's divisions in its own runs, where not everybody could have everything."""
+    made = scene(nodes, rate, gpus, split, "tune", jobs)
+    policy = made.policy()
+    state = TrainingState(
+        made.cluster, to_come=len(made.jobs), arrangement=policy, speed=made.speed(), costs=made.costs()
+    )
+    policy.bind(state)
+    onlooker = Onlooker(policy, state)
+    Scheduler[Event, Action](state, onlooker, SimulatedCluster(made.jobs, state, None), TapeWriter(None)).run()
+    assert not state.jobs, f"{len(state.jobs)} jobs did not finish"
+    if not onlooker.ratios:
+        print(f"{_case(nodes, rate, gpus, split)} tune/opt: no contended round", flush=True)
+        return True
+    here, anywhere = zip(*onlooker.ratios, strict=True)
+    print(
+        f"{_case(nodes, rate, gpus, split)} tune/opt over {len(here):5} contended rounds:"
+        f" in place mean {mean(here):.3f} least {min(here):.3f},"
+        f" against the bound mean {mean(anywhere):.3f} least {min(anywhere):.3f} (floor {LEAST_RATIO})",
+        flush=True,
+    )
+    return min(here) >= LEAST_RATIO
+
+
+def main() -> int:
+    """Run the cases that match, and fail when a floor is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("match", nargs="*", help="speed, decision, ratio: only these")
+    parser.add_argument("--jobs", type=int, default=1000, help="of each workload")
+    given = parser.parse_args()
+    wanted = set(given.match) or {"speed", "decision", "ratio"}
+    well = True
+    for case in WORKLOADS if "speed" in wanted else ():
+        well = speed(*case, given.jobs) and well
+    for gpus in ("single", "multi") if "decision" in wanted else ():
+        for split in SPLITS:
+            well = decision(gpus, split) and well
+    for case in WORKLOADS if "ratio" in wanted else ():
+        well = nearness(*case, given.jobs) and well
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
