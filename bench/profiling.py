@@ -95,7 +95,7 @@ class Bench:
             ],
         }
         self.data = {"images": self.images, "language": self.folder / "tokens"}
-        self.steps = {"images": 100, "language": 50}
+        self.steps = {"images": 250, "language": 50}
         self.offers = limits.here()
         self.profiles: dict[str, dict[str, Any]] = {}
         self.took_s: dict[str, float] = {}
@@ -193,7 +193,7 @@ class Bench:
         ]  # fmt: skip
 
 
-def rate_of(process: "subprocess.Popen[Any]", steps: Path, settle_s: float = 1.5, window_s: float = 3.0) -> float:
+def rate_of(process: "subprocess.Popen[Any]", steps: Path, settle_s: float = 1.5, window_s: float = 5.0) -> float:
     """Samples a second of a program that is at work, once what it had ready is used up."""
     while not steps.exists() or steps.stat().st_size < 5 * RECORD.size:
         if process.poll() is not None:

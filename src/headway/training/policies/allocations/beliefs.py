@@ -20,7 +20,7 @@ from headway.training.shares import times
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
-_MOST_CHOICES = 48
+_MOST_CHOICES = 32
 _TOLERANCE = 100
 """What is seen agrees with what was believed to this part of it."""
 _FINEST = 2

@@ -81,6 +81,10 @@ class Books:
         self._paces = [state.speed.pace(anything, ((index, 1),)) for index in range(len(nodes))]
         self._items: dict[tuple[object, ...], Item] = {}
         self._at = -1
+        self._coming: tuple[JobState, Placement] | None = None
+        numbers: dict[tuple[object, ...], int] = {}
+        self.kinds = [numbers.setdefault(self._kind(node), len(numbers)) for node in range(len(nodes))]
+        """Which nodes are alike: what is an item on one is the same on the other."""
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -109,8 +113,7 @@ class Books:
             self._items[key] = found
         return found
 
-    def kind(self, node: int) -> tuple[object, ...]:
-        """What a node has in common with those on which a job is the same item."""
+    def _kind(self, node: int) -> tuple[object, ...]:
         return self.basins[node], self.beliefs.wants.dues.of_node[node], self._paces[node]
 
     def modest(self, js: JobState, placement: Placement) -> Grant:
@@ -137,20 +140,31 @@ class Books:
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
+    def expect(self, js: JobState, placement: Placement) -> None:
+        """A job is about to start here."""
+        self._coming = js, placement
+
     def refresh(self) -> None:
         """Read again the nodes where somebody came or went."""
         state = self.state
         if state.tenures == self._at:
             return
+        nodes: Iterable[int] = range(len(self.books))
+        if self._coming is not None and state.tenures == self._at + 1:
+            js, placement = self._coming
+            if js.id in state.running and js.placement is placement:  # nothing else happened
+                nodes = [node for node, _ in placement]
+        self._coming = None
         self._at = state.tenures
-        for book, here in zip(self.books, state.on_node, strict=True):
+        for node in nodes:
+            book, here = self.books[node], state.on_node[node]
             sign = (len(here), next(reversed(here.values())).lease) if here else (0, 0)
             if sign != book.sign:
                 self._read(book, here.values())
                 book.sign = sign
-                book.mask = state.pool.free_mask[book.node]
-                self.dirty.add(book.node)
-                self.touched.add(book.node)
+                book.mask = state.pool.free_mask[node]
+                self.dirty.add(node)
+                self.touched.add(node)
         if len(self.granted) > 2 * len(state.running):
             self.granted = {job: grant for job, grant in self.granted.items() if job in state.running}
 
@@ -187,6 +201,10 @@ class Books:
                 book.wide.append((js, count))
                 spare = less(spare, part(self.granted.get(js.id, js.grant), count, js.gpus))
         book.spare = spare
+
+    def promised(self, book: Book) -> dict[int, Grant]:
+        """What jobs over several nodes that are on one are to hold; they may still hold something else."""
+        return {js.id: self.granted.get(js.id, js.grant) for js, _ in book.wide}
 
     def regrant(self, js: JobState, grant: Grant) -> None:
         """Let a job over several nodes hold something else from now on."""

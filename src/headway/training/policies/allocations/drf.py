@@ -5,7 +5,7 @@ NSDI 2011) takes demands as given, so a job gets all it could use or waits, as u
 the order ``drf``'s, over what tenants were given of GPUs, CPUs and memory, whatever order the policy names; that one
 decides among jobs of one tenant, and between tenants whose shares are equal.
 
-Departures: shares are tenants', where the paper's simulator has one for each job; jobs may be preempted, as under the
+Departures: shares are tenants', where the paper's code has one for each job; jobs may be preempted, as under the
 order.
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.books import Book, Books, held, less, lower, more
-from headway.training.policies.allocations.water import IMPOSSIBLE, Item
+from headway.training.policies.allocations.water import IMPOSSIBLE
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
@@ -25,59 +25,82 @@ _TRIES = 12
 _LEAST_GAIN = 20_000
 """Parts per million of a GPU: less is not worth the trouble of looking."""
 
-Kind: TypeAlias = tuple[Grant, int, int]
-"""What tells items apart as far as a node is concerned: corner, mark, base."""
+Kind: TypeAlias = tuple[tuple[Grant, int, int], ...]
+"""What tells jobs apart as far as nodes are concerned: corner, mark and base, on each kind of nodes."""
 
 
 class Floor:
-    """Nodes of one kind, for jobs of one width: what each would deliver more if one left and another came."""
+    """All nodes, for jobs of one width: what each would deliver more if one left and another came."""
 
-    def __init__(self, nodes: list[int], width: int) -> None:
-        self.nodes = nodes
-        self.rows = {node: row for row, node in enumerate(nodes)}
+    def __init__(self, books: Books, width: int) -> None:
+        self.nodes = [node for node, has in enumerate(books.state.cluster.nodes) if has.gpus]
+        self.rows = {node: row for row, node in enumerate(self.nodes)}
         self.width = width
-        self.kinds: dict[Kind, int] = {(Grant(0, 0, 0), 0, 0): 0}
+        self._books = books
+        self._there = {books.kinds[node]: node for node in reversed(self.nodes)}
+        """A node of each kind."""
+        self._alike: dict[tuple[object, ...], int] = {}
+        nobody: Kind = ((Grant(0, 0, 0), 0, 0),) * (1 + max(books.kinds))
+        self._kinds = {nobody: 0}
         """The first is a free place."""
-        self.listed: list[Kind] = list(self.kinds)
-        self.changes = np.full((len(nodes), 1, 1), _NEVER, dtype=np.int64)
-        self.stale = set(nodes)
+        self._listed: list[Kind] = [nobody]
+        self.changes = np.full((len(self.nodes), 1, 1), _NEVER, dtype=np.int64)
+        self.stale = set(self.nodes)
+        """Nodes to look at again."""
+        self.quiet = False
+        """Whether nothing was to be gained, and nothing has changed since."""
         self._least = _LEAST_GAIN * width // WHOLE_GPU_MILLI
 
-    def kind(self, item: Item) -> int:
-        """The position of a kind, met before or not."""
-        key = (item.corner, item.mark, item.base)
-        found = self.kinds.get(key)
+    def kind(self, js: JobState) -> int:
+        """The position of a job's kind, met before or not."""
+        job = js.job
+        key = (job.model, job.cpu_milli, job.memory_bytes, job.communication_ppm, js.account.weight)
+        found = self._alike.get(key)
         if found is None:
-            found = self.kinds[key] = len(self.listed)
-            self.listed.append(key)
-            size = len(self.listed)
-            grown = np.full((len(self.nodes), size, size), _NEVER, dtype=np.int64)
-            grown[:, :-1, :-1] = self.changes
-            self.changes = grown
-            self.stale.update(self.nodes)
+            mask = (1 << js.gpus) - 1
+            items = {kind: self._books.item(js, ((node, mask),)) for kind, node in self._there.items()}
+            other = self._listed[0]
+            kind = tuple(
+                (items[at].corner, items[at].mark, items[at].base) if at in items else other[at]
+                for at in range(len(other))
+            )
+            found = self._alike[key] = self._kinds.get(kind, len(self._listed))
+            if found == len(self._listed):
+                self._grow(kind)
         return found
 
-    def update(self, book: Book, places: int, here: Iterable[Item]) -> None:
+    def _grow(self, kind: Kind) -> None:
+        size = self._kinds[kind] = len(self._listed)
+        self._listed.append(kind)
+        grown = np.full((len(self.nodes), size + 1, size + 1), _NEVER, dtype=np.int64)
+        grown[:, :-1, :-1] = self.changes
+        self.changes = grown
+        self.stale.update(self.nodes)
+
+    def update(self, book: Book, places: bool, here: Iterable[JobState]) -> None:
         """What a node would deliver more, for all who could leave and come."""
-        row = self.changes[self.rows[book.node]]
-        row[:] = _NEVER
-        leaving = {self.kind(item) for item in here}
+        leaving = {self.kind(js) for js in here}
         if places:
             leaving.add(0)
         row = self.changes[self.rows[book.node]]
-        now, gain = book.gain, book.basin.gain
+        if self.quiet and not leaving and row.max() == _NEVER:
+            return
+        self.quiet = False
+        row[:] = _NEVER
+        now, gain, at = book.gain, book.basin.gain, self._books.kinds[book.node]
         if now < 0:  # not even the least fits in whole units
             return
         for i in leaving:
-            corner, mark, base = self.listed[i]
+            corner, mark, base = self._listed[i][at]
             spare, rest = more(book.spare, corner), book.mark - mark
-            for j, (takes, adds, brings) in enumerate(self.listed):
+            for j, kind in enumerate(self._listed):
+                takes, adds, brings = kind[at]
                 if i != j and (then := gain(rest + adds, less(spare, takes))) >= 0:
                     row[i, j] = then - now + brings - base
 
     def best(self) -> tuple[int, int, int, int, int] | None:
         """(gain, a node, the kind that leaves it, another node, the kind that leaves that); None: nothing to gain."""
-        if len(self.nodes) < 2 or len(self.listed) < 2:
+        if self.quiet or len(self.nodes) < 2 or len(self._listed) < 2:
             return None
         changes, (row, column) = self.changes, np.indices(self.changes.shape[1:], sparse=True)
         first = changes.argmax(axis=0)
@@ -93,15 +116,15 @@ class Floor:
         else:
             sums = np.where(clash, _NEVER, sums)
             found = first
-        i, j = divmod(int(sums.argmax()), len(self.listed))
+        i, j = divmod(int(sums.argmax()), len(self._listed))
         if sums[i, j] < self._least:
+            self.quiet = True
             return None
         return int(sums[i, j]), self.nodes[int(first[i, j])], i, self.nodes[int(found[j, i])], j
 
     def forbid(self, node: int, leaves: int, comes: int) -> None:
         """Not this one, until the node is looked at again."""
         self.changes[self.rows[node], leaves, comes] = _NEVER
-        self.stale.add(node)
 
 
 class Exchanges:
@@ -112,57 +135,56 @@ class Exchanges:
         self.moves = moves
         self.margin = margin
         self.rest = rest
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for node in range(len(books.books)):
-            if books.state.cluster.nodes[node].gpus:
-                kinds.setdefault(books.kind(node), []).append(node)
-        self._nodes = list(kinds.values())
-        self._floors: dict[int, list[Floor]] = {}
+        self._floors: dict[int, Floor] = {}
+        """By the width of jobs."""
+        self._resting: dict[int, int] = {}
+        """Nodes where something would have been gained, but for now; and until when."""
 
-    def _note(self) -> None:
-        """Somebody came to some nodes, or left them, or holds something else on several."""
-        for floors in self._floors.values():
-            for floor in floors:
-                floor.stale.update(node for node in self.books.touched if node in floor.rows)
-        self.books.touched.clear()
+    def _note(self, now: int) -> None:
+        """Somebody came to some nodes, or left them, or holds something else on several, or has rested."""
+        touched = self.books.touched
+        for node in touched:
+            for js, _ in self.books.books[node].jobs:
+                if js.width not in self._floors and js.gpu_milli == WHOLE_GPU_MILLI:
+                    self._floors[js.width] = Floor(self.books, js.width)
+        touched.update(node for node, time in self._resting.items() if time <= now)
+        for floor in self._floors.values():
+            floor.stale.update(node for node in touched if node in floor.rows)
+        for node in touched:
+            self._resting.pop(node, None)
+        touched.clear()
 
     def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        """What pays, best first; those left behind come down to the least of their menus, to be divided anew."""
+        """What pays, best first; all there is then to be divided anew."""
         left = self.moves
-        self._note()
-        for width in sorted({js.width for book in self.books.books for js, _ in book.jobs if js.gpu_milli == 1000}):
-            if width not in self._floors:
-                self._floors[width] = [Floor(nodes, width) for nodes in self._nodes]
-            for floor in self._floors[width]:
-                for _ in range(_TRIES):
-                    if not left:
-                        return
-                    self._look(now, state, floor)
-                    found = floor.best()
-                    if found is None:
-                        break
-                    actions = self._carried_out(now, state, floor, *found)
-                    if actions is None:
-                        floor.forbid(found[1], found[2], found[4])
-                        floor.stale.discard(found[1])
-                        continue
-                    yield from actions
-                    left -= 1
-                    self.books.refresh()
-                    self._note()
+        self._note(now)
+        for _, floor in sorted(self._floors.items()):
+            for _ in range(_TRIES):
+                if not left:
+                    return
+                self._look(state, floor)
+                if (found := floor.best()) is None:
+                    break
+                if (actions := self._exchanged(now, state, floor, *found)) is None:
+                    floor.forbid(found[1], found[2], found[4])
+                    self._resting[found[1]] = now + self.rest
+                    continue
+                yield from actions
+                left -= 1
+                self.books.refresh()
+                self._note(now)
 
-    def _look(self, now: int, state: TrainingState, floor: Floor) -> None:
+    def _look(self, state: TrainingState, floor: Floor) -> None:
         gpus = floor.width // WHOLE_GPU_MILLI
         while floor.stale:
             node = min(floor.stale)
             floor.stale.discard(node)
             book = self.books.books[node]
-            usable = state.pool.schedulable >> node & 1 and not any(book.hosts)
-            places = state.pool.free_count[node] >= gpus if usable else 0
-            here = [item for js, item in book.jobs if js.width == floor.width and usable and js.job.preemptible]
-            floor.update(book, places, here)
+            usable = bool(state.pool.schedulable >> node & 1) and not any(book.hosts)
+            here = [js for js, _ in book.jobs if js.width == floor.width and usable and js.job.preemptible]
+            floor.update(book, usable and state.pool.free_count[node] >= gpus, here)
 
-    def _carried_out(
+    def _exchanged(
         self, now: int, state: TrainingState, floor: Floor, gain: int, a: int, i: int, b: int, j: int
     ) -> list[Action] | None:
         one = self._mover(now, state, floor, a, i, b) if i else None
@@ -177,20 +199,27 @@ class Exchanges:
         assert one is not None
         if other is None:
             there: Placement = ((b, gpus_of(state.pool, b, one.gpus)),)
-            given, grant = self._coming(state, b, one, there, None)
-            return [*given, MigrateJob(one.id, there, grant)]
+            coming = self._coming(state, b, one, there, None)
+            return None if coming is None else [*coming[0], MigrateJob(one.id, there, coming[1])]
         if state.quotas:
             return None
         there, here = other.placement, one.placement
-        given, grant = self._coming(state, b, one, there, other)
-        also, back = self._coming(state, a, other, here, one)
-        changed: list[Action] = [PreemptJob(other.id), MigrateJob(one.id, there, grant), StartJob(other.id, here, back)]
-        return [*given, *also, *changed]
+        coming = self._coming(state, b, one, there, other)
+        going = self._coming(state, a, other, here, one)
+        if coming is None or going is None:
+            return None
+        changed: list[Action] = [
+            PreemptJob(other.id),
+            MigrateJob(one.id, there, coming[1]),
+            StartJob(other.id, here, going[1]),
+        ]
+        return [*coming[0], *going[0], *changed]
 
     def _coming(
         self, state: TrainingState, node: int, js: JobState, placement: Placement, going: JobState | None
-    ) -> tuple[list[Action], Grant]:
-        """What others on a node give up when a job comes in place of another, and what it then holds."""
+    ) -> tuple[list[Action], Grant] | None:
+        """What others on a node give up when a job comes in place of another, and what it then holds; None: it is
+        slower there than was thought, and there is not enough for it."""
         book = self.books.books[node]
         jobs = [(other, item) for other, item in book.jobs if other is not going]
         jobs.append((js, self.books.item(js, placement)))
@@ -200,8 +229,9 @@ class Exchanges:
                 mark, spare = mark - item.mark, more(spare, item.corner)
         mark, spare = mark + jobs[-1][1].mark, less(spare, jobs[-1][1].corner)
         picks = book.basin.picks(mark, spare)
-        assert picks is not None
-        wanted = held(jobs, picks)
+        if picks is None:
+            return None
+        wanted = held(jobs, picks) | self.books.promised(book)
         grant = wanted.pop(js.id)
         given: list[Action] = []
         for job, target in wanted.items():
@@ -212,10 +242,10 @@ class Exchanges:
     def _mover(self, now: int, state: TrainingState, floor: Floor, node: int, kind: int, to: int) -> JobState | None:
         """The job of a kind on a node that runs longest from now on, if one may move there."""
         best: JobState | None = None
-        for js, item in self.books.books[node].jobs:
+        for js, _ in self.books.books[node].jobs:
             if (
                 js.width == floor.width
-                and floor.kind(item) == kind
+                and floor.kind(js) == kind
                 and js.job.preemptible
                 and js.eligible >> to & 1
                 and now - js.since >= self.rest

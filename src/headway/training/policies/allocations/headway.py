@@ -6,10 +6,11 @@ several nodes weigh what they take on each; running jobs change places where tha
 (``exchanges.py``); and what jobs are seen to do counts more than what their profiles say (``beliefs.py``).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob, WakeAt
+from headway.training.feasible import grant_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.beliefs import Beliefs
 from headway.training.policies.allocations.books import Book, Books, held, less, lower, more
@@ -24,7 +25,7 @@ from headway.training.shares import times
 from headway.training.state import TrainingState
 from headway.units import MINUTE, REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI, Duration
 
-_REST = Duration(30 * MINUTE)
+_REST = Duration(60 * MINUTE)
 _LOOK_AGAIN = 5 * MINUTE
 """When something was seen that the profile did not say: until what was done about it is looked at."""
 
@@ -34,7 +35,7 @@ class Headway(Allocation):
 
     name: ClassVar[str] = "headway"
 
-    def __init__(self, moves: int = 4, margin: float = 3.0, rest: Duration = _REST, slowdown: float = 0.1) -> None:
+    def __init__(self, moves: int = 4, margin: float = 10.0, rest: Duration = _REST, slowdown: float = 0.1) -> None:
         self.moves = moves
         self.margin = margin
         self.rest = rest
@@ -79,36 +80,41 @@ class Headway(Allocation):
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
-    ) -> tuple[list[ReallocateJob], Grant]:
+    ) -> tuple[Iterable[ReallocateJob], Grant]:
         """Its part of the best division of its nodes; others give up what they would have to anyway."""
         self.books.refresh()
-        there = [self._but(state, node, js) for node, _ in placement]
+        self.books.expect(js, placement)
         room = Room(state.pool)
-        if state.costs.reallocation and (grant := self._undisturbed(js, placement, room)) is not None:
-            if len(placement) > 1:
-                self.books.granted[js.id] = grant
-            return [], grant
+        if (alone := self._undisturbed(state, js, placement, room)) is not None:
+            return [], alone
+        there = [self._but(state, node, js) for node, _ in placement]
         wanted = self._planned(state, js, placement, there)
         grant = wanted.pop(js.id)
         if room.fits(placement, js.gpus, grant):
             return [], grant
-        given = []
-        for job, target in wanted.items():
-            if (lesser := lower(state.running[job].grant, target)) is not None:
-                given.append(ReallocateJob(job, lesser))
-        return given, grant
+        for book in there:
+            wanted = self.books.promised(book) | wanted
+        moves_here = any(book is not self.books.books[book.node] for book in there)
+        return _given(state, wanted, more_at_once=not moves_here), grant
 
     def _but(self, state: TrainingState, node: int, js: JobState) -> Book:
         if js.id not in state.on_node[node]:
             return self.books.books[node]
         return self.books.reading(node, [other for other in state.on_node[node].values() if other is not js])
 
-    def _undisturbed(self, js: JobState, placement: Placement, room: Room) -> Grant | None:
-        """The best that a job can have while everybody keeps what they have; None: not even what it is due."""
+    def _undisturbed(self, state: TrainingState, js: JobState, placement: Placement, room: Room) -> Grant | None:
+        """What a job gets while everybody keeps what they have: all of it, if it has no GPUs; where changes stop those
+        who are changed, the best that is free. None: not even what it is due."""
         if not js.gpus:
+            own = Grant(js.job.cpu_milli, js.job.memory_bytes)
+            return own if room.fits(placement, 0, own) else None
+        if not state.costs.reallocation:
             return None
         whole = self.books.whole(js, placement)
-        return next((grant for grant in reversed(whole) if room.fits(placement, js.gpus, grant)), None)
+        found = next((grant for grant in reversed(whole) if room.fits(placement, js.gpus, grant)), None)
+        if found is not None and len(placement) > 1:
+            self.books.granted[js.id] = found
+        return found
 
     def _planned(self, state: TrainingState, js: JobState, placement: Placement, there: list[Book]) -> dict[int, Grant]:
         """What all jobs of some nodes are to hold when one more comes."""
@@ -231,10 +237,11 @@ class Headway(Allocation):
             if picks is not None:
                 wanted |= held(book.jobs, picks)
                 continue
-            for js, _ in (*book.wide, *book.jobs):  # in whole units it does not fit, to the last bit it does
-                wanted[js.id] = books.modest(js, js.placement)
-            for js, _ in book.wide:
-                books.regrant(js, wanted[js.id])
+            if books.holds(book, Grant(0, 0), gpus=False):  # not in whole units, but to the last bit
+                for js, _ in (*book.wide, *book.jobs):
+                    wanted[js.id] = books.modest(js, js.placement)
+                for js, _ in book.wide:
+                    books.regrant(js, wanted[js.id])
         books.dirty = set()
         return wanted
 
@@ -256,3 +263,16 @@ class Headway(Allocation):
                 if gained <= self.margin * lost:
                     kept |= {js.id: js.grant for js in changed}
         return kept
+
+
+def _given(state: TrainingState, wanted: Mapping[int, Grant], *, more_at_once: bool) -> Iterator[ReallocateJob]:
+    """Those who give something up do so; who is to have more of something else for it gets that, if there is room."""
+    mixed = []
+    for job, target in wanted.items():
+        if (lesser := lower(state.running[job].grant, target)) is not None:
+            yield ReallocateJob(job, lesser)
+            if lesser != target:
+                mixed.append(job)
+    for job in mixed if more_at_once else ():
+        if grant_refusal(state, job, wanted[job]) is None:
+            yield ReallocateJob(job, wanted[job])

@@ -5,7 +5,6 @@ others come and go. It is made when the gain is some times the cost.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
@@ -91,12 +90,12 @@ class Moves:
     def _targets(self, state: TrainingState) -> list[int]:
         """Nodes with a GPU free, those with most to spare first; of nodes that are alike the first."""
         found: dict[object, tuple[float, int]] = {}
-        dues = self._shelves.kinds.wants.dues.of_node
+        alike = self._shelves.alike
         for free in range(1, len(state.pool.buckets)):
             for node in members(state.pool.buckets[free]):
                 shelf = self._shelves.at(node)
                 if not shelf.across:
-                    found.setdefault((shelf.kinds, shelf.room, free, dues[node]), (-self._spare(shelf, node), node))
+                    found.setdefault((shelf.kinds, shelf.room, free, alike[node]), (-self._spare(shelf, node), node))
         return [node for _, node in sorted(found.values())[:MOST_TARGETS]]
 
     def _spare(self, shelf: Shelf, node: int) -> float:
@@ -119,14 +118,15 @@ class Moves:
             return None
         cells = self._shelves.kinds.cells(js, js.placement)
         left = span or js.remaining(now) * REFERENCE_SPEED_PPM // max(1, js.speed)
-        return Mover(js, cells, min(left, self._horizon), state.costs.of_migration(js.job) * cells[-1].worth)
+        return Mover(js, cells, max(1, min(left, self._horizon)), state.costs.of_migration(js.job) * cells[-1].worth)
 
     def _net(self, state: TrainingState, source: int, mover: Mover, node: int) -> float:
         """What a move is worth over its span, less its cost; nothing where it cannot be made."""
         js, shelves, pool = mover.js, self._shelves, state.pool
         if pool.free_count[node] < js.gpus or not js.eligible & pool.bits[node]:
             return 0
-        gain = shelves.gain(node, shelves.kinds.cells(js, on_node(pool, node, js.gpus)))
+        kind = shelves.fronts.number(shelves.kinds.cells(js, on_node(pool, node, js.gpus)))
+        gain = shelves.gain(node, kind)
         if gain is None:
             return 0
         more = gain - shelves.loss(source, mover.cells)
@@ -139,8 +139,8 @@ class Moves:
         it can be done; nothing where it does not pay, or so soon after the last time."""
         if now < self._next:
             return []
-        sources, targets = self._sources(state), self._targets(state)
-        pair = next(((a, b) for a in sources for b in targets if a != b and self._alike(state, a, b)), None)
+        sources, targets, alike = self._sources(state), self._targets(state), self._shelves.alike
+        pair = next(((a, b) for a in sources for b in targets if a != b and alike[a] == alike[b]), None)
         if pair is None:
             return []
         self._next = now + self._every
@@ -154,11 +154,6 @@ class Moves:
             gpus.append(state.pool.free_count[node] + whole)
         found = rearrange(list(flocks.values()), rooms, gpus, branches=MOST_BRANCHES)
         return [] if found is None else self._plan(state, pair, movers, dict(zip(flocks, found, strict=True)))
-
-    def _alike(self, state: TrainingState, one: int, other: int) -> bool:
-        """Whether jobs are the same on either node, so that they can be exchanged freely."""
-        a, b = (replace(state.cluster.nodes[node], name="", path=()) for node in (one, other))
-        return a == b
 
     def _flocks(
         self, now: int, state: TrainingState, pair: tuple[int, int]

@@ -134,16 +134,22 @@ class Opt(Allocation):
         them, while jobs are tried out that do not run, or where some have no GPUs."""
         pool, shelves = state.pool, self.shelves
         best: tuple[int, int, int, int, int] | None = None
+        known: dict[int, int] = {}
         most = 0
         for free in range(js.gpus, len(pool.buckets)):
             for node in members(pool.buckets[free] & js.eligible):
                 shelf = shelves.at(node)
                 if shelf.hosts or shelf.gpus + free != pool.capacity[node]:
                     return None
-                cells = shelves.kinds.cells(js, ((node, 1),))
-                most = max(most, cells[-1].worth)
-                mark = (shelves.gain(node, cells) or 0, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
-                best = mark if best is None else max(best, mark)
+                kind = known.get(shelves.alike[node], -1)
+                if kind < 0:
+                    cells = shelves.kinds.cells(js, on_node(pool, node, js.gpus))
+                    kind = known[shelves.alike[node]] = shelves.fronts.number(cells)
+                    most = max(most, cells[-1].worth)
+                gain = (shelf.gains[kind] if kind in shelf.gains else shelves.gain(node, kind)) or 0
+                if best is None or gain >= best[0]:
+                    mark = (gain, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
+                    best = mark if best is None else max(best, mark)
             if best is not None and best[0] == most:
                 break
         return None if best is None else (on_node(pool, -best[-1], js.gpus), best[0])

@@ -7,7 +7,7 @@ The optimum with one of them, and nearly always with more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from headway.training.actions import Grant, Placement
@@ -47,6 +47,8 @@ class Shelf:
     """The same if there were room for everything."""
     spare: Room = (0, 0, 0)
     """What that division leaves over."""
+    gains: dict[int, int | None] = field(default_factory=dict)
+    """What one more job would add, by the number of its kind, as far as it was asked."""
 
 
 class Shelves:
@@ -60,6 +62,12 @@ class Shelves:
         ]
         self.kinds = Kinds(state, self.capacity, by_gpus=by_gpus, between=between)
         most = [max(room[r] for room in self.capacity) for r in range(3)]
+        alike: dict[object, int] = {}
+        self.alike = [
+            alike.setdefault((room, due, node.gpus, node.gpu_type, node.island_gpus), len(alike))
+            for room, due, node in zip(self.capacity, self.kinds.wants.dues.of_node, state.cluster.nodes, strict=True)
+        ]
+        """The same number for nodes on which a job is the same."""
         self.fronts = Fronts((most[0], most[1], most[2]))
         self._shelves = [Shelf((0, 0), room=room) for room in self.capacity]
 
@@ -126,13 +134,20 @@ class Shelves:
 
     # --- trying out -------------------------------------------------------------------------------------------
 
-    def gain(self, node: int, cells: tuple[Cell, ...]) -> int | None:
-        """What all on a node are worth more with one more job; None where there is no room for it unless jobs over
-        several nodes give some up."""
+    def gain(self, node: int, kind: int) -> int | None:
+        """What all on a node are worth more with one more job of a kind; None where there is no room for it unless jobs
+        over several nodes give some up."""
         shelf = self.at(node)
-        room = self.beside(node, shelf) if shelf.across else shelf.room
+        if shelf.across:
+            return self._gain(shelf, self.beside(node, shelf), kind)
+        if kind not in shelf.gains:
+            shelf.gains[kind] = self._gain(shelf, shelf.room, kind)
+        return shelf.gains[kind]
+
+    def _gain(self, shelf: Shelf, room: Room, kind: int) -> int | None:
+        cells = self.fronts.kinds[kind]
         if len(cells) > 1:
-            kinds = tuple(sorted((*shelf.kinds, self.fronts.number(cells))))
+            kinds = tuple(sorted((*shelf.kinds, kind)))
             return self._more(shelf, room, kinds, room, 0)
         rest = list(room)
         _take(rest, cells[0].grant)

@@ -10,7 +10,7 @@ from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.books import Book, Books, less
 from headway.training.policies.allocations.room import part
-from headway.training.policies.allocations.water import IMPOSSIBLE
+from headway.training.policies.allocations.water import IMPOSSIBLE, Item
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import members
@@ -65,12 +65,19 @@ class Sites:
         return None
 
     def _one_node(self, js: JobState) -> tuple[int, Placement] | None:
-        pool, books = self.state.pool, self.books
+        pool, books, kinds = self.state.pool, self.books, self.books.kinds
+        items: dict[int, Item] = {}
         best: tuple[int, int, int] | None = None
         for node in members(pool.with_free(js.gpus, js.eligible)):
-            placement = on_node(pool, node, js.gpus) if js.job.communication_ppm else ((node, 1),)
-            book, item = books.current(node), books.item(js, placement)
-            value = book.add(item)
+            book = books.books[node]
+            if book.mask != pool.free_mask[node]:
+                book = books.current(node)
+            item = items.get(kinds[node])
+            if item is None or js.job.communication_ppm:
+                item = items[kinds[node]] = books.item(js, on_node(pool, node, js.gpus))
+            value = book.adds.get(item)
+            if value is None:
+                value = book.add(item)
             key = (-value, pool.free_count[node], node)
             if value > 0 and (best is None or key < best) and books.holds(book, item.modest):
                 best = key
@@ -89,8 +96,8 @@ class Sites:
         there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
         there = [book for book in there if not any(book.hosts) and book.gain >= 0]
         best: tuple[int, Placement] | None = None
-        for kind in dict.fromkeys(books.kind(book.node) for book in there):
-            alike = [book for book in there if books.kind(book.node) == kind]
+        for kind in dict.fromkeys(books.kinds[book.node] for book in there):
+            alike = [book for book in there if books.kinds[book.node] == kind]
             found = self._spread(js, alike)
             if found is None or (fits_one and self._slow(js, found[1])):
                 continue

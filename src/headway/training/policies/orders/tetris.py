@@ -1,12 +1,12 @@
 """Tetris' order: the job with the least left to do, counted in time times the part of the cluster that it takes.
 
-Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014, as Synergy's simulator (Mohan et al., OSDI
+Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014, as Synergy's code (Mohan et al., OSDI
 2022) has it: remaining work times packed demand, smallest first. The packed demand is the sum of the parts of the
 cluster's GPUs, CPUs, memory and storage bandwidth (of those that are counted) that a job's full demand is. Where CPUs
 and memory are divided that is the demand of its profile; else what it asks for.
 
 Departures: what remains is the estimate's; a running job gives way to one that has less left, as under ``srtf``, for
-which the paper's simulator sorts all jobs anew every round. How well a demand fits what is free is not in this order,
+which the paper's code sorts all jobs anew every round. How well a demand fits what is free is not in this order,
 whose keys may not move while jobs wait: that is the allocation of the same name.
 """
 
