@@ -98,7 +98,7 @@ def feasible(
     cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """The jobs that could run on the empty cluster, and the names of those that could not."""
-    hopeless = infeasible(cluster, jobs, policy.placement.place)
+    hopeless = infeasible(cluster, waiting_for(policy, jobs), policy.placement.place)
     if not hopeless:
         return jobs, ()
     if not skip:
@@ -108,6 +108,14 @@ def feasible(
         raise InfeasibleJobError(f"no job of the trace could ever run; {hopeless[0]}")
     names = tuple(label(each.job) for each in hopeless)
     return without(jobs, set(names)), names
+
+
+def waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs with what they wait for: under an allocation those with GPUs wait for GPUs, and are granted the rest."""
+    if policy.allocation is None:
+        return jobs
+    asks = any(job.gpus and (job.cpu_milli or job.memory_bytes) for job in jobs)
+    return [replace(job, cpu_milli=0, memory_bytes=0) if job.gpus else job for job in jobs] if asks else jobs
 
 
 def label(job: Job) -> str:

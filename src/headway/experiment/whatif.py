@@ -18,6 +18,7 @@ from headway import experiment
 from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
 from headway.experiment import EXPERIMENT_NAME, JOBS_NAME, Progress, RunResult, Scene, StoredRun
+from headway.experiment.arrivals import waiting_for
 from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
@@ -214,7 +215,8 @@ def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[in
     scene = planned.scene
     ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
     jobs = [job for job in scene.jobs if not ended[job.id]]
-    found = infeasible(scene.cluster, jobs, scene.policy().placement.place)
+    policy = scene.policy()
+    found = infeasible(scene.cluster, waiting_for(policy, jobs), policy.placement.place)
     if found and not skip:
         more = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
         raise InfeasibleJobError(f"{found[0]}{more}; --skip-infeasible leaves such jobs out and counts them")
