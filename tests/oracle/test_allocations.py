@@ -109,16 +109,27 @@ def test_the_front_of_a_node_finds_what_brute_force_finds(several: list[tuple[Ce
         assert within(taken(chosen), room)
 
 
-def test_a_front_that_is_too_large_is_left_to_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = tuple(Cell(Grant(1 + i, 9 - i), 1 + i * i) for i in range(6))
-    plain, limited = Fronts((40, 40, 0)), Fronts((40, 40, 0))
-    numbers = tuple(fronts.number(cells) for fronts in (plain, limited) for _ in range(2))
-    expected = plain.best(numbers, (20, 25, 0))
-    monkeypatch.setattr("headway.training.policies.allocations.fronts.MOST_CHOICES", 4)
-    found = limited.best(numbers, (20, 25, 0))
-    assert expected is not None
-    assert found is not None
-    assert found[0] == expected[0] == most([(cells, 4)], (20, 25, 0))
+@given(several=st.lists(kinds, min_size=1, max_size=4), room=rooms)
+@small
+def test_a_front_that_was_thinned_out_still_fits_and_is_nearly_as_good(
+    several: list[tuple[Cell, ...]], room: Room
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.training.policies.allocations.fronts.MOST_CHOICES", 3)
+        patch.setattr("headway.training.policies.allocations.fronts.LEVELS", 8)
+        fronts = Fronts((25, 25, 9))
+        numbers = tuple(sorted(fronts.number(cells) for cells in several))
+        found = fronts.best(numbers, room)
+    groups = [(fronts.kinds[number], 1) for number in numbers]
+    best = most(groups, room)
+    if within(taken([cells[0] for cells, _ in groups]), room):
+        assert found is not None
+    if found is not None:
+        assert best is not None
+        assert found[0] <= best
+        chosen = [fronts.kinds[number][index] for number, index in zip(numbers, found[1], strict=True)]
+        assert sum(each.worth for each in chosen) == found[0]
+        assert within(taken(chosen), room)
 
 
 # --- programme 2 ----------------------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ def test_jobs_swap_where_that_pays() -> None:
     actions = stage.come("little")  # nobody can start, and yet the nodes are looked at: at the next change
     actions += stage.end(7)
     swaps = [action for action in actions if isinstance(action, MigrateJob)]
-    assert swaps and any(isinstance(action, PreemptJob) for action in actions)
+    assert swaps
+    assert any(isinstance(action, PreemptJob) for action in actions)
     fast = [stage.cpus[job] for job in range(4)]
     assert sum(fast) > 12 + 2
 

@@ -54,7 +54,7 @@ class Opt(Allocation):
         by_gpus: bool = False,
         between: bool = True,
         gap: float = 0.01,
-        branches: int = 50,
+        branches: int = 10,
         moves: bool = True,
         margin: float = 2.0,
         horizon: Duration = _HORIZON,
