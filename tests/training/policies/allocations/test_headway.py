@@ -54,10 +54,10 @@ def menus(draw: st.DrawFn) -> Menu:
     return Menu(grants, speeds, grants[0])
 
 
-@given(chosen=st.lists(menus(), min_size=1, max_size=4), cpus=st.integers(1, 16), gigabytes=st.integers(1, 16))
+@given(chosen=st.lists(menus(), min_size=1, max_size=4), cpus=st.integers(1, 16))
 @settings(max_examples=80, deadline=None)
-def test_a_node_is_divided_as_well_as_brute_force_can(chosen: list[Menu], cpus: int, gigabytes: int) -> None:
-    basin = Basin(Node("n", 4, cpu_milli=1000 * cpus, memory_bytes=gigabytes * GIGABYTE))
+def test_a_node_is_divided_as_well_as_brute_force_can(chosen: list[Menu], cpus: int) -> None:
+    basin = Basin(Node("n", 4, cpu_milli=1000 * cpus, memory_bytes=16 * GIGABYTE))
     items = [basin.item(menu, 1000, 1) for menu in chosen]
     jobs = sum(item.mark for item in items)
     spare = [basin.capacity[i] - sum(item.corner[i] for item in items) for i in range(3)]
@@ -142,10 +142,11 @@ def test_what_is_beyond_dues_is_given_by_the_tenants_weight() -> None:
 
 
 def test_a_job_starts_where_the_cluster_gains_most_by_it() -> None:
-    stage = Stage("fifo+fit+headway(moves=0)", {"fast": ramp(12)}, nodes(2))
-    stage.come("fast", "fast", gang("fast", 2))
-    assert stage.where == {0: (0,), 1: (1,), 2: (0, 1)}
-    assert stage.cpus == {0: 6, 1: 6, 2: 12}
+    stage = Stage("fifo+fit+headway(moves=0)", {"fast": ramp(12), "little": LITTLE}, nodes(2))
+    stage.come("fast", "fast")
+    assert (stage.where, stage.cpus) == ({0: (0,), 1: (1,)}, {0: 12, 1: 12})
+    stage.come("little", "little")
+    assert stage.where == {0: (0,), 1: (1,), 2: (0,), 3: (0,)}  # then as best fit has it
 
 
 def test_with_another_placement_it_goes_where_that_puts_it() -> None:
@@ -188,30 +189,30 @@ def test_a_job_over_several_nodes_weighs_what_it_takes_on_each() -> None:
 
 
 def _crowded(spec: str) -> Stage:
-    """Two nodes, one with four jobs that gain by CPUs, one with four that need few; all of them run for a day."""
+    """Two nodes, one with four jobs that gain by CPUs, one with four that need few, and one more waits; all of them run
+    for a day."""
     stage = Stage(spec, {"little": LITTLE, "fast": ramp(9)}, nodes(2))
-    long = [Job(0, 0, 24 * HOUR, model=model) for model in ("fast",) * 4 + ("little",) * 4]
-    stage.come(*long)
+    stage.state.costs = Costs(migration=MINUTE)
+    stage.come(*(Job(0, 0, 24 * HOUR, model=model) for model in ("fast",) * 4 + ("little",) * 5))
     return stage
 
 
 def test_jobs_swap_where_that_pays() -> None:
-    stage = _crowded("fifo+fit+first-fit+headway(rest=0s)")
+    stage = _crowded("fifo+fit+first-fit+headway")
     assert stage.where == {job: (int(job > 3),) for job in range(8)}
-    stage.now += HOUR
-    actions = stage.come("little")  # nobody can start, and yet the nodes are looked at: at the next change
-    actions += stage.end(7)
+    stage.now += 2 * HOUR
+    actions = stage.end(7)
     swaps = [action for action in actions if isinstance(action, MigrateJob)]
     assert swaps
     assert any(isinstance(action, PreemptJob) for action in actions)
-    fast = [stage.cpus[job] for job in range(4)]
-    assert sum(fast) > 12 + 2
+    assert {stage.where[job] for job in range(4)} == {(0,), (1,)}
+    assert sum(stage.cpus[job] for job in range(4)) == 24 - 4
 
 
 def test_no_more_at_a_time_than_one_puts_up_with_and_none_that_does_not_pay() -> None:
-    for option, most in (("moves=0", 0), ("moves=1, rest=0s", 1), ("margin=100000, rest=0s", 0), ("rest=3h", 0)):
+    for option, most in (("moves=0", 0), ("moves=1", 1), ("margin=100000", 0), ("rest=3h", 0)):
         stage = _crowded(f"fifo+fit+first-fit+headway({option})")
-        stage.now += HOUR
+        stage.now += 2 * HOUR
         actions = stage.end(7)
         assert sum(isinstance(action, MigrateJob) for action in actions) == most
 
@@ -243,7 +244,7 @@ def _costly(stage: Stage, cost: int) -> None:
 
 def test_where_a_change_stops_a_job_it_has_to_pay() -> None:
     for cost, actions in ((MINUTE, 1), (24 * HOUR, 0)):
-        stage = Stage("fifo+fit+headway(moves=0)", {"little": LITTLE, "fast": ramp(9)})
+        stage = Stage("fifo+fit+headway(moves=0)", {"little": LITTLE, "fast": ramp(12)})
         _costly(stage, cost)
         stage.come(*(Job(0, 0, 10 * HOUR, model=model) for model in ("little", "little", "little", "fast")))
         done = stage.end(0)
@@ -304,7 +305,7 @@ def test_jobs_end_sooner_than_with_tune_and_nobody_is_below_their_due() -> None:
     run, tune = played(world, "headway"), played(world, "tune")
     assert run.mean_jct_s < 0.97 * tune.mean_jct_s
     assert not below_due(world.cluster, world.jobs, run.tape, world.speed())
-    assert played(world, "headway").tape.digest() == run.tape.digest()
+    assert played(world, "headway").tape.digest == run.tape.digest
 
 
 def test_all_or_nothing_is_no_worse_than_with_tune() -> None:

@@ -302,7 +302,7 @@ def test_whole_runs_are_sound_the_same_every_time_and_keep_the_guarantee(
     gpus: str, split: str, policy: str, storage: str
 ) -> None:
     tables: dict[str, dict[str, Any]] = {
-        "trace": {"synergy": {"jobs": 60, "rate": "4/h", "split": split, "gpus": gpus}},
+        "trace": {"synergy": {"jobs": 20 if storage else 60, "rate": "4/h", "split": split, "gpus": gpus}},
         "cluster": {"nodes": 3, "gpus_per_node": 8, "cpus_per_node": 24, "memory_per_node": "500GB"},
         "policy": {"name": policy, "allocation": "opt", "round": "300s"},
         "speed": {"model": "matrix"},

@@ -5,17 +5,13 @@ for all of them, and what was not seen lies between what was. The least on a men
 due would.
 """
 
-from collections.abc import Iterator
-
-import numpy as np
-
 from headway.training.actions import Grant
 from headway.training.job import Job
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.offers import Offers, share_of, undominated
 from headway.training.policies.allocations.wants import Wants, above
 from headway.training.policies.allocations.water import Basin, Menu
-from headway.training.pool import UNCOUNTED
-from headway.training.sensitivity import Matrix, Profile, a_gpu
+from headway.training.sensitivity import Matrix, a_gpu
 from headway.training.shares import times
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
@@ -23,8 +19,6 @@ from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 _MOST_CHOICES = 32
 _TOLERANCE = 100
 """What is seen agrees with what was believed to this part of it."""
-_FINEST = 2
-"""Jobs on several GPUs are given parts of a unit a GPU, down to this part."""
 
 
 class Beliefs:
@@ -54,7 +48,7 @@ class Beliefs:
             key = (job.model, js.width, due, pace, basin)
         found = self._menus.get(key)
         if found is None:
-            found = self._unknown(job, due) if profile is None else self._known(profile, js.width, due, pace, basin)
+            found = self._unknown(job, due) if profile is None else self._known(job.model, js.width, due, pace, basin)
             self._menus[key] = found
         return found
 
@@ -100,8 +94,8 @@ class Beliefs:
         """Its due, or what it asked for where that is less; where there is enough, all that it asked for."""
         width = job.gpus * job.gpu_milli
         asked, own = self.wants.demand(job, due), times(due, width)
-        most = asked if not above(asked, own) else Grant(*(max(pair) for pair in zip(asked, own, strict=True)))
-        grants = [most] if most == asked and not above(asked, own) else [own, most]
+        most = Grant(*(max(pair) for pair in zip(asked, own, strict=True)))
+        grants = [own, most] if above(asked, own) else [asked]
         if job.gpus > 1:
             own = due
             grants = [Grant(*(amount // job.gpus for amount in grant)) for grant in grants]
@@ -126,102 +120,22 @@ class Beliefs:
                 speed = min(speed, value)
         return speed
 
-    def _known(self, profile: Profile, width: int, due: Grant, pace: int, basin: Basin) -> Menu:
+    def _known(self, model: str, width: int, due: Grant, pace: int, basin: Basin) -> Menu:
         share = min(width, WHOLE_GPU_MILLI)
         own = times(due, share)
-        if (seen := self._seen.get((profile.model, pace))) is not None and a_gpu(own, share) not in seen:
-            return self._due_alone(profile, own, share, pace)
-        at_due = self._believed(profile.model, a_gpu(own, share), pace)
+        at_due = self._believed(model, a_gpu(own, share), pace)
+        if (model, pace) in self._seen and a_gpu(own, share) not in self._seen[(model, pace)]:
+            return Menu([own], [at_due], own)  # the profile is wrong: its due, until it was seen what that is good for
+        offers = Offers(self._probe(model), self._matrix, self.wants.dues, pace, basin)
         found: dict[Grant, int] = {}
-        for grant in self._candidates(profile, width // WHOLE_GPU_MILLI, due, pace, basin):
-            if share < WHOLE_GPU_MILLI:
-                grant = _share(grant, due, own, share)
-            if (speed := self._believed(profile.model, a_gpu(grant, share), pace)) >= at_due or not found:
+        for per_gpu in offers.all(width // WHOLE_GPU_MILLI, due):
+            grant = per_gpu if share == WHOLE_GPU_MILLI else share_of(per_gpu, due, own, share)
+            if (speed := self._believed(model, a_gpu(grant, share), pace)) >= at_due or not found:
                 found[grant] = speed  # the due itself comes first
         grants = sorted(found, key=lambda grant: (found[grant], grant))
-        kept = _undominated(grants, [found[grant] for grant in grants])
+        kept = undominated(grants, [found[grant] for grant in grants])
         if len(kept) > _MOST_CHOICES:
             every = -(-len(kept) // _MOST_CHOICES)
             modest = (index for index in kept if not above(grants[index], own))
             kept = sorted({*kept[::every], kept[-1], *modest})
         return Menu([grants[index] for index in kept], [found[grants[index]] for index in kept], own)
-
-    def _due_alone(self, profile: Profile, own: Grant, share: int, pace: int) -> Menu:
-        """For a profile that is wrong: the due, until it was seen what that is good for."""
-        return Menu([own], [self._believed(profile.model, a_gpu(own, share), pace)], own)
-
-    def _candidates(self, profile: Profile, gpus: int, due: Grant, pace: int, basin: Basin) -> Iterator[Grant]:
-        """Grants a GPU that are at least as good as the due: the due itself, and for each size of memory the least CPUs
-        that do, and more in steps."""
-        owed = self._matrix.of(self._probe(profile.model), self.felt(due), pace)
-        yield self._with_storage(profile, due.cpu_milli, due.memory_bytes, pace, owed, due)
-        whole = basin.capacity
-        reached = -1
-        for memory in self._memories(profile, due, basin):
-            best = self._of(profile, whole.cpu_milli, memory, pace)
-            if best < owed or (best == reached and not self.wants.dues.counted[2]):
-                continue  # more memory alone is no use, unless it saves storage bandwidth
-            reached = best
-            least = self._least_cpus(profile, memory, pace, owed, whole.cpu_milli)
-            enough = self._least_cpus(profile, memory, pace, best, whole.cpu_milli)
-            for cpus in self._steps(profile, gpus, least, enough, basin):
-                yield self._with_storage(profile, cpus, memory, pace, owed, None)
-
-    def _with_storage(self, profile: Profile, cpus: int, memory: int, pace: int, owed: int, due: Grant | None) -> Grant:
-        """The storage bandwidth that goes with CPUs and memory, where it is counted; for a due no more than that."""
-        counted = self.wants.dues.counted
-        speed = self._of(profile, cpus, memory, pace)
-        need = profile.storage_need(max(speed, owed), memory) if counted[2] else 0
-        if due is not None:
-            need = min(need, due.storage)
-        return Grant(cpus if counted[0] else 0, memory if counted[1] else 0, need)
-
-    def _of(self, profile: Profile, cpus: int, memory: int, pace: int) -> int:
-        return self._matrix.of(self._probe(profile.model), self.felt(Grant(cpus, memory, UNCOUNTED)), pace)
-
-    def _memories(self, profile: Profile, due: Grant, basin: Basin) -> list[int]:
-        if not basin.counted[1] or not self.wants.dues.counted[1]:
-            return [due.memory_bytes]
-        top = min(basin.capacity.memory_bytes, max(profile.memory_bytes[-1], due.memory_bytes))
-        steps = range(due.memory_bytes, top + 1, basin.units[1])
-        return sorted({due.memory_bytes, *steps, *(size for size in profile.memory_bytes if size <= top)})
-
-    def _least_cpus(self, profile: Profile, memory: int, pace: int, speed: int, most: int) -> int:
-        """The fewest CPUs with which a speed is reached that these reach."""
-        low, high = 0, min(most, max(profile.cpu_milli[-1], most if pace > REFERENCE_SPEED_PPM else 0))
-        while low < high:
-            middle = (low + high) // 2
-            if self._of(profile, middle, memory, pace) >= speed:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-
-    def _steps(self, profile: Profile, gpus: int, least: int, enough: int, basin: Basin) -> list[int]:
-        if not basin.counted[0] or not self.wants.dues.counted[0]:
-            return [least]
-        unit = max(1, basin.units[0] // max(1, min(gpus, _FINEST)))
-        steps = range(least // unit * unit + unit, enough, unit)
-        return sorted({least, enough, *steps, *(cpus for cpus in profile.cpu_milli if least < cpus < enough)})
-
-
-def _share(per_gpu: Grant, due: Grant, own: Grant, share: int) -> Grant:
-    """What a share of a GPU has of a grant a GPU: rounded up, but no more than is due where the grant is not."""
-    scaled = (-(-amount * share // WHOLE_GPU_MILLI) for amount in per_gpu)
-    return Grant(
-        *(
-            min(whole, mine) if amount <= at_due else whole
-            for whole, mine, amount, at_due in zip(scaled, own, per_gpu, due, strict=True)
-        )
-    )
-
-
-def _undominated(grants: list[Grant], speeds: list[int]) -> list[int]:
-    """Positions of the grants than which none that takes no more is as fast; the slowest first."""
-    takes = np.array(grants, dtype=np.int64)
-    fast = np.array(speeds, dtype=np.int64)
-    no_more = (takes[:, None, :] <= takes[None, :, :]).all(axis=2)
-    as_fast = fast[:, None] >= fast[None, :]
-    other = (takes[:, None, :] != takes[None, :, :]).any(axis=2)
-    beaten = (no_more & as_fast & other).any(axis=0)
-    return [index for index in range(len(grants)) if not beaten[index]]

@@ -16,6 +16,7 @@ from headway.training.jobstate import JobState
 from headway.training.policies.allocations.books import Book, Books, held, less, lower, more
 from headway.training.policies.allocations.water import IMPOSSIBLE
 from headway.training.policies.placements.pick import gpus_of
+from headway.training.pool import members
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
@@ -137,6 +138,7 @@ class Exchanges:
         self.rest = rest
         self._floors: dict[int, Floor] = {}
         """By the width of jobs."""
+        self._schedulable = books.state.pool.schedulable
         self._resting: dict[int, int] = {}
         """Nodes where something would have been gained, but for now; and until when."""
 
@@ -148,6 +150,9 @@ class Exchanges:
                 if js.width not in self._floors and js.gpu_milli == WHOLE_GPU_MILLI:
                     self._floors[js.width] = Floor(self.books, js.width)
         touched.update(node for node, time in self._resting.items() if time <= now)
+        schedulable = self.books.state.pool.schedulable
+        touched.update(members(schedulable ^ self._schedulable))
+        self._schedulable = schedulable
         for floor in self._floors.values():
             floor.stale.update(node for node in touched if node in floor.rows)
         for node in touched:

@@ -17,7 +17,7 @@ from headway.training.policies.allocations.books import Book, Books, held, less,
 from headway.training.policies.allocations.exchanges import Exchanges
 from headway.training.policies.allocations.room import Room, part
 from headway.training.policies.allocations.sites import Sites
-from headway.training.policies.allocations.wants import carried_out
+from headway.training.policies.allocations.wants import above, carried_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Demand
@@ -231,24 +231,33 @@ class Headway(Allocation):
                 grant = self._choice(js, js.placement, [books.books[node] for node, _ in js.placement], before)
             wanted[js.id] = grant or books.modest(js, js.placement)
             books.regrant(js, wanted[js.id])
-        for node in sorted(nodes | books.dirty):
-            book = books.books[node]
-            picks = book.basin.picks(book.mark, book.spare)
-            if picks is not None:
-                wanted |= held(book.jobs, picks)
-                continue
-            if books.holds(book, Grant(0, 0), gpus=False):  # not in whole units, but to the last bit
-                for js, _ in (*book.wide, *book.jobs):
-                    wanted[js.id] = books.modest(js, js.placement)
-                for js, _ in book.wide:
-                    books.regrant(js, wanted[js.id])
-        books.dirty = set()
+        left = nodes | books.dirty
+        while left:
+            books.dirty = set()
+            for node in sorted(left):
+                wanted |= self._of_node(books.books[node])
+            left = books.dirty  # where jobs over several nodes had to come down
         return wanted
+
+    def _of_node(self, book: Book) -> dict[int, Grant]:
+        picks = book.basin.picks(book.mark, book.spare)
+        if picks is not None:
+            return held(book.jobs, picks)
+        if not self.books.holds(book, Grant(0, 0), gpus=False):
+            return {}
+        modest = {js.id: self.books.modest(js, js.placement) for js, _ in (*book.wide, *book.jobs)}
+        for js, _ in book.wide:  # in whole units it does not fit, to the last bit it does
+            self.books.regrant(js, modest[js.id])
+        return modest
 
     def _worthwhile(self, now: int, state: TrainingState, wanted: dict[int, Grant]) -> dict[int, Grant]:
         """Where a change stops a job for a while: only what pays, all of a node or nothing of it."""
         kept = dict(wanted)
-        for node in sorted({state.running[job].placement[0][0] for job in wanted}):
+        growing = [
+            js for job in wanted if above(wanted[job], (js := state.running[job]).grant) and len(js.placement) > 1
+        ]
+        bound = {node for js in growing for node, _ in js.placement}  # who is there has to make room
+        for node in sorted({state.running[job].placement[0][0] for job in wanted} - bound):
             changed = [js for js, _ in self.books.books[node].jobs if wanted.get(js.id, js.grant) != js.grant]
             gained = lost = 0
             for js in changed:

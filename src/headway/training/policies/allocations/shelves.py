@@ -208,7 +208,8 @@ class Shelves:
     def entered(self, js: JobState, placement: Placement) -> dict[int, Grant]:
         """What a job that comes here gets, and the others of its nodes then; jobs that are on more nodes than these
         keep what they hold, or go down to their due where that is not enough."""
-        shelves, others = {}, {}
+        shelves: dict[int, Shelf] = {}
+        others: dict[int, Grant] = {}
         for node, _ in placement:
             here = [(other, other.placement) for other in self._state.on_node[node].values() if other is not js]
             shelf = shelves[node] = self.shelf(node, [*here, (js, placement)])
