@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from headway.training.actions import MigrateJob, Placement, StartJob
+from headway.training.actions import Grant, MigrateJob, Placement, ReallocateJob, StartJob
 from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster, Node, Partition, Tenant
 from headway.training.events import JobArrived, NodeDrained
@@ -93,3 +93,10 @@ def test_what_fits_the_empty_cluster_is_not_called_infeasible_and_every_placemen
             placement = build(f"fifo+{name}").placement.place(state.pool, state.jobs[job.id])
             assert placement is not None, f"{name} finds no room for {job}"
             assert state.check(StartJob(job.id, placement)) is None
+
+
+@pytest.mark.parametrize("grant", [Grant(-1, 0), Grant(0, -1), Grant(0, 0, -1)])
+def test_nobody_is_granted_less_than_nothing(grant: Grant) -> None:
+    state = with_job(Job(0, 0, 1, 1))
+    for action in (StartJob(0, ((0, 2),), grant), ReallocateJob(1, grant), MigrateJob(1, ((0, 2),), grant)):
+        assert "none may be negative" in str(state.check(action))

@@ -256,3 +256,12 @@ def test_wrong_profiles_do_not_remember_what_the_right_ones_said() -> None:
 def test_a_broken_profile_says_what_is_wrong_and_what_to_do(changed: dict[str, object], rule: str) -> None:
     with pytest.raises(ProfileError, match=rule):
         replace(PLAIN, **changed)  # type: ignore[arg-type]
+
+
+@given(profiles(), st.integers(1, 40_000), st.integers(1, 40_000), st.integers(100_000, 5 * ONE))
+def test_more_than_enough_storage_is_as_good_as_storage_that_nobody_counts(
+    profile: Profile, cpu_milli: int, memory_bytes: int, pace: int
+) -> None:
+    job, matrix = Job(0, 0, 1, model=profile.model), Matrix({profile.model: profile})
+    plenty = matrix.of(job, Grant(cpu_milli, memory_bytes, UNCOUNTED - 1), pace)
+    assert plenty == matrix.of(job, Grant(cpu_milli, memory_bytes, UNCOUNTED), pace)

@@ -66,19 +66,24 @@ def storage(path: Path | None = None, piece_bytes: int = 0, longest_s: float = 0
     piece = min(piece_bytes or _DEFAULT_PIECE, _LARGEST_PIECE)
     if path is not None and (files := [each for each in files_of(path) if each.stat().st_size]):
         chosen = files if len(files) <= _MOST_FILES else random.Random(0).sample(files, _MOST_FILES)
-        return _read(chosen, piece, longest_s, str(path))
+        try:
+            return _read(chosen, piece, longest_s, str(path))
+        except OSError as wrong:
+            raise ProfileError(f"--dataset {path}: {wrong.filename or path} cannot be read: {wrong.strerror}") from None
     problem: ProfileError | None = None
+    found: Storage | None = None
     for folder in dict.fromkeys((tempfile.gettempdir(), os.getcwd())):
         try:
             with _made(Path(folder)) as file:
-                found = _read([file], piece, longest_s, folder)
+                read = _read([file], piece, longest_s, folder)
         except OSError as wrong:
             problem = ProfileError(f"storage: nothing can be written to {folder} to read from: {wrong.strerror}")
             continue
-        if found.direct:
-            return found
-    if problem is not None:
-        raise problem
+        if read.direct:
+            return read
+        found = found or read
+    if found is None:
+        raise problem or ProfileError("storage: there is no folder to read from")
     return found
 
 

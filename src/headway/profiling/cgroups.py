@@ -24,6 +24,8 @@ PERIOD_US = 20_000
 of the kernel's own 100 ms."""
 WANTED = ("cpu", "memory", "cpuset")
 _numbers = count(1)
+own: set[str] = set()
+"""The names of the groups that this process made."""
 
 
 @dataclass(frozen=True)
@@ -178,12 +180,21 @@ def _can_make(folder: Path) -> bool:
             trial.rmdir()
 
 
+def _free_name(room: Room) -> str:
+    """A name that no group has: one of a killed process that had our number may be left."""
+    while True:
+        name = f"headway-{os.getpid()}-{next(_numbers)}"
+        if not any((folder / name).exists() for folder in room.folders.values()):
+            return name
+
+
 class Group:
     """A control group for one run of a program: what it may use, who is in it, what it has used, and its end."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
-        name = f"headway-{os.getpid()}-{next(_numbers)}"
+        name = _free_name(room)
+        own.add(name)
         self.folders = {controller: folder / name for controller, folder in room.folders.items()}
         for folder in dict.fromkeys(self.folders.values()):
             folder.mkdir()
@@ -283,15 +294,20 @@ class Group:
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.01)
         for folder in set(self.folders.values()):
-            for _ in range(100):  # the last process may be on its way out still
-                try:
-                    folder.rmdir()
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    time.sleep(0.02)
-                else:
-                    break
+            take_away(folder)
+
+
+def take_away(folder: Path, tries: int = 100) -> None:
+    """Remove a group; its last process may be on its way out still."""
+    for _ in range(tries):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _put(path: Path, text: str, what: str) -> None:

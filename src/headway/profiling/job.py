@@ -2,19 +2,21 @@
 
 Optimistic profiling of Synergy (Mohan et al., OSDI 2022): memory is pinned at the maximum, CPUs are the only axis that
 is measured, by ``search``; the memory axis is computed, by ``memory``, where the data set is known. Nothing is written
-unless all of it was measured, and no process of the program outlives a point, whatever happens.
+unless all of it was measured, and no process of the program outlives a point; what a profiler
+left that was killed itself is swept first.
 """
 
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from headway.profiling import bandwidth, limits, search, store
+from headway.errors import ProfileError
+from headway.profiling import bandwidth, limits, search, store, sweep
 from headway.profiling.asked import Asked, check_memory, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.matrix import MOST_DOUBT, PLATEAU, Found, Point, document_of, rate_at, repaired
 from headway.profiling.memory import Cache
@@ -79,6 +81,7 @@ def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | 
             store.write(stored.document, out)
         return Profiled(stored.document, stored.path, True)
     with stoppable():
+        sweep.leftovers(offers.room)
         found = Measuring(asked, offers, say, tell).all(low, high)
     document = document_of(asked, found, {"key": key, **parts})
     path = store.keep(document)
@@ -98,15 +101,16 @@ def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
 
 
 def _covers(document: store.Document, asked: Asked, low: float, high: float) -> bool:
-    """Whether a stored profile answers what is asked now."""
+    """Whether a stored profile answers what is asked now: the same list of CPUs, or a search over all of the range,
+    with the same memory and no fewer steps."""
     before = document["measured"].get("asked", {})
     cpus = before.get("cpus", [])
-    if asked.exactly:
-        enough = cpus == list(asked.cpus or ())
-    else:
-        enough = asked.cpus is None or (not before.get("exactly") and cpus[0] <= low and cpus[-1] >= high)
-    sizes = not asked.memory or before.get("memory_bytes") == list(asked.memory)
-    return bool(enough and sizes and set(asked.check) <= set(before.get("check", [])))
+    if bool(before.get("exactly")) != asked.exactly or before.get("steps", 0) < asked.steps:
+        return False
+    enough = cpus == list(asked.cpus or ()) if asked.exactly else cpus and cpus[0] <= low and cpus[-1] >= high
+    sizes = before.get("memory_bytes") == list(asked.memory)
+    ranged = bool(before.get("memory_range")) == asked.memory_range
+    return bool(enough and sizes and ranged and set(asked.check) <= set(before.get("check", [])))
 
 
 @contextmanager
@@ -142,6 +146,8 @@ class Measuring:
         """Every point of the search, again where chance made it fall, the bandwidths, the point without a cache."""
         began = time.monotonic()
         self.say(f"{self.program.name}: {low:g} to {high:g} CPUs by {self.offers.means}")
+        # Before any point: where nothing can be read, or written to be read, that is known at once.
+        self.storage = bandwidth.storage(self.asked.dataset, self.asked.bytes_per_sample)
         points = self._searched(low, high)
         points = self._once_more(points)
         cache, uncached = self._cache(points)
@@ -226,7 +232,9 @@ class Measuring:
         size = asked.dataset_bytes or (store.data_set(asked.dataset)["bytes"] if asked.dataset else 0)
         size = int(told.get("dataset_bytes", 0)) or size
         sample = float(told.get("item_bytes_mean", 0)) or float(asked.bytes_per_sample)
-        self.storage = bandwidth.storage(asked.dataset, round(sample))
+        if round(sample) != asked.bytes_per_sample:  # the program says what a sample takes: read pieces of that size
+            with suppress(ProfileError):
+                self.storage = bandwidth.storage(asked.dataset, round(sample))
         self.memory_rate = bandwidth.memory()
         if not size or not sample:
             return None, None

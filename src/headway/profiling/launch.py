@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> None:
             file.write("0")
     if cpus:
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
-    # The profiler kills the group in any case that it lives to see; this is for when it is killed itself.
+    # The profiler kills the group in any case that it lives to see; this is for when it is killed itself. What the
+    # program has started by then lives on, and is swept when the next profiling starts.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != int(parent):
         os.kill(os.getpid(), signal.SIGKILL)

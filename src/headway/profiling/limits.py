@@ -205,14 +205,14 @@ class Held:
     def _kill_rest(self) -> None:
         """What left the group or never was in one."""
         until = time.monotonic() + 10
-        while (left := [each for each in self.processes() if not _ended(each)]) and time.monotonic() < until:
+        while (left := [each for each in self.processes() if not ended(each)]) and time.monotonic() < until:
             for process in left:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.01)
 
 
-def _ended(process: int) -> bool:
+def ended(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

@@ -125,7 +125,7 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
         "memory": sizes,
         "throughput": [[max(1e-6, round(cell / most, 6)) for cell in row] for row in table],
         "reads_per_second": round(most * cache.bytes_per_sample / asked.gpus) if cache else 0,
-        "dataset": cache.dataset_bytes if cache else 0,
+        "dataset": -(-cache.dataset_bytes // asked.gpus) if cache else 0,
         "working_memory": -(-found.working_bytes // asked.gpus),
         "error": round(max(point.error for point in points), 4),
         "measured": {
@@ -136,6 +136,7 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
             "checks": [_check(point, points) for point in found.checks],
             "cost": _cost(asked, found, len(sizes)),
             "bandwidth": _bandwidth(found),
+            "dataset": _dataset(asked, found),
             **parts,
         },
     }
@@ -184,6 +185,7 @@ def _asked(asked: Asked, found: Found) -> dict[str, Any]:
         "exactly": asked.exactly,
         "check": list(asked.check),
         "memory_bytes": list(asked.memory),
+        "memory_range": asked.memory_range,
         "steps": asked.steps,
     }
     return {"asked": said}
@@ -241,6 +243,15 @@ def _bandwidth(found: Found) -> dict[str, Any]:
         said["uncached_per_second"] = _short(found.uncached.per_second)
         said["uncached_error"] = round(found.uncached.error, 4)
     return said
+
+
+def _dataset(asked: Asked, found: Found) -> dict[str, Any] | None:
+    """All of the data, and the part of it that ``dataset`` says: the GPUs' memory keeps one copy among them, while a
+    profile has each GPU go through its data with memory of its own. The share that is kept is the same."""
+    if found.cache is None:
+        return None
+    whole = found.cache.dataset_bytes
+    return {"bytes": whole, "gpus": asked.gpus, "bytes_a_gpu": -(-whole // asked.gpus)}
 
 
 def _short(value: float) -> float:

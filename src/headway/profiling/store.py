@@ -61,7 +61,7 @@ def key(parts: Mapping[str, Any]) -> str:
 
 
 def program(command: Sequence[str]) -> dict[str, Any]:
-    """The words of a command, and the contents of the scripts among them."""
+    """The words of a command, and the contents of the scripts among them; of a large program its size and time."""
     contents = {}
     for position, word in enumerate(command):
         path = Path(word)
@@ -69,8 +69,13 @@ def program(command: Sequence[str]) -> dict[str, Any]:
             stem = Path(*word.split("."))
             path = next((p for p in (stem.with_suffix(".py"), stem / "__main__.py") if p.is_file()), path)
         with suppress(OSError):
-            if path.is_file() and position and path.stat().st_size <= _LARGEST_SCRIPT:
+            stat = path.stat()
+            if not path.is_file():
+                continue
+            if stat.st_size <= _LARGEST_SCRIPT:
                 contents[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:KEY_LENGTH]
+            elif position == 0:  # a large argument may be what the program writes, and change with each run
+                contents[word] = f"{stat.st_size} bytes, changed {stat.st_mtime_ns}"
     return {"command": list(command), "contents": contents}
 
 

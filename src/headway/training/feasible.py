@@ -37,8 +37,7 @@ def _plain_fit(state: "TrainingState", js: "JobState", node: int, mask: int) -> 
         and mask & pool.free_mask[node] == mask
         and mask.bit_count() == js.gpus
         and js.gpu_milli == WHOLE_GPU_MILLI
-        and not js.cpu_milli
-        and not js.memory_bytes
+        and not (js.cpu_milli or js.memory_bytes or js.storage)
         and js.nodes <= 1
     )
 
@@ -65,8 +64,6 @@ def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
         return f"ReallocateJob(job={job}): does not run"
     if grant == js.grant:
         return f"ReallocateJob(job={job}): holds that already"
-    if min(grant) < 0:
-        return f"ReallocateJob(job={job}): {grant} must not be negative"
     pool, wish = state.pool, Wish(js, grant)
     pool.give(js, js.placement)
     refusal = _host_refusal(state, wish, js.placement)
@@ -136,6 +133,8 @@ def _share_refusal(state: "TrainingState", js: Demand, node: int, mask: int) -> 
 
 
 def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> str | None:
+    if min(js.cpu_milli, js.memory_bytes, js.storage) < 0:
+        return f"{js.cpu_milli} CPU thousandths, {js.memory_bytes} bytes, {js.storage} B/s: none may be negative"
     for node, mask in placement:
         cpu_milli, memory_bytes = host_share(js, mask)
         name = state.cluster.nodes[node].name

@@ -94,9 +94,9 @@ class Profile:
         return -(-wanted // REFERENCE_SPEED_PPM**2)
 
     def storage_bound(self, memory_bytes: int, storage: int) -> int:
-        """The speed that this storage bandwidth a GPU allows."""
+        """The speed that this storage bandwidth a GPU allows; nothing is bounded where nothing is read from it."""
         slowed = self.read_bytes_per_second * self.misses_ppm(memory_bytes)
-        return storage * REFERENCE_SPEED_PPM**2 // slowed if slowed else self.most_ppm
+        return storage * REFERENCE_SPEED_PPM**2 // slowed if slowed else UNCOUNTED
 
     def host_speed(self, cpu_milli: int, memory_bytes: int, storage: int = UNCOUNTED) -> int:
         """What the CPUs could feed to a faster GPU: beyond saturation in proportion to them, by what was seen below."""

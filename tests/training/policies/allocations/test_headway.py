@@ -112,12 +112,22 @@ def test_storage_bandwidth_is_a_dimension() -> None:
     assert stage.state.running[0].speed >= 1_990_000
 
 
-def test_a_job_that_nobody_knows_has_what_it_asked_for_where_others_do_not_need_it() -> None:
+def test_a_job_that_nobody_knows_has_its_due_or_less_if_it_asked_for_less() -> None:
     stage = Stage("fifo+fit+headway", {"ramp": ramp(9)})
     stage.come(Job(0, 0, 100 * SECOND, model="new", cpu_milli=8000))
-    assert stage.cpus == {0: 8}
+    assert stage.cpus == {0: 3}
     stage.come("ramp", "ramp", "ramp")
     assert stage.cpus == {0: 3, 1: 3, 2: 3, 3: 3}
+    other = Stage("fifo+fit+headway", {"ramp": ramp(9)})
+    other.come(Job(0, 0, 100 * SECOND, model="new", cpu_milli=2000))
+    assert other.cpus == {0: 2}
+
+
+def test_hundreds_of_different_requests_of_unknown_jobs_are_no_burden() -> None:
+    """Each would be a kind of its own, and what is remembered of sets of jobs would grow without end."""
+    stage = Stage("fifo+fit+headway", {"ramp": ramp(9)})
+    stage.come(*(Job(0, 0, 100 * SECOND, model="new", cpu_milli=100 * n, memory_bytes=n) for n in range(1, 5)))
+    assert len({item.mark for book in stage.policy.allocation.books.books for _, item in book.jobs}) == 1
 
 
 def test_a_job_without_gpus_gets_what_others_have_beyond_their_due() -> None:

@@ -91,15 +91,13 @@ class Beliefs:
     # --- jobs without a profile -------------------------------------------------------------------------------
 
     def _unknown(self, job: Job, due: Grant) -> Menu:
-        """Its due, or what it asked for where that is less; where there is enough, all that it asked for."""
+        """Its due, or what it asked for where that is nowhere above: there is nothing to choose by."""
         width = job.gpus * job.gpu_milli
         asked, own = self.wants.demand(job, due), times(due, width)
-        most = Grant(*(max(pair) for pair in zip(asked, own, strict=True)))
-        grants = [own, most] if above(asked, own) else [asked]
+        grant = own if above(asked, own) else asked
         if job.gpus > 1:
-            own = due
-            grants = [Grant(*(amount // job.gpus for amount in grant)) for grant in grants]
-        return Menu(grants, [REFERENCE_SPEED_PPM + index for index in range(len(grants))], own)
+            own, grant = due, Grant(*(amount // job.gpus for amount in grant))
+        return Menu([grant], [REFERENCE_SPEED_PPM], own)
 
     # --- jobs with one ----------------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ _UNITS = (48, 16, 6)
 """At most so many units of a node's CPUs, memory and storage are told apart."""
 _CPU_MILLI = 1000
 """The unit of CPUs, where that is not too many."""
-_COUNT_BITS = 8
-"""Jobs of one kind on one node: up to 255."""
+_COUNT_BITS = 20
+"""Jobs of one kind on one node: up to a million."""
 _MOST_CELLS = 1 << 23
 """Of all tables remembered together."""
 
