@@ -1,10 +1,12 @@
 """Bandwidths of this machine: plausible, from the data set's own files, and nothing left behind."""
 
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from headway.errors import ProfileError
 from headway.profiling import bandwidth
 
 
@@ -29,3 +31,14 @@ def test_a_file_made_for_it_is_gone_afterwards(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(bandwidth, "_TRIAL_BYTES", 4 << 20)
     assert bandwidth.storage(None, 0, 0.05).bytes_per_second > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reading_through_the_page_cache_is_better_than_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(bandwidth, "_TRIAL_BYTES", 4 << 20)
+    monkeypatch.setattr(os, "getcwd", lambda: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(os, "O_DIRECT", -1)  # refused by every file system
+    assert not bandwidth.storage(None, 0, 0.05).direct
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
+    with pytest.raises(ProfileError, match="nothing can be written to"):
+        bandwidth.storage(None, 0, 0.05)

@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.errors import ProfileError
 from headway.formats import profile_file
-from headway.profiling import bandwidth, job, limits, store, watch
+from headway.profiling import bandwidth, cgroups, job, limits, store, watch
 from headway.profiling.asked import Asked, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.job import profile
 from headway.profiling.limits import Limits
@@ -52,6 +53,37 @@ def test_a_profile_is_found_again_until_the_program_changes_or_more_is_asked(tmp
     assert not profile(command, cpus="1", steps=20, again=True).found_again
     written(tmp_path, SLEEPER + "# changed\n")
     assert not profile(command, cpus="1", steps=20).found_again
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "again"),
+    [
+        ({"cpus": (1,), "exactly": True}, {}, False),
+        ({"cpus": (1,), "exactly": True}, {"cpus": (1,), "exactly": True}, True),
+        ({"cpus": (1, 2), "exactly": True}, {"cpus": (1, 2)}, False),
+        ({"cpus": (1, 2)}, {"cpus": (1, 2), "exactly": True}, False),
+        ({"cpus": (1, 2)}, {}, False),
+        ({"cpus": (1, 4)}, {"cpus": (2, 4)}, True),
+        ({}, {"cpus": (2, 4)}, True),
+        ({}, {"steps": 50}, True),
+        ({}, {"steps": 51}, False),
+        ({"steps": 100}, {}, True),
+        ({"memory": (10**9,)}, {}, False),
+        ({"memory": (10**9, 10**10)}, {"memory": (10**9, 10**10), "memory_range": True}, False),
+    ],
+)
+def test_a_stored_profile_answers_only_what_it_covers(
+    before: dict[str, Any], now: dict[str, Any], again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_up(program: object, offers: object, cpus: float, **_: object) -> watch.Reading:
+        return watch.Reading(cpus, watch.Rate(100 * cpus, 0.01, 50, 5, 3.0), 4.0, 4.0, 1 << 20, 0.0)
+
+    room = cgroups.Room(2, dict.fromkeys(("cpu", "memory"), Path("/nowhere")))
+    monkeypatch.setattr(job, "watch", made_up)
+    monkeypatch.setattr(limits, "here", lambda: Limits(room, (0, 1, 2, 3), 4, 10**12))
+    for asked, expected in ((before, False), (now, again)):
+        done = job.made(Asked(("train",), **asked), out=None, again=False, say=str, tell=None)
+        assert done.found_again is expected
 
 
 def test_the_memory_axis_comes_from_what_the_cache_says(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ProfileError
-from headway.profiling import cgroups, limits
+from headway.profiling import cgroups, limits, sweep
 from headway.profiling.limits import Limits
 from tests.processes import gone, until
 from tests.profiling.programs import FAMILY, written
@@ -100,9 +100,33 @@ def test_a_program_ends_when_the_profiler_is_killed(tmp_path: Path) -> None:
         until(lambda: Path(f"/proc/{process}/cmdline").read_bytes().endswith(SPIN.encode() + b"\0"))
         profiler.kill()
     until(lambda: gone(int(process)))
-    until(lambda: not any(Path(folder, "cgroup.procs").read_text() for folder in folders))
-    for folder in dict.fromkeys(folders):  # nobody was left to take them away
-        Path(folder).rmdir()
+    sweep.leftovers(HERE.room)  # nobody was left to take them away
+    assert not any(Path(folder).exists() for folder in folders)
+
+
+@pytest.mark.parametrize("offers", ["here()", "replace(here(), room=None)"], ids=["here", "without groups"])
+def test_what_a_killed_profilers_program_had_started_is_swept(offers: str, tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text(f"#!/bin/sh\n{sys.executable} -c 'import time; time.sleep(600)' &\n")
+    with (tmp_path / "train.sh").open("a") as file:
+        file.write(f"echo $! > {tmp_path}/part; mv {tmp_path}/part {tmp_path}/child; wait\n")
+    (tmp_path / "train.sh").chmod(0o755)
+    script = (
+        "import time\nfrom dataclasses import replace\nfrom headway.profiling.limits import here\n"
+        f"held = {offers}.start(['{tmp_path}/train.sh'], 1)\n"
+        "print(held.process.pid, *(held.group.folders.values() if held.group else ()), flush=True)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as profiler:
+        assert profiler.stdout is not None
+        process, *folders = profiler.stdout.readline().split()
+        until(lambda: (tmp_path / "child").exists())
+        child = int((tmp_path / "child").read_text())
+        sweep.leftovers(HERE.room)
+        assert not gone(child)  # its profiler lives
+        profiler.kill()
+    until(lambda: gone(int(process)))
+    sweep.leftovers(HERE.room)
+    assert gone(child)
+    assert not any(Path(folder).exists() for folder in folders)
 
 
 def test_a_program_that_is_not_there_is_one_line() -> None:

@@ -111,6 +111,17 @@ def test_memory_is_counted_for_each_gpu() -> None:
     assert wanted_cpus(document) == 4
 
 
+def test_the_share_that_is_kept_is_the_same_for_one_gpu_as_for_all(tmp_path: Path) -> None:
+    asked = Asked(("train",), gpus=2)
+    document = document_of(asked, found([point(1, 2_000), point(8, 8_000)], CACHE), PARTS)
+    assert document["dataset"] == 5 * GB
+    assert document["measured"]["dataset"] == {"bytes": 10 * GB, "gpus": 2, "bytes_a_gpu": 5 * GB}
+    store.write(document, tmp_path / "p.toml")
+    profile = profile_file.read(tmp_path / "p.toml")
+    for size in (GB, 2 * GB, 3 * GB, 6 * GB):
+        assert profile.misses_ppm(size) == pytest.approx((1 - CACHE.share(2 * size)) * 1e6, abs=1)
+
+
 def test_sizes_that_are_asked_for_are_the_columns_but_not_below_what_the_program_takes() -> None:
     asked = Asked(("train",), memory=(GB, 4 * GB, 8 * GB))
     assert document_of(asked, found([point(1, 8_000)], CACHE), PARTS)["memory"] == ["4GB", "8GB"]

@@ -58,6 +58,22 @@ def test_the_key_changes_with_the_command_and_with_the_script(tmp_path: Path) ->
     assert store.key(store.program(command)) != first
 
 
+def test_the_key_changes_with_a_program_that_is_run_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.sh").write_text("a")
+    first = store.key(store.program(["./train.sh"]))
+    (tmp_path / "train.sh").write_text("b")
+    assert store.key(store.program(["./train.sh"])) != first
+    (tmp_path / "large").write_bytes(bytes((4 << 20) + 1))
+    large = store.program(["./large"])
+    assert store.program(["./large"]) == large
+    os.utime("large", (1, 1))
+    assert store.program(["./large"]) != large
+    assert store.program(["train", "large"])["contents"] == {}  # it may be what the program writes
+
+
 def test_a_module_is_found_below_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pkg").mkdir()

@@ -136,7 +136,7 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
             "checks": [_check(point, points) for point in found.checks],
             "cost": _cost(asked, found, len(sizes)),
             "bandwidth": _bandwidth(found),
-            "dataset": _dataset(asked, found),
+            **_dataset(asked, found),
             **parts,
         },
     }
@@ -245,13 +245,13 @@ def _bandwidth(found: Found) -> dict[str, Any]:
     return said
 
 
-def _dataset(asked: Asked, found: Found) -> dict[str, Any] | None:
+def _dataset(asked: Asked, found: Found) -> dict[str, Any]:
     """All of the data, and the part of it that ``dataset`` says: the GPUs' memory keeps one copy among them, while a
     profile has each GPU go through its data with memory of its own. The share that is kept is the same."""
     if found.cache is None:
-        return None
+        return {}
     whole = found.cache.dataset_bytes
-    return {"bytes": whole, "gpus": asked.gpus, "bytes_a_gpu": -(-whole // asked.gpus)}
+    return {"dataset": {"bytes": whole, "gpus": asked.gpus, "bytes_a_gpu": -(-whole // asked.gpus)}}
 
 
 def _short(value: float) -> float:

@@ -9,8 +9,9 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from headway.profiling import cgroups
@@ -23,12 +24,11 @@ _LONGEST_S = 5.0
 
 def leftovers(room: cgroups.Room | None) -> None:
     """Kill what a killed profiler's program left running, and take its groups away."""
-    _kill(set(_marked()))
+    _kill(lambda: set(_marked()))
     for parent in set(room.folders.values()) if room is not None else ():
         for folder in _groups(parent):
-            inside = _inside(folder)
-            if all(map(_seen_here, inside)):
-                _kill(inside)
+            if all(map(_seen_here, _inside(folder))):
+                _kill(partial(_inside, folder))
                 cgroups.take_away(folder, tries=20)
 
 
@@ -71,10 +71,10 @@ def _seen_here(process: int) -> bool:
     return True  # gone meanwhile, or a kernel that does not say
 
 
-def _kill(processes: set[int]) -> None:
+def _kill(found: Callable[[], set[int]]) -> None:
+    """Kill until there is none left: they may start others meanwhile."""
     until = time.monotonic() + _LONGEST_S
-    left = processes
-    while (left := {each for each in left if not ended(each)}) and time.monotonic() < until:
+    while (left := {each for each in found() if not ended(each)}) and time.monotonic() < until:
         for process in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
