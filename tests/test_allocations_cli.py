@@ -212,6 +212,44 @@ def test_an_allocation_needs_something_to_divide(folder: Path, capsys: pytest.Ca
     assert "the cluster counts neither CPUs nor memory" in ended.err
 
 
+# --- what is said of a run --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("apart", "line"),
+    [
+        (2000, None),  # at reference speed 1.5 of what there is; in fact a third of that, though two come last at once
+        # 3000 s / 2.94 every 700 s; they start every 1200 s, when rounds do
+        (700, "arrivals take 1.46 of the cluster's GPU time; the queue grew to 9 jobs by the last arrival"),
+    ],
+)
+def test_overload_is_what_jobs_really_took(
+    apart: int, line: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = [apart * i for i in range(20)]
+    rows = "".join(f"{at},3000,8,alexnet\n" for at in (*times, times[-1]))
+    (tmp_path / "wide.csv").write_text(f"submit_s,work_s,gpus,model\n{rows}")
+    rich = ["--nodes", "1", "--gpus-per-node", "8", "--cpus-per-node", "96", "--memory-per-node", "1TB"]
+    flags = ["simulate", "--trace", tmp_path / "wide.csv", *rich, "--policy", "fifo", "--json"]
+    ended = call(capsys, *flags, "--allocation", "tune")
+    assert ended.json["overload"] == line
+    assert ("overload" in ended.err) == (line is not None)
+    if line is None:
+        assert call(capsys, *flags).json["overload"].startswith("arrivals ask for 1.5"), "at reference speed it is true"
+
+
+def test_free_preemptions_are_said_although_changes_are_charged(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = "submit_s,work_s,gpus,model\n0,9000,1,alexnet\n100,7200,7,alexnet\n900,600,8,alexnet\n"
+    (folder / "wide.csv").write_text(wide)
+    flags = ["simulate", "--trace", "wide.csv", *NODE, "--policy", "srtf+tune", *ROUNDS, "--json", "--preemption-cost"]
+    free, charged = (call(capsys, *flags, cost) for cost in ("0s", "60s"))
+    assert min(free.json["preemptions"], free.json["lost_gpu_hours"], charged.json["preemptions"]) > 0
+    assert "preemptions cost nothing here" in free.err
+    assert "preemptions cost nothing" not in charged.err
+
+
 # --- what a result depends on -----------------------------------------------------------------------------------
 
 

@@ -285,6 +285,17 @@ def test_arrivals_that_outgrow_the_cluster_are_said() -> None:
     assert summarise(run, jobs, uniform(1, 2)).overload == line
 
 
+def test_a_queue_of_one_is_one_job() -> None:
+    _, jobs = arrivals([0, *[1] * 20], [3] * 21)
+    rows: list[Written] = []
+    for job in jobs:  # all but the last start at once: whether there is room for them is not asked here
+        rows.append((job.submit / HOUR, Kind.ARRIVED, job.id, 0, -1, 0, 0))
+        if job is not jobs[-1]:
+            rows.append((job.submit / HOUR, Kind.START, job.id, job.id + 1, 0, 1, FULL))
+    line = "arrivals ask for 1.50 of the cluster's GPU time; the queue grew to 1 job by the last arrival"
+    assert overloaded(tape(rows), jobs, uniform(1, 2)) == line
+
+
 def test_one_batch_that_is_worked_off_is_no_overload() -> None:
     run, jobs = arrivals([0] * 20 + [10] * 4, [10] * 20 + [1] * 4)
     assert overloaded(run, jobs, uniform(1, 3)) is None

@@ -47,6 +47,14 @@ def test_too_few_steps_say_nothing() -> None:
     assert rate([5] * 100, [1] * 100) is None
 
 
+def test_steps_without_samples_say_nothing_and_a_gap_of_them_is_no_warning() -> None:
+    even = times([0.1] * 200)
+    assert rate(even, [0] * 200) is None
+    found = rate(even, [0] * 60 + [4] * 140)
+    assert found is not None
+    assert found.per_second == pytest.approx(40)
+
+
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     held = 0
     for seed in range(200):

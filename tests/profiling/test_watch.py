@@ -123,8 +123,24 @@ def test_a_program_that_ends_without_a_step_is_told_how_to(tmp_path: Path) -> No
 
 def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:
     line, notes = refused(written(tmp_path, "print('iteration 1')\nprint('iteration 2')"), pattern=r"step (\d+)")
-    assert r"--pattern 'step (\\d+)' matches nothing in the 2 lines that it wrote" in line
+    assert r"--pattern 'step (\\d+)' matches nothing in the 2 lines that it wrote, the last 'iteration 2'" in line
+    assert line.endswith("fix --pattern, or let it run longer")
     assert "iteration 2" in notes
+
+
+@pytest.mark.parametrize("samples", [0, -1])
+@pytest.mark.parametrize("head", ["while True", "for _ in range(25)"])
+def test_steps_without_samples_are_said_to_be(tmp_path: Path, samples: int, head: str) -> None:
+    line, _ = refused(written(tmp_path, HEAD + f"{head}: time.sleep(0.01); step({samples})"))
+    assert re.search(r"its \d+ steps carry no samples: give headway\.step\(\) the samples of the step", line)
+
+
+def test_a_group_that_is_no_number_or_always_0_is_said_to_be(tmp_path: Path) -> None:
+    command = written(tmp_path, PRINTER)
+    line, _ = refused(command, pattern=r"step \d+ (\w+)")
+    assert r"group 1 of --pattern 'step \\d+ (\\w+)' is no number, but 'loss': put digits in it" in line
+    line, _ = refused(command, pattern=r"epoch (?P<samples>\d+)")
+    assert "carry no samples: group samples of --pattern" in line
 
 
 def test_a_program_that_ends_early_is_asked_for_more(tmp_path: Path) -> None:

@@ -36,6 +36,12 @@ def test_a_step_appends_the_time_and_its_samples(recorded: Path) -> None:
     assert order == sorted(order)
 
 
+def test_no_samples_that_are_given_end_the_program(recorded: Path) -> None:
+    for samples in (32.0, 0, -1, 2**70, float("nan"), float("inf"), None):
+        headway.step(samples)  # type: ignore[arg-type]
+    assert [samples for _, samples in records(recorded)] == [32, 0, -1, 2**63 - 1, 0, 0, 0]
+
+
 def test_without_the_variable_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(module.VARIABLE, raising=False)
     monkeypatch.setattr(module, "_file", module._UNOPENED)

@@ -148,6 +148,12 @@ def show(
     kept = list(store.listed(path.parent if path.suffix == ".toml" else None))
     matching = [each for each in kept if each.document["model"] == name or each.key.startswith(name)]
     matching = [each for each in kept if each.path == path] or matching
+    if not kept:
+        where = path.parent if path.suffix == ".toml" else store.folder()
+        raise ProfileError(
+            f"there is no profile {name!r}: none is stored in {where} yet; "
+            "headway profile job -- python train.py makes one"
+        )
     if not matching:
         raise ProfileError(unknown_name("profile", name, {str(each.document["model"]) for each in kept}))
     _show(matching[-1].document, matching[-1].path, as_json)

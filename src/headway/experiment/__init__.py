@@ -32,6 +32,7 @@ from headway.experiment.division import (
     keep_profiles,
     kept_profiles,
     speed_of,
+    unknown_models,
 )
 from headway.experiment.parts import costs_of
 from headway.experiment.parts import policy_of as policy_of
@@ -108,6 +109,8 @@ class RunResult:
     """As it is written; empty where jobs hold what they ask for."""
     decide_ns: Sequence[int] = ()
     """How long each decision took; measured with an allocation only, where they take long enough for a clock."""
+    bounds: Sequence[tuple[int, int]] = ()
+    """(throughput reached, the most there could have been) of each division, where the allocation knows."""
 
     @property
     def reached(self) -> int:
@@ -190,6 +193,7 @@ def prepare(experiment: Experiment) -> Scene:
     if skipped:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
     check_span(jobs, cluster)
+    notes += unknown_models(experiment, jobs)
     named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement", "allocation")}
     resolved = msgspec.structs.replace(
         experiment,
@@ -284,7 +288,8 @@ def play(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     allocation = "" if policy.allocation is None else describe(policy.allocation)
     took = (scheduler.stopped, wall_s, peak, folder, scene.notes, allocation, scheduler.decide_ns or ())
-    return RunResult(scene, policy.name, closed, *took)
+    bounds = () if policy.allocation is None else tuple(policy.allocation.bounds)
+    return RunResult(scene, policy.name, closed, *took, bounds)
 
 
 @contextmanager

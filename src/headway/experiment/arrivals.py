@@ -42,8 +42,9 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
     found = [name for name, value in given.items() if value]
     if len(found) != 1:
-        both = f"both a {' and a '.join(found)}: give one" if found else "no jobs: give --trace FILE --format NAME"
-        raise ExperimentError(f"the experiment has {both}")
+        none = "no jobs: give --trace FILE (in an experiment file trace.path, or --set trace.path=FILE)"
+        both = f"both a {' and a '.join(found)}: give one"
+        raise ExperimentError(f"the experiment has {both if found else none}")
     drawn: Key = ()
     if table.synthetic is not None:
         philly = check_synthetic(table.synthetic)

@@ -12,6 +12,7 @@ from headway.experiment.parts import divides, policy_of
 from headway.formats import profile_file
 from headway.formats.settings import Experiment
 from headway.training.cluster import Cluster
+from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.sensitivity import Matrix, Profile, Scalar
 from headway.training.speed import SpeedModel
@@ -19,6 +20,8 @@ from headway.units import REFERENCE_SPEED_PPM
 
 MODELS = {model.name: model for model in (Matrix, Scalar)}
 COMPLETIONS = ("exact", "round")
+SMALLEST_MEMORY = 10**6
+"""Of a node, in bytes: less is a unit forgotten."""
 _SAID = {"cpu_milli": "CPUs", "memory_bytes": "memory", "storage_bytes_per_second": "storage bandwidth"}
 PROFILES_NAME = "profiles"
 """In the folder of a run: the profiles that it was given."""
@@ -52,7 +55,26 @@ def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPol
                 f"allocation {policy.allocation.name}: node {bare[0]} does not say its {_SAID[what]} and others do; "
                 "what is divided has to be counted on all nodes or on none"
             )
+    for node in cluster.nodes:
+        if node.memory_bytes is not None and 0 < node.memory_bytes < SMALLEST_MEMORY:
+            raise ExperimentError(
+                f"allocation {policy.allocation.name}: node {node.name} has {node.memory_bytes} bytes of memory; "
+                "write the unit, like 500GB"
+            )
     speed_of(experiment, cluster)
+
+
+def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
+    """A note on jobs of which nothing is known, for which there is nothing to divide by."""
+    known = profiles_of(_files(experiment)) if divides(experiment) else {}
+    unknown = [job for job in jobs if job.gpus and job.model not in known]
+    if not known or not unknown:
+        return []
+    names = sorted({job.model for job in unknown if job.model})
+    what = "do not say what they train (a column model, or --models)"
+    if names:
+        what = f"train what no profile is of ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
+    return [f"{len(unknown):,} of {len(jobs):,} jobs {what}: they run at one speed, whatever they are granted"]
 
 
 def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:

@@ -7,6 +7,7 @@ seeds) is added where they come together, by ``replicated`` and ``against``.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -75,6 +76,8 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
     flat |= {
         "allocation": result.allocation,
         "decide_p99_ms": _decide_p99_ms(result.decide_ns),
+        "of_bound_mean": fmean(shares) if (shares := _of_bound(result.bounds)) else None,
+        "of_bound_min": min(shares, default=None),
         "wall_s": result.wall_s,
         "jobs_per_s": summary.jobs / result.wall_s,
         "peak_rss_bytes": result.peak_rss_bytes,
@@ -96,6 +99,11 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
     return Outcome(row, _notes(result, row), stopped, _sample(ledger, window), draws(each))
 
 
+def _of_bound(bounds: Sequence[tuple[int, int]]) -> list[float]:
+    """What each division reached of the most that it could have."""
+    return [reached / most for reached, most in bounds if most]
+
+
 def _decide_p99_ms(decide_ns: Sequence[int]) -> float | None:
     """What all but the slowest hundredth of the decisions took at most; None where they were not measured."""
     return percentile(np.sort(np.array(decide_ns, dtype=np.int64)), 99) / 10**6 if decide_ns else None
@@ -107,9 +115,16 @@ def _notes(result: experiment.RunResult, row: Mapping[str, Any]) -> tuple[str, .
         notes.append(f"overload: {row['overload']}")
     if row["growing"]:
         notes.append(row["growing"])
-    if row["preemptions"] and not row["lost_gpu_hours"]:
+    if row["preemptions"] and _preempted_free(result):
         notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
     return tuple(notes)
+
+
+def _preempted_free(result: experiment.RunResult) -> bool:
+    """Whether no preempted job stands still for it: moves, changes and failures may still cost something."""
+    preempted = result.tape.column("subject")[result.tape.column("kind") == Kind.PREEMPT]
+    costs, jobs = result.scene.costs(), result.scene.jobs
+    return not any(costs.of_preemption(jobs[job]) for job in np.unique(preempted).tolist())
 
 
 def intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str, float | None]:

@@ -67,9 +67,20 @@ class Asked:
             raise ProfileError(f"{given}this machine has {most:g} CPUs for a program; ask for no more than that")
         if low < LEAST_CPUS:
             raise ProfileError(f"{given}the lower end must be at least {LEAST_CPUS:g}")
+        self._check_compared(most)
         if not limits.fractions:
             self._check_whole(low, high, most)
         return low, high
+
+    def _check_compared(self, most: float) -> None:
+        """Refuse points to compare with that the machine does not have."""
+        for cpus in self.check:
+            if not cpus >= LEAST_CPUS:
+                raise ProfileError(f"--check {cpus:g}: at least {LEAST_CPUS:g} CPUs")
+            if cpus > most:
+                raise ProfileError(
+                    f"--check {cpus:g}: this machine has {most:g} CPUs for a program; ask for no more than that"
+                )
 
     def _check_whole(self, low: float, high: float, most: float) -> None:
         """Without quotas there are whole CPUs only, and one of them is nothing to search in."""
@@ -94,7 +105,7 @@ def cpus_of(text: str) -> tuple[tuple[float, ...], bool]:
         raise ProfileError(f"--cpus {text!r} is not understood: write 0.5-16, or 0.5,1,2 for just these") from None
     if found and given[0] > given[1]:
         raise ProfileError(f"--cpus {text}: the lower end comes first")
-    if min(given) < LEAST_CPUS:
+    if not all(each >= LEAST_CPUS for each in given):  # nor what is no number
         raise ProfileError(f"--cpus {text}: at least {LEAST_CPUS:g} CPUs")
     return (given, False) if found and given[0] < given[1] else (tuple(sorted(set(given))), True)
 

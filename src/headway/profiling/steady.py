@@ -38,12 +38,12 @@ class Rate:
 
 
 def rate(times_ns: Sequence[int], samples: Sequence[int], since_ns: int = 0) -> Rate | None:
-    """The steady rate of steps that ended at these times, from ``since_ns`` on; None where too few are left."""
+    """The steady rate of steps that ended at these times, from ``since_ns`` on; None where too few, or no samples."""
     order = np.argsort(np.asarray(times_ns, dtype=np.int64), kind="stable")
     times = np.asarray(times_ns, dtype=np.int64)[order]
     done = np.cumsum(np.asarray(samples, dtype=np.int64)[order])
     first = max(int(np.searchsorted(times, since_ns)), LEAST_DROPPED, math.ceil(len(times) / 10))
-    if len(times) - first <= LEAST_STEPS:
+    if len(times) - first <= LEAST_STEPS or done[-1] <= done[first]:
         return None
     first += _settled(times[first:], done[first:])
     times, done = times[first:], done[first:]
@@ -58,8 +58,9 @@ def _settled(times: NDArray[np.int64], done: NDArray[np.int64]) -> int:
     """How many of the first steps to drop, at most half, so that the mean of the rest is surest."""
     edges = _edges(len(times), min(_SLICES, (len(times) - 1) // 2))
     spans = _seconds_a_sample(times, done, edges)
-    scores = [float(np.var(spans[cut:])) / (len(spans) - cut) for cut in range(len(spans) // 2 + 1)]
-    return int(edges[int(np.argmin(scores))])
+    with np.errstate(invalid="ignore"):  # a slice without a sample takes for ever
+        scores = [float(np.var(spans[cut:])) / (len(spans) - cut) for cut in range(len(spans) // 2 + 1)]
+    return int(edges[int(np.argmin(np.nan_to_num(scores, nan=math.inf, posinf=math.inf)))])
 
 
 def _error(times: NDArray[np.int64], done: NDArray[np.int64]) -> float:

@@ -33,6 +33,8 @@ MOST_S = 3
 """So many times as long as asked for is gone on for a smaller error."""
 _POLL_S = 0.1
 _TAIL_LINES = 20
+_MOST_SAMPLES = 2**53
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,10 @@ class Output:
         self.lines = 0
         self.times_ns: list[int] = []
         self.samples: list[int] = []
+        self.numbers = 0
+        """Matches whose group is a number."""
+        self.odd = ""
+        """The last group that is none."""
         self._stream = stream
         self._pattern = pattern
         self._counter: int | None = None
@@ -153,21 +159,26 @@ class Output:
     def _samples(self, match: "re.Match[str]") -> int:
         """A group ``samples`` is the step's own; the first group counts up; without groups a step is one."""
         named = match.groupdict().get("samples")
-        if named is not None:
-            return _whole(named)
-        if not match.groups() or match.group(1) is None:
+        text = named if named is not None or not match.groups() else match.group(1)
+        if text is None:
             return 1
-        count = _whole(match.group(1))
+        count = _whole(text)
+        if count is None:
+            self.odd = text
+            return 1
+        self.numbers += 1
+        if named is not None:
+            return count
         before, self._counter = self._counter, count
         return 1 if before is None or count <= before else count - before
 
 
-def _whole(text: str) -> int:
+def _whole(text: str) -> int | None:
     digits = re.sub(r"[^\d.]", "", text)
     try:
-        return max(0, int(float(digits)))
-    except ValueError:
-        return 1
+        return min(_MOST_SAMPLES, int(float(digits)))
+    except (ValueError, OverflowError):
+        return None
 
 
 class _Watched:
@@ -183,6 +194,8 @@ class _Watched:
         self._cache = cache
         self._cold_until_ns = 0
         self._limited = False
+        self._empty = ""
+        self._by_pattern = False
 
     def until_known(self, tell: Tell | None) -> Rate:
         """Look again and again until enough is known; raises when it will never be."""
@@ -195,9 +208,12 @@ class _Watched:
             self._read_cache()
             if times and not self._limited:
                 self._limit()
+            self._empty = self._why_empty(samples)
             found = rate(times, samples, self._cold_until_ns)
             if tell is not None:
                 tell(self.cpus, found)
+            if self._empty and len(times) >= self.program.steps and not ended:
+                raise self._problem(f"{self._at}: {self._empty}")
             if found is not None and self._enough(found):
                 return found
             if ended:
@@ -226,7 +242,8 @@ class _Watched:
             content = b""
         whole = len(content) // RECORD.size * RECORD.size
         records = list(RECORD.iter_unpack(content[:whole]))
-        if records or self.program.pattern is None:
+        self._by_pattern = not records and self.program.pattern is not None
+        if not self._by_pattern:
             return [at for at, _ in records], [max(0, samples) for _, samples in records]
         seen = len(self.output.times_ns)
         return self.output.times_ns[:seen], self.output.samples[:seen]
@@ -249,11 +266,28 @@ class _Watched:
 
     # --- when it does not go well -----------------------------------------------------------------------------------
 
+    @property
+    def _at(self) -> str:
+        return f"{self.program.name} at {self.cpus:g} CPUs"
+
+    def _why_empty(self, samples: Sequence[int]) -> str:
+        """Why no step so far says how many samples it was over; empty where one does, or there is none."""
+        pattern, steps = self.program.pattern, counted(len(samples), "step")
+        if samples and self._by_pattern and pattern is not None:
+            group = "samples" if "samples" in pattern.groupindex else "1"
+            if self.output.odd and not self.output.numbers:
+                odd = self.output.odd[:_SHOWN]
+                return f"group {group} of --pattern {pattern.pattern!r} is no number, but {odd!r}: put digits in it"
+            if not any(samples):
+                return f"its {steps} carry no samples: group {group} of --pattern {pattern.pattern!r} is 0 in all"
+        if samples and not any(samples):
+            return f"its {steps} carry no samples: give headway.step() the samples of the step, at least 1"
+        return ""
+
     def _at_its_end(self, found: Rate | None, steps: int) -> Rate:
         """The program has ended by itself: what it did may be enough, else say why not."""
         status = self.held.process.returncode
-        at = f"{self.program.name} at {self.cpus:g} CPUs"
-        group = self.held.group
+        at, group = self._at, self.held.group
         if group is not None and group.out_of_memory():
             raise self._problem(f"{at}: was killed for its memory: give it more with --memory, or a smaller batch")
         if status:
@@ -261,7 +295,9 @@ class _Watched:
             last = self.output.tail[-1].strip() if self.output.tail else "it wrote nothing"
             raise self._problem(f"{at}: {how} after {counted(steps, 'step')}: {last}")
         if not steps:
-            raise self._problem(f"{at}: ended without a step: {self._advice()}")
+            raise self._problem(f"{at}: ended without a step: {self._advice('let it run longer')}")
+        if self._empty:
+            raise self._problem(f"{at}: {self._empty}")
         if found is None or 2 * found.steps < self.program.steps or found.seconds < LEAST_S / 4:
             raise self._problem(
                 f"{at}: ended after {counted(steps, 'step')}, too few to measure {self.program.steps} "
@@ -272,9 +308,11 @@ class _Watched:
     def _at_the_limit(self, found: Rate | None, steps: int) -> Rate:
         """Out of time: good enough, or say what to do."""
         limit = format_duration(round(self.program.timeout_s * SECOND))
-        at = f"{self.program.name} at {self.cpus:g} CPUs"
+        at = self._at
         if not steps:
-            raise self._problem(f"{at}: no step in {limit}: {self._advice()}, or give it longer with --timeout")
+            raise self._problem(f"{at}: no step in {limit}: {self._advice('give it longer with --timeout')}")
+        if self._empty:
+            raise self._problem(f"{at}: {self._empty}")
         if found is None or found.steps < min(LEAST_STEPS, self.program.steps) or found.error > 0.25:
             raise self._problem(
                 f"{at}: {counted(steps, 'step')} in {limit}, too few to know its throughput: "
@@ -282,11 +320,14 @@ class _Watched:
             )
         return found
 
-    def _advice(self) -> str:
+    def _advice(self, longer: str) -> str:
         if self.program.pattern is None:
-            return "call headway.step() after each training step, or give --pattern for the lines it writes"
+            advice = "call headway.step() after each training step, or give --pattern for the lines it writes"
+            return f"{advice}, or {longer}"
         lines = counted(self.output.lines, "line")
-        return f"--pattern {self.program.pattern.pattern!r} matches nothing in the {lines} that it wrote"
+        last = f", the last {self.output.tail[-1].strip()[:_SHOWN]!r}" if self.output.tail else ""
+        matches = f"--pattern {self.program.pattern.pattern!r} matches nothing in the {lines} that it wrote{last}"
+        return f"{matches}: fix --pattern, or {longer}"
 
     def _problem(self, line: str) -> ProfileError:
         problem = ProfileError(line)

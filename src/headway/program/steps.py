@@ -16,27 +16,36 @@ Batch = TypeVar("Batch")
 VARIABLE = "HEADWAY_STEPS"
 RECORD = Struct("<qq")
 
+_MOST = 2**63 - 1
 _UNOPENED, _OFF = -1, -2
 _file = _UNOPENED
 
 
-def step(samples: int = 1) -> None:
+def step(samples: float = 1) -> None:
     """Say that a training step over so many samples is done; without a profiler this does nothing."""
     if _file != _OFF:
         _record(samples)
 
 
-def _record(samples: int) -> None:
+def _record(samples: float) -> None:
     global _file
     if _file == _UNOPENED:
         _file = _opened(os.environ.get(VARIABLE, ""))
         if _file == _OFF:
             return
     try:
-        os.write(_file, RECORD.pack(time.monotonic_ns(), samples))
+        os.write(_file, RECORD.pack(time.monotonic_ns(), _whole(samples)))
     except OSError as problem:
         _file = _OFF
         _complain(os.environ.get(VARIABLE, ""), problem)
+
+
+def _whole(samples: float) -> int:
+    """As it is given, 32.0 as 32, and none where it is no number: that is the profiler's to say, not to die of."""
+    try:
+        return max(-_MOST, min(_MOST, int(samples)))
+    except (TypeError, ValueError, OverflowError):
+        return 0
 
 
 def _opened(path: str) -> int:

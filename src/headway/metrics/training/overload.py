@@ -3,6 +3,9 @@
 Work that arrives is compared with what the cluster could do by then if nothing were ever idle or lost, so the answer is
 about the workload and the cluster, whatever the policy. A partition is looked at in the same way, with the jobs that
 name it.
+
+Where what jobs hold besides GPUs is divided, how long they take depends on what they were given, and work at reference
+speed says nothing. There it is what they really took that counts, and the queue must have grown.
 """
 
 from collections.abc import Sequence
@@ -11,15 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.core.tape import Tape
-from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import waiting
 from headway.training.cluster import Cluster
 from headway.training.job import Job, Outcome
+from headway.training.rows import Kind
 from headway.units import WHOLE_GPU_MILLI
 
 FEWEST_JOBS = 10
 """Fewer arrivals say nothing about a rate."""
+GROWTH = 1.5
+"""Where work is divided: the queue grew if it is so many times as long in the last quarter as in the first..."""
+FEWEST_WAITING = 5.0
+"""... and at least so long."""
 
 
 def overloaded(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> str | None:
@@ -31,26 +39,39 @@ def overload(ledger: Ledger) -> str | None:
     """The same from a tape that was already taken apart."""
     cluster = ledger.cluster
     everyone = ledger.arrived & (ledger.width > 0)
-    worst = _load(ledger, everyone, cluster.gpus)
-    lines = [(worst, "the cluster", everyone)]
+    divided = bool(len(ledger.rows(Kind.GRANT)))
+    work = _taken(ledger) if divided else _work(ledger).astype(np.float64)
+    lines = [(_load(ledger, work, everyone, cluster.gpus), "the cluster", everyone)]
     if cluster.partitions:
         names, codes = ledger.codes("partition")
         for partition in cluster.partitions:
             if partition.name in names:
                 members = everyone & (codes == names.index(partition.name))
                 gpus = sum(cluster.nodes[node].gpus for node in partition.nodes)
-                lines.append((_load(ledger, members, gpus), f"partition {partition.name}", members))
+                lines.append((_load(ledger, work, members, gpus), f"partition {partition.name}", members))
     load, where, members = max(lines, key=lambda line: line[0])
     if load <= 1:
         return None
-    queue = waiting(ledger, members.astype(np.int64)).at(int(ledger.submit[members].max()))
-    if not queue:  # long jobs brought more than there is, and nobody waited for it
+    queue = waiting(ledger, members.astype(np.int64))
+    submitted = ledger.submit[members]
+    if divided and not _grew(queue, int(submitted.min()), int(submitted.max())):
         return None
-    return f"arrivals ask for {load:.2f} of {where}'s GPU time; the queue grew to {queue:.0f} jobs by the last arrival"
+    length = round(queue.at(int(submitted.max())))
+    if not length:  # long jobs brought more than there is, and nobody waited for it
+        return None
+    asked = f"arrivals {'take' if divided else 'ask for'} {load:.2f} of {where}'s GPU time"
+    return f"{asked}; the queue grew to {length} job{'' if length == 1 else 's'} by the last arrival"
 
 
-def _load(ledger: Ledger, members: npt.NDArray[np.bool_], gpus: int) -> float:
-    """GPU time asked for over GPU time there was, first to last arrival; 0 when there is no overload.
+def _grew(queue: Series, first: int, last: int) -> bool:
+    quarter = (last - first) // 4
+    early, late = queue.mean(first, first + quarter), queue.mean(last - quarter, last)
+    return late >= FEWEST_WAITING and late >= GROWTH * early
+
+
+def _load(ledger: Ledger, lasting: FloatArray, members: npt.NDArray[np.bool_], gpus: int) -> float:
+    """GPU time asked for over GPU time there was, first to last arrival; 0 when there is no overload. Each job asks for
+    its GPUs for as long as ``lasting`` says.
 
     Overload is a load above 1 whose backlog, at the last arrival, is larger than after a quarter of that time: one
     large batch that is being worked off is none.
@@ -59,7 +80,7 @@ def _load(ledger: Ledger, members: npt.NDArray[np.bool_], gpus: int) -> float:
     time = ledger.submit[members][order]
     if len(time) < FEWEST_JOBS or time[-1] == time[0] or not gpus:
         return 0.0
-    work = (_work(ledger) * (ledger.width / WHOLE_GPU_MILLI))[members][order]
+    work = (lasting * (ledger.width / WHOLE_GPU_MILLI))[members][order]
     before_last = time < time[-1]
     load = float(work[before_last].sum()) / (gpus * float(time[-1] - time[0]))
     quarter = int(time[0] + (time[-1] - time[0]) // 4)
@@ -85,3 +106,12 @@ def _work(ledger: Ledger) -> IntArray:
         return plain
     attempts = np.where(outcome == Outcome.FAILS, 1 + ledger.of_jobs("retries"), 1)
     return np.where(outcome == Outcome.FINISHES, plain, ledger.of_jobs("outcome_after") * attempts)
+
+
+def _taken(ledger: Ledger) -> FloatArray:
+    """How long each job really held its GPUs; of those that have not ended, what their work takes at others' speed."""
+    reference, held = _work(ledger).astype(np.float64), ledger.held.astype(np.float64)
+    done = ledger.completed
+    ideal = float((reference * ledger.width)[done].sum())
+    stretch = float((held * ledger.width)[done].sum()) / ideal if ideal else 1.0
+    return np.where(done, held, np.maximum(held, reference * stretch))

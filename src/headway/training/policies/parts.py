@@ -179,6 +179,12 @@ class Allocation(ABC):
     name: ClassVar[str]
     guarantees: ClassVar[bool] = True
     """Whether no running job ever is slower than with its GPUs' share of everything."""
+    swaps: ClassVar[bool] = False
+    """Whether its moves stop jobs for a moment that are not to be preempted, to let two change places."""
+    moves: int = 0
+    """Above 0: it may move running jobs."""
+    bounds: Sequence[tuple[int, int]] = ()
+    """(throughput reached, the most there could have been) of each division, where it knows."""
     unsettled: bool = False
     """Whether it wants to divide again though nobody came or went."""
 

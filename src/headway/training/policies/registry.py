@@ -90,6 +90,8 @@ def build(
     _fill(named, spec, "preemption", preempts)
     _fill(named, spec, "quantum", quantum)
     _fill(named, spec, "round", round_length or None)
+    if (dividing := named.get("allocation")) and _stays(named, dividing):
+        dividing.moves = type(dividing.moves)(0)
     policy = ComposedPolicy(
         "",
         named["order"],
@@ -103,6 +105,11 @@ def build(
     )
     policy.name = _name(policy)
     return policy
+
+
+def _stays(named: dict[str, Any], allocation: Allocation) -> bool:
+    """Whether jobs are to stay where they are: no migration is wanted, or no preemption, which swaps need."""
+    return named.get("migration") is False or (allocation.swaps and named.get("preemption") is False)
 
 
 def _fill(named: dict[str, Any], spec: str, kind: str, given: Any) -> None:

@@ -34,6 +34,7 @@ class Headway(Allocation):
     """What the cluster gains most by."""
 
     name: ClassVar[str] = "headway"
+    swaps: ClassVar[bool] = True
 
     def __init__(self, moves: int = 4, margin: float = 10.0, rest: Duration = _REST, slowdown: float = 0.1) -> None:
         self.moves = moves

@@ -12,7 +12,7 @@ CPUs; a due is a job's own nodes'; storage bandwidth, where it is counted, is a 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
@@ -99,6 +99,11 @@ class Opt(Allocation):
         """The nodes."""
         assert self._shelves is not None, "bind comes first"
         return self._shelves
+
+    @property
+    def bounds(self) -> Sequence[tuple[int, int]]:  # type: ignore[override]
+        """What every division reached, and programme 1's bound."""
+        return [(each.achieved_ppm, each.bound_ppm) for each in self.divisions]
 
     @property
     def achieved_ppm(self) -> int:

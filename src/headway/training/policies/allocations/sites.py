@@ -1,7 +1,8 @@
 """Where a job goes: on the node, or the nodes, where all jobs together are then fastest.
 
 Ties go as best fit has them: where the fewest GPUs stay free, then to the first node. A job that one node could hold is
-divided over several only for GPUs that nobody narrower waits for, and only where that hardly slows it down.
+divided over several only for GPUs that nobody narrower waits for, only where that hardly slows it down, and only if the
+cluster gains at least half of what the job delivers.
 """
 
 import numpy as np
@@ -17,6 +18,8 @@ from headway.training.pool import members
 from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
+_WORTH = 2
+
 
 class Sites:
     """Places for jobs, by what the cluster gains."""
@@ -30,9 +33,16 @@ class Sites:
         """The best place for a job of whole GPUs; None where none can be had without taking from jobs over several."""
         one = self._one_node(js)
         several = self._several(js) if js.gpus > 1 and js.nodes != 1 else None
-        if several is not None and (one is None or several[0] > one[0]):
+        if several is not None and several[0] > (self._least(js, several[1]) if one is None else one[0]):
             return several[1]
         return None if one is None else one[1]
+
+    def _least(self, js: JobState, placement: Placement) -> int:
+        """What the cluster must gain by a job that is divided because no node has room for it: a part of what the job
+        delivers. For less, others had better keep the CPUs."""
+        if js.gpus > self.state.pool.largest_among(js.eligible):
+            return 0
+        return self.books.menu(js, placement).speeds[0] * js.width * js.account.weight // WHOLE_GPU_MILLI // _WORTH
 
     def for_cpus(self, js: JobState, rule: PlacementRule) -> Placement | None:
         """Where a job without GPUs finds what it asks for, or can have it if others give up what they gain least by."""
