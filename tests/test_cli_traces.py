@@ -167,9 +167,7 @@ def test_generate_draws_the_same_for_the_same_seed(folder: Path, trace: Any) -> 
     assert plain == philly_like(300, gpus=64, load=0.9, outcomes=False, estimates=False)
 
 
-def test_without_a_file_generate_prints_the_jobs(
-    folder: Path, trace: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_file_generate_prints_the_jobs(folder: Path, trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["trace", "generate", "synergy", "--split", "50,0,50", "--rate", "9/h", "--jobs", "20"])
     assert left.value.code == 0
