@@ -13,7 +13,7 @@ from headway.training.actions import Grant
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job
 from headway.training.pool import UNCOUNTED
-from headway.training.sensitivity import Matrix, Profile, Scalar, a_gpu
+from headway.training.sensitivity import Matrix, Profile, Scalar, a_gpu, all_or_nothing
 from headway.training.speed import SpeedModel
 
 GB = 10**9
@@ -265,3 +265,16 @@ def test_more_than_enough_storage_is_as_good_as_storage_that_nobody_counts(
     job, matrix = Job(0, 0, 1, model=profile.model), Matrix({profile.model: profile})
     plenty = matrix.of(job, Grant(cpu_milli, memory_bytes, UNCOUNTED - 1), pace)
     assert plenty == matrix.of(job, Grant(cpu_milli, memory_bytes, UNCOUNTED), pace)
+
+
+@given(profiles(), st.integers(1, 40_000), st.integers(1, 40_000))
+def test_what_is_believed_where_the_scalar_is_true_wants_the_same_and_gains_nothing_short_of_it(
+    profile: Profile, cpu_milli: int, memory_bytes: int
+) -> None:
+    believed, enough = all_or_nothing(profile), profile.demand
+    assert believed.demand[:2] == enough[:2]
+    assert believed.most_ppm == profile.most_ppm
+    if cpu_milli < enough.cpu_milli or memory_bytes < enough.memory_bytes:
+        assert believed.speed(cpu_milli, memory_bytes) <= max(ONE, 1)
+    else:
+        assert believed.speed(cpu_milli, memory_bytes) == profile.most_ppm

@@ -14,7 +14,7 @@ from headway.formats.settings import Experiment
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.sensitivity import Matrix, Profile, Scalar
+from headway.training.sensitivity import Matrix, Profile, Scalar, all_or_nothing
 from headway.training.speed import SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -90,6 +90,8 @@ def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
         raise ExperimentError(f"speed error {table.error} must lie between 0 and 1")
     believed = profiles_of(_files(experiment))
     true = profile_file.off_by(believed, table.error, experiment.run.seed) if table.error else believed
+    if MODELS[name] is Scalar:
+        believed = {model: all_or_nothing(profile) for model, profile in believed.items()}
     return SpeedModel(cluster, sharing_penalty_ppm=penalty, sensitivity=MODELS[name](true), profiles=believed)
 
 

@@ -12,7 +12,7 @@ was stated (in the paper 3 CPUs and 62.5 GB for each GPU).
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -186,6 +186,21 @@ class Scalar(Matrix):
         per_gpu = a_gpu(grant, job.gpus * job.gpu_milli)
         whole = per_gpu.cpu_milli >= profile.demand.cpu_milli and per_gpu.memory_bytes >= profile.demand.memory_bytes
         return pace_ppm * profile.most_ppm // REFERENCE_SPEED_PPM if whole else pace_ppm
+
+
+def all_or_nothing(profile: Profile) -> Profile:
+    """What a policy is to believe of a program where ``Scalar`` is true: nothing is gained short of the full demand."""
+    enough = profile.demand
+    rows = sorted({*profile.cpu_milli, max(1, enough.cpu_milli - 1)})
+    columns = sorted({*profile.memory_bytes, max(1, enough.memory_bytes - 1)})
+
+    def cell(cpu_milli: int, memory_bytes: int) -> int:
+        if cpu_milli >= enough.cpu_milli and memory_bytes >= enough.memory_bytes:
+            return profile.most_ppm
+        return max(1, min(profile.speed(cpu_milli, memory_bytes), REFERENCE_SPEED_PPM, profile.most_ppm))
+
+    matrix = tuple(tuple(cell(cpu_milli, memory_bytes) for memory_bytes in columns) for cpu_milli in rows)
+    return replace(profile, cpu_milli=tuple(rows), memory_bytes=tuple(columns), ppm=matrix)
 
 
 def a_gpu(grant: Grant, width_milli: int) -> Grant:
