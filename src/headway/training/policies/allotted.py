@@ -10,8 +10,8 @@ from copy import copy
 from dataclasses import replace
 from typing import ClassVar
 
-from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob, StartJob
-from headway.training.policies.allocations.wants import can_have_due
+from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
+from headway.training.policies.allocations.wants import can_have_due, lesser
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand, Pool
 from headway.training.shares import Dues
@@ -70,9 +70,7 @@ def taken_over(state: TrainingState, dues: Dues) -> Iterator[ReallocateJob]:
     """Running jobs brought to their due, as far as it is free: a policy that takes over from another begins there."""
     fair = {js.id: dues.of(js.placement, js.width) for js in state.running.values() if js.gpus}
     for job, due in fair.items():
-        held = state.running[job].grant
-        less = Grant(*map(min, held, due))
-        if less != held:
+        if (less := lesser(state.running[job].grant, due)) is not None:
             yield ReallocateJob(job, less)
     for job, due in fair.items():
         if state.check(ReallocateJob(job, due)) is None:

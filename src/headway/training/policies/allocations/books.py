@@ -235,12 +235,6 @@ def _gone(js: JobState, node: int, free: int) -> bool:
     return any(mask & free for where, mask in js.placement if where == node)
 
 
-def lower(grant: Grant, target: Grant) -> Grant | None:
-    """What of a grant stays within a target; None when all of it does."""
-    found = Grant(*(min(pair) for pair in zip(grant, target, strict=True)))
-    return found if found != grant else None
-
-
 def held(jobs: Iterable[tuple[JobState, Item]], picks: Mapping[Item, list[int]]) -> dict[int, Grant]:
     """What each job holds; of several of one kind those that hold something already keep it."""
     found: dict[int, Grant] = {}

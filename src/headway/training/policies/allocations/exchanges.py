@@ -13,7 +13,8 @@ import numpy as np
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.books import Book, Books, held, less, lower, more
+from headway.training.policies.allocations.books import Book, Books, held, less, more
+from headway.training.policies.allocations.wants import lesser
 from headway.training.policies.allocations.water import IMPOSSIBLE
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
@@ -240,8 +241,8 @@ class Exchanges:
         grant = wanted.pop(js.id)
         given: list[Action] = []
         for job, target in wanted.items():
-            if (lesser := lower(state.running[job].grant, target)) is not None:
-                given.append(ReallocateJob(job, lesser))
+            if (fewer := lesser(state.running[job].grant, target)) is not None:
+                given.append(ReallocateJob(job, fewer))
         return given, grant
 
     def _mover(self, now: int, state: TrainingState, floor: Floor, node: int, kind: int, to: int) -> JobState | None:

@@ -13,11 +13,11 @@ from headway.training.actions import Action, Grant, Placement, ReallocateJob, Wa
 from headway.training.feasible import grant_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.beliefs import Beliefs
-from headway.training.policies.allocations.books import Book, Books, held, less, lower, more
+from headway.training.policies.allocations.books import Book, Books, held, less, more
 from headway.training.policies.allocations.exchanges import Exchanges
 from headway.training.policies.allocations.room import Room, part
 from headway.training.policies.allocations.sites import Sites
-from headway.training.policies.allocations.wants import above, carried_out
+from headway.training.policies.allocations.wants import above, carried_out, lesser
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.pool import Demand
@@ -279,9 +279,9 @@ def _given(state: TrainingState, wanted: Mapping[int, Grant], *, more_at_once: b
     """Those who give something up do so; who is to have more of something else for it gets that, if there is room."""
     mixed = []
     for job, target in wanted.items():
-        if (lesser := lower(state.running[job].grant, target)) is not None:
-            yield ReallocateJob(job, lesser)
-            if lesser != target:
+        if (fewer := lesser(state.running[job].grant, target)) is not None:
+            yield ReallocateJob(job, fewer)
+            if fewer != target:
                 mixed.append(job)
     for job in mixed if more_at_once else ():
         if grant_refusal(state, job, wanted[job]) is None:

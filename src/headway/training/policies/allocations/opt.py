@@ -21,7 +21,7 @@ from headway.training.policies.allocations.moves import Moves
 from headway.training.policies.allocations.programmes import Room, choose, within
 from headway.training.policies.allocations.shelves import Shelf, Shelves
 from headway.training.policies.allocations.tightest import placed
-from headway.training.policies.allocations.wants import carried_out, due_place
+from headway.training.policies.allocations.wants import carried_out, due_place, lesser
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node
@@ -168,7 +168,7 @@ class Opt(Allocation):
         wanted = self.shelves.entered(js, placement)
         given = []
         for job, then in wanted.items():
-            if job != js.id and (less := _lesser(held := state.running[job].grant, then)) != held:
+            if job != js.id and (less := lesser(state.running[job].grant, then)) is not None:
                 given.append(ReallocateJob(job, less))
         return given, wanted[js.id]
 
@@ -267,8 +267,3 @@ class Opt(Allocation):
         choice = choose(some, room, gap=self.gap, branches=self.branches)
         settled = wished - sum(count * cells[-1].worth for cells, count in some)
         return wished if choice is None else min(wished, choice.bound + settled)
-
-
-def _lesser(held: Grant, then: Grant) -> Grant:
-    """What a job gives up at once, where it will hold something else."""
-    return Grant(min(held[0], then[0]), min(held[1], then[1]), min(held[2], then[2]))

@@ -14,7 +14,7 @@ from headway.training.jobstate import JobState
 from headway.training.policies.allocations.tightest import placed
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import members
-from headway.training.sensitivity import Profile, a_gpu
+from headway.training.sensitivity import Profile
 from headway.training.shares import Dues, times
 from headway.training.state import TrainingState
 from headway.training.wish import Wish
@@ -80,13 +80,6 @@ class Wants:
     def _counted(self, grant: Grant) -> Grant:
         return Grant(*(value if counts else 0 for value, counts in zip(grant, self.dues.counted, strict=True)))
 
-    def speed(self, job: Job, grant: Grant) -> int:
-        """How fast it is believed to be with a grant, at the reference pace of its GPUs."""
-        profile = self.profile(job)
-        if profile is None:
-            return REFERENCE_SPEED_PPM
-        return profile.speed(*a_gpu(self.dues.felt(grant), job.gpus * job.gpu_milli))
-
 
 def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
     """The smallest saturating cell; on faster GPUs with as much more of what feeds them."""
@@ -124,10 +117,10 @@ def carried_out(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[R
             else:
                 stuck.append(job)
         if len(stuck) == len(waiting):
-            giver = next((job for job in stuck if _lesser(state.running[job].grant, left[job])), None)
+            giver = next((job for job in stuck if lesser(state.running[job].grant, left[job])), None)
             if giver is None:
                 raise AssertionError(f"what jobs {stuck} are to hold is more than there is")
-            less = _lesser(state.running[giver].grant, left[giver])
+            less = lesser(state.running[giver].grant, left[giver])
             assert less is not None
             yield ReallocateJob(giver, less)
         waiting = stuck
@@ -137,7 +130,7 @@ def _growth(now: Grant, then: Grant) -> float:
     return sum((b - a) / max(a, b, 1) for a, b in zip(now, then, strict=True))
 
 
-def _lesser(now: Grant, then: Grant) -> Grant | None:
+def lesser(now: Grant, then: Grant) -> Grant | None:
     """The smaller of both in every respect, if that is less than now."""
     less = Grant(*(min(a, b) for a, b in zip(now, then, strict=True)))
     return less if less != now else None
