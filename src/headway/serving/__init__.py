@@ -1,0 +1,1 @@
+"""Inference pipelines on a fleet of workers: graphs of models, GPU memory, configurations, deadlines; milliseconds."""

@@ -1,0 +1,285 @@
+"""Batches, fetches and processes of a worker: how they begin, what they hold meanwhile, how they end."""
+
+from typing import TYPE_CHECKING
+
+from headway.serving.actions import FetchModel, RunBatch, StartInstance
+from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched
+from headway.serving.fleet import places
+from headway.serving.requeststate import Stage
+from headway.serving.rows import Kind, pack
+from headway.serving.workerstate import Batch, WorkerState
+from headway.units import REFERENCE_SPEED_PPM
+
+if TYPE_CHECKING:
+    from headway.serving.state import ServingState
+
+
+def run(state: "ServingState", now: int, action: RunBatch) -> None:
+    """Begin a batch: take its tasks, its CPUs and slices, and fetch what is missing."""
+    worker = state.workers[action.worker]
+    state.touch(worker, now)
+    first_request, first_task = action.tasks[0]
+    function = state.requests[first_request].graph.tasks[first_task].function
+    kind = state.catalogue.functions[function]
+    state.leases += 1
+    batch = Batch(state.leases, action.tasks, function, kind.models)
+    batch.cpus, batch.slices, batch.began = action.cpus, action.slices, now
+    place = places(worker.worker.gpu, action.slices, worker.taken)
+    assert place is not None
+    batch.first, batch.mask = place
+    journal = state.journal
+    packed = pack(action.cpus, action.slices, batch.first)
+    journal((now, Kind.RUN, first_request, batch.lease, action.worker, function, packed))
+    inputs = _take_tasks(state, now, worker, batch)
+    worker.cpus_free -= action.cpus
+    worker.slices_free -= action.slices
+    worker.taken |= batch.mask
+    batch.activation_bytes = kind.activation_bytes * len(action.tasks)
+    worker.memory.free_bytes -= batch.activation_bytes
+    ready = now
+    if kind.cold_start:
+        batch.instance = True
+        if not _take_instance(state, now, worker, function):
+            journal((now, Kind.COLD, -1, batch.lease, action.worker, function, kind.cold_start))
+            ready = now + kind.cold_start
+    ready = _load(state, now, worker, batch, action.evict, ready)
+    batch.start = max(ready, inputs)
+    expected = state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices)
+    assert expected is not None
+    if state.latency.interference:
+        beside = state.latency.beside(function, [other.function for other in worker.running.values()])
+        expected = expected * beside // REFERENCE_SPEED_PPM
+    batch.end = batch.start + expected
+    worker.running[batch.lease] = batch
+    worker.busy_until = max(worker.busy_until, batch.end)
+
+
+def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Batch) -> int:
+    """The tasks of a batch leave their queues; when the last of their inputs is here."""
+    latest = now
+    base = state.latency.base[worker.id]
+    for request, task in batch.tasks:
+        rs = state.requests[request]
+        function = rs.graph.tasks[task].function
+        if rs.stage[task] == Stage.QUEUED:
+            del worker.queue[request, task]
+            worker.queued -= base[function]
+            worker.unwant(batch.models)
+            due = now
+        else:
+            state.unready(rs, task)
+            due = state.inputs_due(now, rs, task, worker.id)
+            rs.worker[task] = worker.id
+            latest = max(latest, due)
+        rs.stage[task] = Stage.RUNNING
+        state.journal((now, Kind.TASK, request, batch.lease, worker.id, task, due))
+    return latest
+
+
+def _load(
+    state: "ServingState", now: int, worker: WorkerState, batch: Batch, evict: tuple[int, ...], ready: int
+) -> int:
+    """Pin the batch's models and fetch the missing ones, one after the other; when all can be used."""
+    memory = worker.memory
+    missing = [model for model in batch.models if not memory.resident >> model & 1]
+    crowded = [memory.size_of((model,)) > memory.free_bytes for model in missing]
+    for model in evict:
+        memory.remove(model)
+        state.journal((now, Kind.EVICTED, -1, batch.lease, worker.id, model, 0))
+    for model in batch.models:
+        if model in memory.ready:
+            ready = max(ready, memory.ready[model])
+    begin = max(ready, worker.link_free) if missing else ready
+    for model, needed_room in zip(missing, crowded, strict=True):
+        time = bring(state, worker, model)
+        if needed_room and state.fleet.links.write_back:
+            time *= 2
+        memory.add(model, now)
+        begin += time
+        memory.ready[model] = begin
+        state.journal((now, Kind.LOAD, -1, batch.lease, worker.id, model, time))
+    if missing:
+        worker.link_free = begin
+    for model in batch.models:
+        memory.pin(model, now)
+    return begin
+
+
+def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
+    """How long weights take to the GPU; they then lie in host memory too, where there is room."""
+    size = state.catalogue.models[model].size_bytes
+    known = model in worker.host
+    if known:
+        del worker.host[model]  # it becomes the last used
+        worker.host[model] = None
+    elif size <= worker.worker.host_bytes:
+        while worker.host_free_bytes < size:
+            oldest = next(iter(worker.host))
+            del worker.host[oldest]
+            worker.host_free_bytes += state.catalogue.models[oldest].size_bytes
+        worker.host[model] = None
+        worker.host_free_bytes -= size
+    return state.fleet.fetch_time(size, from_disk=not known)
+
+
+def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
+    """Everything that a batch needs is there."""
+    worker = state.workers[event.worker]
+    batch = worker.running.get(event.lease)
+    if batch is None:
+        state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
+        return
+    state.journal((now, Kind.LOADED, -1, event.lease, event.worker, 0, 0))
+    for model in batch.models:
+        if worker.memory.ready.get(model, now + 1) <= now:
+            del worker.memory.ready[model]
+    state.touched[worker.id] = None
+
+
+def finish(state: "ServingState", now: int, event: BatchFinished) -> None:
+    """A batch ended: its results lie here, what it held is free, successors may go on."""
+    worker = state.workers[event.worker]
+    if event.lease not in worker.running:
+        state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.FINISHED))
+        return
+    state.touch(worker, now)
+    batch = worker.running.pop(event.lease)
+    state.journal((now, Kind.FINISHED, -1, batch.lease, worker.id, batch.function, len(batch.tasks)))
+    release(worker, batch)
+    worker.busy_until = max((other.end for other in worker.running.values()), default=now)
+    for model in batch.models:
+        worker.memory.ready.pop(model, None)
+    if batch.instance:
+        idle_from(state, now, worker, batch.function)
+    state.touched[worker.id] = None
+    for request, task in batch.tasks:
+        rs = state.requests.get(request)
+        if rs is None:
+            continue  # it was dropped meanwhile
+        rs.stage[task] = Stage.DONE
+        rs.copies[task] = 1 << worker.id
+        rs.left -= 1
+        state.ended.append((request, task))
+        if not rs.left:
+            del state.requests[request]
+            state.journal((now, Kind.DONE, request, 0, worker.id, task, now - rs.request.arrival))
+            continue
+        for after in rs.graph.successors[task]:
+            _go_on(state, now, request, task, after)
+
+
+def _go_on(state: "ServingState", now: int, request: int, task: int, after: int) -> None:
+    """A predecessor of ``after`` is done: its result is sent to where the task was placed."""
+    rs = state.requests[request]
+    rs.waits[after] -= 1
+    target = rs.worker[after]
+    if target < 0:
+        if not rs.waits[after]:
+            state.make_ready(now, rs, after)
+            state.journal((now, Kind.READY, request, 0, -1, after, 0))
+        return
+    source = rs.worker[task]
+    if not rs.copies[task] >> target & 1:
+        due = now + state.fleet.copy_time(source, target, rs.graph.tasks[task].output_bytes)
+        rs.due[after] = max(rs.due[after], due)
+        rs.copies[task] |= 1 << target
+    if not rs.waits[after]:
+        rs.since[after] = now
+        state.deliver(now, rs, after)
+
+
+def release(worker: WorkerState, batch: Batch) -> None:
+    """Give back what a batch held."""
+    worker.cpus_free += batch.cpus
+    worker.slices_free += batch.slices
+    worker.taken &= ~batch.mask
+    worker.memory.free_bytes += batch.activation_bytes
+    for model in batch.models:
+        worker.memory.unpin(model)
+
+
+# --- ahead of any task ------------------------------------------------------------------------------------------
+
+
+def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
+    """Begin to bring weights that no batch waits for yet."""
+    worker = state.workers[action.worker]
+    state.touch(worker, now)
+    memory = worker.memory
+    state.leases += 1
+    for model in action.evict:
+        memory.remove(model)
+    begin = max(now, worker.link_free)
+    time = bring(state, worker, action.model)
+    if action.evict and state.fleet.links.write_back:
+        time *= 2
+    state.journal((now, Kind.FETCH, -1, state.leases, worker.id, action.model, begin + time - now))
+    for model in action.evict:
+        state.journal((now, Kind.EVICTED, -1, state.leases, worker.id, model, 0))
+    memory.add(action.model, now)
+    memory.pin(action.model, now)
+    memory.ready[action.model] = worker.link_free = begin + time
+    worker.fetches[state.leases] = action.model
+
+
+def fetched(state: "ServingState", now: int, event: ModelFetched) -> None:
+    """Weights that no batch waited for are there."""
+    worker = state.workers[event.worker]
+    if worker.fetches.pop(event.lease, -1) < 0:
+        state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.model, Kind.FETCHED))
+        return
+    state.touch(worker, now)
+    worker.memory.unpin(event.model)
+    if worker.memory.ready.get(event.model, now + 1) <= now:
+        del worker.memory.ready[event.model]
+    state.journal((now, Kind.FETCHED, -1, event.lease, event.worker, event.model, 0))
+    state.touched[worker.id] = None
+
+
+def start_instance(state: "ServingState", now: int, action: StartInstance) -> None:
+    """Begin to start a process that no batch waits for yet."""
+    worker = state.workers[action.worker]
+    state.touch(worker, now)
+    state.leases += 1
+    worker.starting[state.leases] = action.function
+    time = state.catalogue.functions[action.function].cold_start
+    state.journal((now, Kind.START_INSTANCE, -1, state.leases, worker.id, action.function, time))
+
+
+def started(state: "ServingState", now: int, event: InstanceStarted) -> None:
+    """A process that no batch waited for is there."""
+    worker = state.workers[event.worker]
+    if worker.starting.pop(event.lease, -1) < 0:
+        state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.function, Kind.INSTANCE_STARTED))
+        return
+    state.touch(worker, now)
+    state.journal((now, Kind.INSTANCE_STARTED, -1, event.lease, event.worker, event.function, 0))
+    idle_from(state, now, worker, event.function)
+    state.touched[worker.id] = None
+
+
+def idle_from(state: "ServingState", now: int, worker: WorkerState, function: int) -> None:
+    """A process has nothing to do from now on."""
+    worker.idle.setdefault(function, []).append(now)
+    worker.warm |= 1 << function
+    state.expiries.append((now + state.fleet.keep_alive, worker.id, function, now))
+
+
+def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, which: int) -> None:
+    """An idle process ends."""
+    idle = worker.idle[function]
+    since = idle.pop(which)
+    if not idle:
+        worker.warm &= ~(1 << function)
+    state.journal((now, Kind.EXPIRED, -1, 0, worker.id, function, since))
+
+
+def _take_instance(state: "ServingState", now: int, worker: WorkerState, function: int) -> bool:
+    """Use the process that was idle last; whether there was one."""
+    idle = worker.idle.get(function)
+    if not idle:
+        return False
+    idle.pop()
+    if not idle:
+        worker.warm &= ~(1 << function)
+    return True

@@ -1,0 +1,104 @@
+"""What can be asked for: models, the functions that use them, and the graphs that call the functions.
+
+Models and functions are small integers everywhere else, so that a set of them is a bit mask.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headway.errors import ExperimentError, ProfileError
+from headway.serving.graph import Graph
+
+ANY_GPU = ""
+"""The type of GPU of a profile that does not say it."""
+
+
+class Configuration(NamedTuple):
+    """What a batch is given: requests at once, virtual CPUs, slices of the GPU."""
+
+    batch: int
+    cpus: int
+    slices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Weights that must sit in GPU memory while a task runs; read-only."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How long a batch takes, by type of GPU and configuration."""
+
+    times: Mapping[str, Mapping[Configuration, int]]
+    spread: float = 0.0
+    """Standard deviation of the logarithm of what a run takes, about its time here."""
+
+    def on(self, gpu: str) -> Mapping[Configuration, int]:
+        """The cells for a type of GPU."""
+        found = self.times.get(gpu) or self.times.get(ANY_GPU)
+        if found is None:
+            raise ProfileError(f"no profile for GPU {gpu!r} (there are: {', '.join(sorted(self.times)) or 'none'})")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A program that runs tasks: its models, how long it takes, what a process of it costs to have."""
+
+    name: str
+    models: tuple[int, ...]
+    profile: Profile
+    cold_start: int = 0
+    """What it takes to have a process that can run it; 0: no process of its own is needed."""
+    instance_bytes: int = 0
+    """Host memory of an idle process."""
+    activation_bytes: int = 0
+    """GPU memory besides the weights, for each request of a batch."""
+    mask: int = field(init=False)
+    """Its models as bits."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mask", sum(1 << model for model in set(self.models)))
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Everything that requests may ask for."""
+
+    models: tuple[Model, ...]
+    functions: tuple[Function, ...]
+    graphs: tuple[Graph, ...]
+
+    def __post_init__(self) -> None:
+        for function in self.functions:
+            for model in function.models:
+                if not 0 <= model < len(self.models):
+                    raise ExperimentError(f"function {function.name}: unknown model {model}")
+        for graph in self.graphs:
+            for task in graph.tasks:
+                if not 0 <= task.function < len(self.functions):
+                    raise ExperimentError(f"graph {graph.name}, task {task.name}: unknown function {task.function}")
+
+    def size_of(self, mask: int) -> int:
+        """Bytes of all the models in a mask."""
+        total = 0
+        while mask:
+            low = mask & -mask
+            total += self.models[low.bit_length() - 1].size_bytes
+            mask ^= low
+        return total
+
+
+def models_in(mask: int) -> Sequence[int]:
+    """The positions of a mask's bits, lowest first."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

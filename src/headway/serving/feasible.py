@@ -1,0 +1,132 @@
+"""What can be done on a fleet: the one definition, asked by the loop, the tests and the auditor."""
+
+from typing import TYPE_CHECKING
+
+from headway.serving.actions import (
+    NOWHERE,
+    Action,
+    DropRequest,
+    EvictModel,
+    FetchModel,
+    MoveTask,
+    PlaceRequest,
+    RunBatch,
+    StartInstance,
+    StopInstance,
+)
+from headway.serving.fleet import places
+from headway.serving.requeststate import Stage
+from headway.serving.workerstate import WorkerState
+
+if TYPE_CHECKING:
+    from headway.serving.state import ServingState
+
+
+def refusal(state: "ServingState", action: Action) -> str | None:
+    """Why an action cannot be committed now; None when it can."""
+    if isinstance(action, RunBatch):
+        return _run(state, action)
+    if isinstance(action, PlaceRequest):
+        return _place(state, action)
+    if isinstance(action, MoveTask):
+        return _move(state, action)
+    if isinstance(action, FetchModel):
+        return _fetch(state, action)
+    if isinstance(action, DropRequest):
+        return None if action.request in state.requests else f"{action}: there is no such request"
+    if isinstance(action, EvictModel | StartInstance | StopInstance):
+        return _small(state, action)
+    return None
+
+
+def _small(state: "ServingState", action: EvictModel | StartInstance | StopInstance) -> str | None:
+    worker = state.workers[action.worker]
+    if not worker.up:
+        return f"{action}: worker {worker.worker.name} is down"
+    if isinstance(action, EvictModel):
+        return None if worker.memory.evictable(action.model) else f"{action}: it is not there, or in use"
+    if isinstance(action, StopInstance):
+        return None if worker.idle.get(action.function) else f"{action}: no idle process of it is there"
+    if not state.catalogue.functions[action.function].cold_start:
+        return f"{action}: the function needs no process"
+    return None
+
+
+def _place(state: "ServingState", action: PlaceRequest) -> str | None:
+    rs = state.requests.get(action.request)
+    if rs is None:
+        return f"{action}: there is no such request"
+    if len(action.workers) != len(rs.stage):
+        return f"{action}: its graph has {len(rs.stage)} tasks"
+    for index in action.workers:
+        if index != NOWHERE and not state.workers[index].up:
+            return f"{action}: worker {state.workers[index].worker.name} is down"
+    return None
+
+
+def _move(state: "ServingState", action: MoveTask) -> str | None:
+    rs = state.requests.get(action.request)
+    if rs is None:
+        return f"{action}: there is no such request"
+    if rs.stage[action.task] >= Stage.RUNNING:
+        return f"{action}: the task has begun"
+    if rs.worker[action.task] == action.worker:
+        return f"{action}: it is placed there already"
+    if not state.workers[action.worker].up:
+        return f"{action}: worker {state.workers[action.worker].worker.name} is down"
+    return None
+
+
+def _run(state: "ServingState", action: RunBatch) -> str | None:
+    worker = state.workers[action.worker]
+    if not worker.up:
+        return f"{action}: worker {worker.worker.name} is down"
+    if not action.tasks:
+        return f"{action}: no tasks"
+    function = -1
+    for request, task in action.tasks:
+        rs = state.requests.get(request)
+        if rs is None:
+            return f"{action}: there is no request {request}"
+        stage = rs.stage[task]
+        here = rs.worker[task] == action.worker and stage == Stage.QUEUED
+        if not here and stage != Stage.READY:
+            return f"{action}: task {task} of request {request} is {stage.name.lower()} at {rs.worker[task]}"
+        if function not in (-1, rs.graph.tasks[task].function):
+            return f"{action}: its tasks are of different functions"
+        function = rs.graph.tasks[task].function
+    if len(action.tasks) > 1 and len(set(action.tasks)) < len(action.tasks):
+        return f"{action}: a task is there twice"
+    if action.cpus > worker.cpus_free:
+        return f"{action}: wants {action.cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
+    if action.slices > worker.slices_free or places(worker.worker.gpu, action.slices, worker.taken) is None:
+        return f"{action}: wants {action.slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
+    if state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices) is None:
+        name = state.catalogue.functions[function].name
+        return f"{action}: {name} has no profile for {len(action.tasks)} at {action.cpus} CPUs, {action.slices} slices"
+    kind = state.catalogue.functions[function]
+    need = kind.activation_bytes * len(action.tasks)
+    return _memory(worker, action, kind.models, need)
+
+
+def _fetch(state: "ServingState", action: FetchModel) -> str | None:
+    worker = state.workers[action.worker]
+    if not worker.up:
+        return f"{action}: worker {worker.worker.name} is down"
+    if worker.memory.resident >> action.model & 1:
+        return f"{action}: it is there already"
+    return _memory(worker, action, (action.model,), 0)
+
+
+def _memory(worker: WorkerState, action: RunBatch | FetchModel, models: tuple[int, ...], need: int) -> str | None:
+    memory = worker.memory
+    need += memory.size_of(model for model in models if not memory.resident >> model & 1)
+    free = memory.free_bytes
+    if action.evict:
+        for model in action.evict:
+            if model in models or not memory.evictable(model):
+                return f"{action}: model {model} cannot be evicted: it is not there, or in use"
+        free += memory.size_of(action.evict)
+    if need > free:
+        return f"{action}: wants {need} bytes of GPU memory, worker {worker.worker.name} has {free}"
+    return None

@@ -1,0 +1,135 @@
+"""The machines: workers of one GPU each, what lies between their memories, and what they cost.
+
+A worker is one GPU with its share of a host. GPUs of one host are workers with the same ``host``: they share its
+network card and sit nearer to each other than workers of other hosts (docs/decisions/0011).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headway.units import SECOND
+
+GIB = 1 << 30
+FREE, MIG = "free", "mig"
+
+MIG_PLACES: Mapping[int, tuple[int, ...]] = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)}
+"""Where an instance of so many compute slices may begin on an A100 or H200; 5 and 6 do not exist."""
+MIG_SPAN: Mapping[int, int] = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
+"""How many of the eight memory slices it takes: an instance of 3 blocks as many places as one of 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a worker computes on."""
+
+    type: str
+    memory_bytes: int
+    slices: int = 1
+    geometry: str = FREE
+    """``free``: any number of slices anywhere; ``mig``: the profiles and places that the hardware has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A GPU with its share of a host."""
+
+    name: str
+    gpu: Gpu
+    cpus: int = 1
+    host_bytes: int = 1 << 62
+    """Host memory that may hold weights."""
+    host: int = 0
+    rack: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Bytes a second between memories, and what a message costs before its first byte."""
+
+    host_to_gpu: int = int(9.7 * GIB)
+    disk_to_host: int = 2 * GIB
+    within_host: int = 12 * GIB
+    within_rack: int = 12 * GIB
+    between_racks: int = 12 * GIB
+    latency: int = 2_000
+    write_back: bool = False
+    """Evicting costs as much as fetching; read-only weights with a copy in the host do not need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars."""
+
+    cpu_hour: float = 0.034
+    slice_hour: float = 0.67
+    memory_gib_hour: float = 0.0044
+    """Host memory of idle processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All workers and what lies between them."""
+
+    workers: tuple[Worker, ...]
+    links: Links = Links()
+    prices: Prices = Prices()
+    keep_alive: int = 600 * SECOND
+    """How long an idle process is kept."""
+
+    def copy_time(self, source: int, target: int, size_bytes: int) -> int:
+        """Host memory of one worker to that of another; nothing within a worker. Source -1: the client."""
+        if source == target:
+            return 0
+        links = self.links
+        rate = links.within_rack
+        if source >= 0:
+            a, b = self.workers[source], self.workers[target]
+            rate = links.within_host if a.host == b.host else rate if a.rack == b.rack else links.between_racks
+        return links.latency + size_bytes * SECOND // rate
+
+    def fetch_time(self, size_bytes: int, *, from_disk: bool = False) -> int:
+        """Weights to the GPU."""
+        time = size_bytes * SECOND // self.links.host_to_gpu
+        return time + size_bytes * SECOND // self.links.disk_to_host if from_disk else time
+
+    def gpu_to_gpu_time(self, source: int, target: int, size_bytes: int) -> int:
+        """Down to the host, across, and up again."""
+        if source == target:
+            return 0
+        return self.copy_time(source, target, size_bytes) + 2 * self.fetch_time(size_bytes)
+
+
+def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
+    """Where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
+
+    Free slices are interchangeable. MIG instances go where the hardware allows; among those the place that
+    leaves the largest instance possible, then the highest, so that large ones find room at the bottom.
+    """
+    if gpu.geometry == FREE:
+        free = gpu.slices - taken.bit_count()
+        if slices > free:
+            return None
+        mask, low = 0, 0
+        for _ in range(slices):
+            while (taken | mask) >> low & 1:
+                low += 1
+            mask |= 1 << low
+        return (mask & -mask).bit_length() - 1, mask
+    best: tuple[tuple[int, int], int, int] | None = None
+    span = MIG_SPAN.get(slices, 0)
+    for first in MIG_PLACES.get(slices, ()):
+        mask = ((1 << span) - 1) << first
+        if taken & mask:
+            continue
+        rank = (_largest(taken | mask), first)
+        if best is None or rank > best[0]:
+            best = rank, first, mask
+    return None if best is None else (best[1], best[2])
+
+
+def _largest(taken: int) -> int:
+    for slices in (7, 4, 3, 2, 1):
+        span = (1 << MIG_SPAN[slices]) - 1
+        if any(not taken & span << first for first in MIG_PLACES[slices]):
+            return slices
+    return 0

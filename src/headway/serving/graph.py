@@ -1,0 +1,71 @@
+"""An inference pipeline: a graph of tasks, each a call of one function, its result the input of what follows."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from headway.errors import ExperimentError
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A node of a graph."""
+
+    name: str
+    function: int
+    """Which function of the catalogue it calls."""
+    input_bytes: int = 0
+    """What a request brings along for it; counts for tasks without predecessors."""
+    output_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Tasks and who waits for whom; positions in ``tasks`` are a task's name everywhere else."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    edges: tuple[tuple[int, int], ...]
+    predecessors: tuple[tuple[int, ...], ...] = field(init=False)
+    successors: tuple[tuple[int, ...], ...] = field(init=False)
+    order: tuple[int, ...] = field(init=False)
+    """Predecessors first; among the free ones by position."""
+
+    def __post_init__(self) -> None:
+        count = len(self.tasks)
+        if not count:
+            raise ExperimentError(f"graph {self.name}: has no tasks")
+        before: list[list[int]] = [[] for _ in range(count)]
+        after: list[list[int]] = [[] for _ in range(count)]
+        for source, target in self.edges:
+            if not (0 <= source < count and 0 <= target < count):
+                raise ExperimentError(f"graph {self.name}: edge {source} → {target} leads to no task")
+            if source in before[target]:
+                raise ExperimentError(f"graph {self.name}: edge {self._named((source, target))} is there twice")
+            before[target].append(source)
+            after[source].append(target)
+        net = nx.DiGraph()
+        net.add_nodes_from(range(count))
+        net.add_edges_from(self.edges)
+        if not nx.is_directed_acyclic_graph(net):
+            cycle = [source for source, _ in nx.find_cycle(net)]
+            raise ExperimentError(f"graph {self.name}: has a cycle, {self._named([*cycle, cycle[0]])}")
+        object.__setattr__(self, "predecessors", tuple(map(tuple, before)))
+        object.__setattr__(self, "successors", tuple(map(tuple, after)))
+        object.__setattr__(self, "order", tuple(nx.lexicographical_topological_sort(net)))
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        """Tasks that wait for nobody."""
+        return tuple(task for task, before in enumerate(self.predecessors) if not before)
+
+    def critical_path(self, times: Sequence[int]) -> int:
+        """The longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
+        ends = [0] * len(self.tasks)
+        for task in self.order:
+            ends[task] = times[task] + max((ends[before] for before in self.predecessors[task]), default=0)
+        return max(ends)
+
+    def _named(self, tasks: Iterable[int]) -> str:
+        return " → ".join(self.tasks[task].name for task in tasks)

@@ -1,0 +1,101 @@
+"""What goes with a worker: batches, queue, weights, and results that lie nowhere else, which are computed again."""
+
+from typing import TYPE_CHECKING
+
+from headway.serving.actions import NOWHERE
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.rows import Kind
+from headway.serving.workerstate import WorkerState
+
+if TYPE_CHECKING:
+    from headway.serving.state import ServingState
+
+
+def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
+    """A worker is gone. Its tasks are placed nowhere; who must decide about them is in ``displaced``."""
+    state.journal((now, Kind.WORKER_FAILED, -1, 0, worker.id, 0, 0))
+    state.touch(worker, now)
+    lost: dict[int, None] = {}
+    for request, task in [*worker.queue, *worker.sent]:
+        rs = state.requests[request]
+        state.unplace(now, rs, task)
+        rs.moves[task] += 1  # inputs under way find nobody
+        lost[request] = None
+        _again(state, now, rs, task, 0)
+    for batch in worker.running.values():
+        for request, task in batch.tasks:
+            if (found := state.requests.get(request)) is not None:
+                found.worker[task] = NOWHERE
+                lost[request] = None
+                _again(state, now, found, task, 0)
+    _empty(state, now, worker)
+    gone = ~(1 << worker.id)
+    for request, rs in state.requests.items():
+        rs.copies = [copies & gone for copies in rs.copies]
+        if _recompute(state, now, rs):
+            lost[request] = None
+    state.displaced.extend(lost)
+
+
+def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
+    for function, idle in worker.idle.items():
+        for since in idle:
+            state.journal((now, Kind.EXPIRED, -1, 0, worker.id, function, since))
+    worker.running.clear()
+    worker.memory.clear()
+    worker.fetches.clear()
+    worker.starting.clear()
+    worker.idle.clear()
+    worker.up = False
+    worker.warm = 0
+    worker.cpus_free = worker.slices_free = worker.taken = 0
+    worker.busy_until = worker.link_free = now
+    worker.published = worker.row()  # a broken connection is noticed at once
+
+
+def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
+    """A worker is back; its host memory holds what it held, its GPU nothing."""
+    state.journal((now, Kind.WORKER_RECOVERED, -1, 0, worker.id, 0, 0))
+    state.touch(worker, now)
+    worker.up = True
+    worker.cpus_free = worker.worker.cpus
+    worker.slices_free = worker.worker.gpu.slices
+    worker.busy_until = worker.link_free = now
+    worker.published = worker.row()
+    state.touched[worker.id] = None
+
+
+def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
+    """A task must be placed anew."""
+    state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, finished))
+    if rs.waits[task]:
+        rs.stage[task] = Stage.WAITING
+    else:
+        state.make_ready(now, rs, task)
+
+
+def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
+    """Results that lie nowhere any more and are still needed are computed again; whether there were any."""
+    graph, any_lost = rs.graph, False
+    for task in reversed(graph.order):
+        if rs.stage[task] != Stage.DONE or rs.copies[task] or not graph.successors[task]:
+            continue
+        needing = [after for after in graph.successors[task] if rs.stage[after] < Stage.RUNNING]
+        if not needing:
+            continue
+        any_lost = True
+        rs.left += 1
+        rs.worker[task] = NOWHERE
+        for after in needing:
+            if rs.stage[after] == Stage.READY:
+                state.unready(rs, after)
+            rs.stage[after] = Stage.WAITING
+            rs.waits[after] += 1
+        state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, 1))
+        rs.stage[task] = Stage.WAITING
+    for task in graph.order:
+        before = [other for other in graph.predecessors[task] if rs.stage[other] != Stage.DONE]
+        if rs.stage[task] == Stage.WAITING and rs.worker[task] == NOWHERE and not before and any_lost:
+            rs.waits[task] = 0
+            state.make_ready(now, rs, task)
+    return any_lost

@@ -1,0 +1,71 @@
+"""The memory of one GPU, to the byte: weights that are there, who uses them, what is free.
+
+Weights are counted once however many tasks use them, and pinned while one does. What is being fetched is resident
+from the moment its bytes are set aside; ``ready`` says from when on it can be used.
+"""
+
+from collections.abc import Iterable
+
+from headway.serving.catalogue import Catalogue
+
+
+class GpuMemory:
+    """Weights and activations on one GPU."""
+
+    __slots__ = ("_sizes", "capacity_bytes", "free_bytes", "order", "pins", "ready", "resident")
+
+    def __init__(self, capacity_bytes: int, catalogue: Catalogue) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.free_bytes = capacity_bytes
+        self.resident = 0
+        """The models that are there, as bits."""
+        self.order: dict[int, int] = {}
+        """Models by when they came, oldest first; the value is when they were last used."""
+        self.pins: dict[int, int] = {}
+        """How many batches and fetches hold a model."""
+        self.ready: dict[int, int] = {}
+        """Models under way: when they can be used."""
+        self._sizes = tuple(model.size_bytes for model in catalogue.models)
+
+    def size_of(self, models: Iterable[int]) -> int:
+        """Bytes of some models."""
+        sizes = self._sizes
+        return sum(sizes[model] for model in models)
+
+    def evictable(self, model: int) -> bool:
+        """Whether it is there and nobody uses it."""
+        return bool(self.resident >> model & 1) and model not in self.pins
+
+    def add(self, model: int, now: int) -> None:
+        """Set its bytes aside."""
+        self.resident |= 1 << model
+        self.order[model] = now
+        self.free_bytes -= self._sizes[model]
+
+    def remove(self, model: int) -> None:
+        """Give its bytes back."""
+        self.resident &= ~(1 << model)
+        del self.order[model]
+        self.ready.pop(model, None)
+        self.free_bytes += self._sizes[model]
+
+    def pin(self, model: int, now: int) -> None:
+        """One more uses it."""
+        self.pins[model] = self.pins.get(model, 0) + 1
+        self.order[model] = now
+
+    def unpin(self, model: int) -> None:
+        """One fewer uses it."""
+        left = self.pins[model] - 1
+        if left:
+            self.pins[model] = left
+        else:
+            del self.pins[model]
+
+    def clear(self) -> None:
+        """Everything is gone."""
+        self.free_bytes = self.capacity_bytes
+        self.resident = 0
+        self.order.clear()
+        self.pins.clear()
+        self.ready.clear()

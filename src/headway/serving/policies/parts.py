@@ -1,0 +1,30 @@
+"""What serving policies are made of, and what they share.
+
+A policy is asked once an instant, with the state and what is new in it. Its constructor takes options and stores
+them; ``bind`` is called once before the run, for what is worth computing beforehand (ranks, fronts).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from headway.serving.actions import Action
+from headway.serving.state import ServingState
+
+
+class ServingPolicy(ABC):
+    """Decides for a whole fleet; where control is decentralised, each worker's part with that worker's view alone."""
+
+    name: ClassVar[str]
+    central: ClassVar[bool] = False
+    """Whether one place decides, with every row as it is; else each worker does, with its own view."""
+
+    authors: ClassVar[dict[str, Any]] = {}
+    """What its options are under ``--fidelity authors``, where they are not given."""
+
+    def bind(self, state: ServingState) -> None:  # noqa: B027  # most have nothing to prepare
+        """Before the first decision."""
+
+    @abstractmethod
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """What to do at this instant."""

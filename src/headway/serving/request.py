@@ -1,0 +1,16 @@
+"""A request: one pass through a graph, from its arrival at some worker to the end of its last task."""
+
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """What is known of a request when it arrives."""
+
+    id: int
+    graph: int
+    arrival: int
+    ingress: int
+    """The worker that it reaches first."""
+    deadline: int = 0
+    """When it must be answered, as a time of the run; 0: no deadline."""
+    tenant: int = 0

@@ -1,0 +1,47 @@
+"""What is known of one request: how far each of its tasks is, and where results lie."""
+
+from enum import IntEnum
+
+from headway.serving.actions import NOWHERE
+from headway.serving.graph import Graph
+from headway.serving.request import Request
+
+
+class Stage(IntEnum):
+    """How far a task is."""
+
+    WAITING = 0
+    """For predecessors; it may be placed already."""
+    READY = 1
+    """Its predecessors are done, and it is placed nowhere."""
+    SENT = 2
+    """Its predecessors are done, its inputs under way to where it was placed."""
+    QUEUED = 3
+    RUNNING = 4
+    DONE = 5
+
+
+class RequestState:
+    """One request as it is now."""
+
+    __slots__ = ("copies", "due", "graph", "left", "moves", "request", "since", "stage", "waits", "worker")
+
+    def __init__(self, request: Request, graph: Graph) -> None:
+        tasks = len(graph.tasks)
+        self.request = request
+        self.graph = graph
+        self.left = tasks
+        """Tasks that are not done."""
+        self.stage: list[Stage] = [Stage.WAITING] * tasks
+        self.waits = [len(before) for before in graph.predecessors]
+        """Predecessors that are not done, by task."""
+        self.worker = [NOWHERE] * tasks
+        """Where each task is placed or ran."""
+        self.copies = [0] * tasks
+        """The workers that hold a task's result, as bits."""
+        self.due = [0] * tasks
+        """When the inputs sent so far are where a task was placed."""
+        self.since = [request.arrival] * tasks
+        """When a task became ready."""
+        self.moves = [0] * tasks
+        """How often a task was placed."""

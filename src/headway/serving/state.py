@@ -1,0 +1,342 @@
+"""A fleet and its requests as they are: the one place where anything changes, by ``apply`` and ``commit``.
+
+Besides the workers and requests themselves the state says what is new in this instant, so that ``decide`` costs what
+changed: ``landed`` (requests that arrived), ``ended`` (tasks that finished), ``displaced`` (requests that lost tasks),
+``touched`` (workers where something was queued, ended, freed or fetched). ``ready`` holds the tasks that could run
+anywhere, by graph and task, oldest first.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from headway.core.tape import Row as TapeRow
+from headway.serving import batches, feasible, losses
+from headway.serving.actions import (
+    NOWHERE,
+    Action,
+    DropRequest,
+    EvictModel,
+    FetchModel,
+    MoveTask,
+    PlaceRequest,
+    RunBatch,
+    StartInstance,
+    StopInstance,
+    WakeAt,
+)
+from headway.serving.catalogue import Catalogue
+from headway.serving.events import (
+    BatchFinished,
+    BatchLoaded,
+    Event,
+    InstanceStarted,
+    ModelFetched,
+    RequestArrived,
+    TaskArrived,
+    Woke,
+    WorkerFailed,
+    WorkerRecovered,
+)
+from headway.serving.fleet import Fleet
+from headway.serving.latency import LatencyModel
+from headway.serving.request import Request
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.rows import Kind
+from headway.serving.workerstate import Row, TaskId, WorkerState
+
+CENTRAL = -1
+"""Who reads every row as it is."""
+
+
+class ServingState:
+    """Everything about a fleet that a policy may know, and the rows that each worker may read of the others."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        fleet: Fleet,
+        latency: LatencyModel | None = None,
+        *,
+        to_come: int = 0,
+        push_interval: int = 0,
+        central: bool = False,
+        preloaded: bool = True,
+    ) -> None:
+        """``push_interval`` 0 or ``central``: rows are always fresh. ``preloaded``: hosts hold all weights that fit."""
+        self.catalogue = catalogue
+        self.fleet = fleet
+        self.latency = latency or LatencyModel(catalogue, fleet)
+        self.push_interval = push_interval
+        self.central = central
+        self.to_come = to_come
+        self.workers = [WorkerState(index, worker, catalogue) for index, worker in enumerate(fleet.workers)]
+        self.requests: dict[int, RequestState] = {}
+        """Those that live: arrived, neither answered nor dropped."""
+        self.ready: dict[tuple[int, int], dict[int, int]] = {}
+        """By graph and task: requests whose task could run anywhere, and since when; oldest first."""
+        self.landed: list[int] = []
+        self.ended: list[TaskId] = []
+        self.displaced: list[int] = []
+        self.touched: dict[int, None] = {}
+        self.outbox: list[tuple[int, int, int, int]] = []
+        """Inputs on their way: (when they arrive, request, task, how often it was placed). The executor empties it."""
+        self.journal: Callable[[TapeRow], None] = _nowhere
+        self.leases = 0
+        self.reads = 0
+        """Rows of other workers that were read."""
+        self.stale_reads = 0
+        self.stale_ns = 0
+        """How old the rows were that had changed since, in all."""
+        self.expiries: deque[tuple[int, int, int, int]] = deque()
+        """(when, worker, function, idle since) of idle processes, in order."""
+        self._now = -1
+        if preloaded:
+            for worker in self.workers:
+                for index, model in enumerate(catalogue.models):
+                    if model.size_bytes <= worker.host_free_bytes:
+                        worker.host[index] = None
+                        worker.host_free_bytes -= model.size_bytes
+
+    # --- what a policy reads ----------------------------------------------------------------------------------
+
+    def rows(self, viewer: int, now: int) -> Sequence[Row]:
+        """The rows of all workers as ``viewer`` sees them: its own as it is, the others' as of their last push."""
+        if self.central or viewer == CENTRAL or not self.push_interval:
+            return [worker.row() for worker in self.workers]
+        epoch = now // self.push_interval
+        found = []
+        stale = 0
+        for worker in self.workers:
+            if worker.epoch != epoch or worker.id == viewer:
+                found.append(worker.row())
+            else:
+                found.append(worker.published)
+                stale += 1
+        self.reads += len(found) - 1
+        if stale:
+            self.stale_reads += stale
+            self.stale_ns += stale * (now - epoch * self.push_interval)
+        return found
+
+    @property
+    def pushes(self) -> int:
+        """Rows that were pushed."""
+        return sum(worker.pushes for worker in self.workers)
+
+    def over(self) -> bool:
+        """Nothing lives any more, and nothing is to come."""
+        return not self.requests and not self.to_come
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    def advance(self, now: int) -> None:
+        """A new instant begins: what was new is so no longer, idle processes whose time is up are let go."""
+        self._now = now
+        self.landed = []
+        self.ended = []
+        self.displaced = []
+        self.touched = {}
+        expiries = self.expiries
+        while expiries and expiries[0][0] <= now:
+            _, index, function, since = expiries.popleft()
+            worker = self.workers[index]
+            idle = worker.idle.get(function)
+            if idle and idle[0] == since:
+                self.touch(worker, now)
+                batches.let_go(self, now, worker, function, 0)
+
+    def touch(self, worker: WorkerState, now: int) -> None:
+        """Something about a worker is about to change."""
+        worker.touch(now // self.push_interval if self.push_interval else now)
+
+    def apply(self, now: int, event: Event) -> None:
+        """Something happened."""
+        if now != self._now:
+            self.advance(now)
+        if isinstance(event, BatchFinished):
+            batches.finish(self, now, event)
+        elif isinstance(event, RequestArrived):
+            self._arrive(now, event.request)
+        elif isinstance(event, TaskArrived):
+            self._queue(now, event)
+        elif isinstance(event, BatchLoaded):
+            batches.loaded(self, now, event)
+        elif isinstance(event, ModelFetched):
+            batches.fetched(self, now, event)
+        elif isinstance(event, InstanceStarted):
+            batches.started(self, now, event)
+        elif isinstance(event, WorkerFailed):
+            losses.fail(self, now, self.workers[event.worker])
+        elif isinstance(event, WorkerRecovered):
+            losses.recover(self, now, self.workers[event.worker])
+        else:
+            assert isinstance(event, Woke)
+            self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))
+
+    def check(self, action: Action) -> str | None:
+        """Why this action cannot be committed now; None when it can."""
+        return feasible.refusal(self, action)
+
+    def commit(self, now: int, action: Action) -> None:
+        """Something was decided; ``check`` has said that it can be done."""
+        if now != self._now:
+            self.advance(now)
+        if isinstance(action, RunBatch):
+            batches.run(self, now, action)
+        elif isinstance(action, PlaceRequest):
+            state = self.requests[action.request]
+            for task, worker in enumerate(action.workers):
+                if worker != NOWHERE and worker != state.worker[task] and state.stage[task] < Stage.RUNNING:
+                    self.journal((now, Kind.PLACE, action.request, 0, worker, task, 0))
+                    self._place(now, state, task, worker)
+        elif isinstance(action, MoveTask):
+            state = self.requests[action.request]
+            row = (now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task])
+            self.journal(row)
+            self._place(now, state, action.task, action.worker)
+        elif isinstance(action, FetchModel):
+            batches.fetch(self, now, action)
+        elif isinstance(action, EvictModel):
+            worker_state = self.workers[action.worker]
+            self.touch(worker_state, now)
+            worker_state.memory.remove(action.model)
+            self.journal((now, Kind.EVICT, -1, 0, action.worker, action.model, 0))
+        elif isinstance(action, StartInstance):
+            batches.start_instance(self, now, action)
+        elif isinstance(action, StopInstance):
+            worker_state = self.workers[action.worker]
+            self.touch(worker_state, now)
+            self.journal((now, Kind.STOP_INSTANCE, -1, 0, action.worker, action.function, 0))
+            batches.let_go(self, now, worker_state, action.function, -1)
+        elif isinstance(action, DropRequest):
+            self._drop(now, action.request)
+        else:
+            assert isinstance(action, WakeAt)
+            self.journal((now, Kind.WAKE_AT, -1, 0, -1, 0, action.time))
+
+    def refused(self, now: int, action: Action) -> TapeRow:
+        """The row that records a refusal of this action."""
+        return (now, Kind.REFUSED, getattr(action, "request", -1), 0, getattr(action, "worker", -1), 0, 0)
+
+    # --- requests and their tasks -----------------------------------------------------------------------------
+
+    def _arrive(self, now: int, request: Request) -> None:
+        self.to_come -= 1
+        graph = self.catalogue.graphs[request.graph]
+        state = self.requests[request.id] = RequestState(request, graph)
+        row = (now, Kind.ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline)
+        self.journal(row)
+        self.landed.append(request.id)
+        for task in graph.entries:
+            self.make_ready(now, state, task)
+
+    def make_ready(self, now: int, state: RequestState, task: int) -> None:
+        """All that a task waits for is done, and it is placed nowhere."""
+        state.stage[task] = Stage.READY
+        state.since[task] = now
+        key = (state.request.graph, task)
+        queue = self.ready.get(key)
+        if queue is None:
+            queue = self.ready[key] = {}
+        queue[state.request.id] = now
+
+    def unready(self, state: RequestState, task: int) -> None:
+        """It is placed, run or given up."""
+        del self.ready[state.request.graph, task][state.request.id]
+
+    def unplace(self, now: int, state: RequestState, task: int) -> None:
+        """Take a task away from where it was placed; it must not have begun."""
+        index = state.worker[task]
+        if index == NOWHERE:
+            return
+        worker = self.workers[index]
+        self.touch(worker, now)
+        function = state.graph.tasks[task].function
+        key = (state.request.id, task)
+        if key in worker.queue:
+            del worker.queue[key]
+            worker.queued -= self.latency.base[index][function]
+        else:
+            del worker.sent[key]
+            worker.reserved -= self.latency.base[index][function]
+        worker.unwant(self.catalogue.functions[function].models)
+        state.worker[task] = NOWHERE
+
+    def _place(self, now: int, state: RequestState, task: int, index: int) -> None:
+        if state.stage[task] == Stage.READY:
+            self.unready(state, task)
+        else:
+            self.unplace(now, state, task)
+        worker = self.workers[index]
+        self.touch(worker, now)
+        state.worker[task] = index
+        state.moves[task] += 1
+        function = state.graph.tasks[task].function
+        worker.sent[state.request.id, task] = None
+        worker.reserved += self.latency.base[index][function]
+        worker.want(self.catalogue.functions[function].models)
+        state.due[task] = self.inputs_due(now, state, task, index)
+        if not state.waits[task]:
+            self.deliver(now, state, task)
+
+    def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
+        """When the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
+        fleet = self.fleet
+        before = state.graph.predecessors[task]
+        if not before:
+            return now + fleet.copy_time(state.request.ingress, index, state.graph.tasks[task].input_bytes)
+        due = now
+        for other in before:
+            copies = state.copies[other]
+            if copies and not copies >> index & 1:
+                source = (copies & -copies).bit_length() - 1
+                due = max(due, now + fleet.copy_time(source, index, state.graph.tasks[other].output_bytes))
+                state.copies[other] = copies | 1 << index
+        return due
+
+    def deliver(self, now: int, state: RequestState, task: int) -> None:
+        """All predecessors of a placed task are done: it is queued now, or when its inputs arrive."""
+        if state.due[task] <= now:
+            self._enqueue(now, state, task)
+            self.journal((now, Kind.QUEUED, state.request.id, 0, state.worker[task], task, 0))
+        else:
+            state.stage[task] = Stage.SENT
+            self.outbox.append((state.due[task], state.request.id, task, state.moves[task]))
+
+    def _queue(self, now: int, event: TaskArrived) -> None:
+        state = self.requests.get(event.request)
+        task = event.task
+        if state is None or state.moves[task] != event.lease or state.stage[task] != Stage.SENT:
+            self.journal((now, Kind.STALE, event.request, event.lease, -1, task, Kind.TASK_ARRIVED))
+            return
+        self.journal((now, Kind.TASK_ARRIVED, event.request, event.lease, state.worker[task], task, 0))
+        self._enqueue(now, state, task)
+
+    def _enqueue(self, now: int, state: RequestState, task: int) -> None:
+        index = state.worker[task]
+        worker = self.workers[index]
+        self.touch(worker, now)
+        key = (state.request.id, task)
+        base = self.latency.base[index][state.graph.tasks[task].function]
+        del worker.sent[key]
+        worker.reserved -= base
+        worker.queue[key] = now
+        worker.queued += base
+        state.stage[task] = Stage.QUEUED
+        self.touched[index] = None
+
+    def _drop(self, now: int, request: int) -> None:
+        state = self.requests.pop(request)
+        done = 0
+        for task, stage in enumerate(state.stage):
+            if stage == Stage.READY:
+                self.unready(state, task)
+            elif stage < Stage.RUNNING:
+                self.unplace(now, state, task)
+            else:
+                done += stage == Stage.DONE
+        self.journal((now, Kind.DROP, request, 0, -1, 0, done))
+
+
+def _nowhere(_: TapeRow) -> None:
+    pass

@@ -1,0 +1,154 @@
+"""What is known of one worker: its GPU memory, its queue, what runs, and the row that it pushes to the others.
+
+A row is pushed at most once an interval, and read by the others as of its last push; the worker itself reads it as it
+is. Nothing is queued for that: a row is kept as it was when the interval began, from its first change on.
+"""
+
+from typing import NamedTuple
+
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Worker
+from headway.serving.memory import GpuMemory
+
+TaskId = tuple[int, int]
+"""(request, task)."""
+
+
+class Row(NamedTuple):
+    """What a worker tells the others."""
+
+    up: bool
+    queued: int
+    """Run time of the tasks that are queued."""
+    reserved: int
+    """Run time of the tasks that were placed here and are not queued yet: planned, or their inputs are under way."""
+    busy_until: int
+    """When what runs is expected to have ended; in the past when nothing runs."""
+    resident: int
+    """Models in GPU memory, as bits."""
+    wanted: int
+    """Models that tasks placed here need, as bits."""
+    free_bytes: int
+    cpus_free: int
+    slices_free: int
+    warm: int
+    """Functions with an idle process, as bits."""
+
+
+class Batch:
+    """Tasks that run together."""
+
+    __slots__ = (
+        *("activation_bytes", "began", "cpus", "end", "first", "function", "instance", "lease", "mask", "models"),
+        *("slices", "start", "tasks"),
+    )
+
+    def __init__(self, lease: int, tasks: tuple[TaskId, ...], function: int, models: tuple[int, ...]) -> None:
+        self.lease = lease
+        self.tasks = tasks
+        self.function = function
+        self.models = models
+        self.cpus = 0
+        self.slices = 0
+        self.first = 0
+        self.mask = 0
+        """The places on the GPU that it holds, as bits."""
+        self.activation_bytes = 0
+        self.began = 0
+        self.start = 0
+        """When everything it needs is there."""
+        self.end = 0
+        """When it is expected to have ended."""
+        self.instance = False
+        """Whether it runs in a process of its function's."""
+
+
+class WorkerState:
+    """One worker as it is now."""
+
+    __slots__ = (
+        *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
+        *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
+        *("starting", "taken", "up", "wants", "warm", "wanted", "worker", "_row", "fetches"),
+    )
+
+    def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
+        self.id = id
+        self.worker = worker
+        self.up = True
+        self.memory = GpuMemory(worker.gpu.memory_bytes, catalogue)
+        self.cpus_free = worker.cpus
+        self.slices_free = worker.gpu.slices
+        self.taken = 0
+        """Places on the GPU that are held, as bits."""
+        self.queue: dict[TaskId, int] = {}
+        """Tasks whose inputs are here, in order of arrival; the value is when."""
+        self.sent: dict[TaskId, None] = {}
+        """Tasks placed here that are not queued yet."""
+        self.running: dict[int, Batch] = {}
+        self.queued = 0
+        self.reserved = 0
+        self.busy_until = 0
+        self.wants: dict[int, int] = {}
+        """How many tasks placed here need a model."""
+        self.wanted = 0
+        self.link_free = 0
+        """When the way from host to GPU memory is free."""
+        self.fetches: dict[int, int] = {}
+        """Fetches ahead: model by number."""
+        self.host: dict[int, None] = {}
+        """Weights in host memory, least recently used first."""
+        self.host_free_bytes = worker.host_bytes
+        self.idle: dict[int, list[int]] = {}
+        """Idle processes by function: since when, oldest first."""
+        self.starting: dict[int, int] = {}
+        """Processes under way: function by number."""
+        self.warm = 0
+        self.epoch = -1
+        self.pushes = 0
+        self._row: Row | None = None
+        self.published = self.row()
+
+    def touch(self, epoch: int) -> None:
+        """Something is about to change; ``epoch`` is the interval that it is in."""
+        if epoch != self.epoch:
+            self.published = self.row()
+            self.epoch = epoch
+            self.pushes += 1
+        self._row = None
+
+    def row(self) -> Row:
+        """What the worker itself knows."""
+        row = self._row
+        if row is None:
+            row = self._row = Row(
+                self.up,
+                self.queued,
+                self.reserved,
+                self.busy_until,
+                self.memory.resident,
+                self.wanted,
+                self.memory.free_bytes,
+                self.cpus_free,
+                self.slices_free,
+                self.warm,
+            )
+        return row
+
+    def want(self, models: tuple[int, ...]) -> None:
+        """A task placed here needs these."""
+        for model in models:
+            count = self.wants.get(model, 0)
+            self.wants[model] = count + 1
+            if not count:
+                self.wanted |= 1 << model
+
+    def unwant(self, models: tuple[int, ...]) -> None:
+        """One task fewer needs these."""
+        for model in models:
+            count = self.wants[model] - 1
+            if count:
+                self.wants[model] = count
+            else:
+                del self.wants[model]
+                self.wanted &= ~(1 << model)
