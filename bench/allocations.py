@@ -150,9 +150,9 @@ class Onlooker:
                 self.ratios.append((worth / found.achieved_ppm, worth / found.bound_ppm))
 
 
-def nearness(nodes: int, rate: str, gpus: str, split: str, jobs: int) -> bool:
+def nearness(nodes: int, rate: str, gpus: str, split: str, jobs: int, allocation: str = "tune") -> bool:
     """The worth of tune's divisions in its own runs, where not everybody could have everything."""
-    made = scene(nodes, rate, gpus, split, "tune", jobs)
+    made = scene(nodes, rate, gpus, split, allocation, jobs)
     policy = made.policy()
     state = TrainingState(
         made.cluster, to_come=len(made.jobs), arrangement=policy, speed=made.speed(), costs=made.costs()
@@ -162,12 +162,13 @@ def nearness(nodes: int, rate: str, gpus: str, split: str, jobs: int) -> bool:
     Scheduler[Event, Action](state, onlooker, SimulatedCluster(made.jobs, state, None), TapeWriter(None)).run()
     assert not state.jobs, f"{len(state.jobs)} jobs did not finish"
     if not onlooker.ratios:
-        print(f"{_case(nodes, rate, gpus, split)} tune/opt: no contended round", flush=True)
+        print(f"{_case(nodes, rate, gpus, split)} {allocation}/opt: no contended round", flush=True)
         return True
     here, anywhere = zip(*onlooker.ratios, strict=True)
     print(
-        f"{_case(nodes, rate, gpus, split)} tune/opt over {len(here):5} contended rounds:"
-        f" in place mean {mean(here):.3f} least {min(here):.3f},"
+        f"{_case(nodes, rate, gpus, split)} {allocation}/opt over {len(here):5} contended rounds:"
+        f" in place mean {mean(here):.3f} least {min(here):.3f}, below {LEAST_RATIO} in"
+        f" {sum(ratio < LEAST_RATIO for ratio in here)},"
         f" against the bound mean {mean(anywhere):.3f} least {min(anywhere):.3f} (floor {LEAST_RATIO})",
         flush=True,
     )

@@ -227,7 +227,7 @@ def test_generate_draws_workloads_of_synergys_kind(folder: Path, trace: Any) -> 
         (["generate", "synergy", "--out", "out.csv", "--rate", "9"], "rate '9' is not understood"),
         (["generate", "synergy", "--out", "out.csv", "--rate", "0/h"], "rate '0/h' must be above 0"),
         (["generate", "synergy", "--out", "out.csv", "--split", "50,50"], "split '50,50' is not understood"),
-        (["generate", "synergy", "--out", "out.csv", "--split", "60,60,60"], "must sum to 100, not 180"),
+        (["generate", "synergy", "--out", "out.csv", "--split", "60,60,60"], "must add up to 100, not 180"),
         (["generate", "synergy", "--out", "out.csv", "--gpus-per-job", "two"], "unknown GPUs of jobs 'two'"),
         (["nonsense"], "nonsense"),
     ],

@@ -67,6 +67,21 @@ def test_the_first_group_counts_up_and_may_start_again_or_be_no_number() -> None
     assert output.lines == 6
 
 
+@pytest.mark.parametrize(
+    ("text", "samples"),
+    [("32", 32), ("1,250", 1250), ("1e3", 1000), ("1.5E+03", 1500), ("32.0", 32), ("1_000", 1000), ("9" * 400, 2**53),
+     ("12/500", None), ("1.2k", None), ("-5", None), ("nan", None), ("1e", None), ("", None)],
+)  # fmt: skip
+def test_a_group_is_read_as_a_number_or_not_at_all(text: str, samples: int | None) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, f"n={text};\n".encode())
+    os.close(writer)
+    output = watch.Output(os.fdopen(reader, "rb"), re.compile(r"n=(?P<samples>[^;]*);"))
+    output.wait()
+    assert output.samples == [1 if samples is None else samples]
+    assert (output.numbers, output.odd) == ((0, text) if samples is None else (1, ""))
+
+
 def test_what_a_cache_says_last_is_kept_and_steps_while_it_fills_do_not_count(tmp_path: Path) -> None:
     line = {"items": 10, "item_bytes_mean": 100.0, "dataset_bytes": 1000, "hits": 0, "misses": 0}
     lines = [json.dumps(line | {"cached_bytes": size}) for size in (400, 800)]

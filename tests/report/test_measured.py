@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from headway.report import figures, first, page
+from headway.report.headline import warnings
 from headway.report.measured import Comparison, Measured
 from headway.units import HOUR
 from tests.report.made import BUSY, leave, opened
@@ -50,6 +51,16 @@ def test_what_was_lost_is_what_measured_jobs_lost(part: Measured, read: Page) ->
     assert part.lost[figures.FAILED] == pytest.approx(part.summary.failed_gpu_hours)
     drawn = sum(trace["x"][0] for trace in read.facts()["figures"]["lost"]["data"])
     assert drawn == pytest.approx(part.summary.lost_gpu_hours, rel=2e-3)
+
+
+@pytest.mark.parametrize("cost", ["0s", "60s"])
+def test_preemptions_are_free_where_they_cost_nothing_whatever_else_was_lost(
+    tmp_path_factory: pytest.TempPathFactory, cost: str
+) -> None:
+    busy = {**BUSY, "costs": {"preemption": cost, "migration": "60s"}}
+    run = opened(leave(tmp_path_factory.mktemp("runs") / "las", busy, "las")).runs[0]
+    assert run.numbers.preemptions and run.numbers.lost_gpu_hours, "failed nodes cost something in both"
+    assert ("Preemptions cost nothing here" in " ".join(warnings(Comparison((run,))))) == (cost == "0s")
 
 
 def test_who_waited_is_who_was_measured(part: Measured, read: Page) -> None:

@@ -133,14 +133,15 @@ def test_a_rate_that_is_none_is_refused(text: str) -> None:
 def test_splits_are_normalised() -> None:
     assert parse_split("33,33,33") == pytest.approx((1 / 3, 1 / 3, 1 / 3))
     assert parse_split(" 33.3, 33.3 ,33.4") == pytest.approx((0.333, 0.333, 0.334))
-    assert sum(parse_split("34,33,34")) == pytest.approx(1)
+    assert sum(parse_split("33.3,33.3,33.3")) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [("", "write percentages"), ("50,50", "write percentages"), ("20,70,10,0", "write percentages"),
      ("a,b,c", "write percentages"), ("120,-20,0", "write percentages"), ("nan,50,50", "write percentages"),
-     ("50,50,50", "must sum to 100, not 150"), ("0,0,0", "must sum to 100, not 0"), ("0.2,0.7,0.1", "not 1")],
+     ("50,50,50", "must add up to 100, not 150"), ("0,0,0", "must add up to 100, not 0"), ("0.2,0.7,0.1", "not 1"),
+     ("50,0,51", "must add up to 100, not 101"), ("34,33,34", "not 101")],
 )  # fmt: skip
 def test_a_split_that_is_none_is_refused(text: str, line: str) -> None:
     with pytest.raises(ExperimentError, match=line):

@@ -6,19 +6,22 @@ from typing import Annotated
 import typer
 
 from headway import experiment
-from headway.cli import console
+from headway.cli import console, serving
 from headway.cli.app import app
 from headway.cli.flags import (
     AllocationFlag,
+    ArrivalsFlag,
     BackfillFlag,
     BaselineFlag,
     ByFlag,
     ClusterFlag,
     CompletionsFlag,
     ConfidenceFlag,
+    ControlFlag,
     CpusFlag,
     EstimatesFlag,
     FailuresFlag,
+    FidelityFlag,
     FormatFlag,
     GpusFlag,
     JsonFlag,
@@ -40,35 +43,35 @@ from headway.cli.flags import (
     PreemptionFlag,
     ProcessesFlag,
     ProfilesFlag,
+    PushFlag,
     QuantumFlag,
+    RateFlag,
     ReportFlag,
+    RequestsFlag,
     RoundFlag,
-    RunArgument,
+    ScenarioFlag,
     SeedFlag,
     SeedsFlag,
     SetFlag,
+    SettingFlag,
     SkipFlag,
+    SloFlag,
     SpeedFlag,
     StorageFlag,
     StrictFlag,
     TraceFlag,
     WarmupFlag,
+    WorkersFlag,
     document_of,
     measure_settings,
     split_policies,
 )
 from headway.cli.results import Wanted, play_out
 from headway.cli.runs import apart, under_each
-from headway.cli.stored import job_number as _job
-from headway.cli.stored import stored as _stored
 from headway.experiment.measured import baseline_of
 from headway.formats import toml
 from headway.formats.plugins import resolve
 from headway.report import tables
-from headway.report.story import story as tell
-from headway.training.audit import audit as audit_tape
-from headway.training.replay import first_difference
-from headway.training.replay import replay as replay_tape
 
 DEMO_NODES = 128
 DEMO_LOAD = 1.15
@@ -86,7 +89,7 @@ def simulate(
     cluster: ClusterFlag = None,
     nodes: NodesFlag = None,
     gpus_per_node: GpusFlag = None,
-    policy: PolicyFlag = "fifo",
+    policy: PolicyFlag = None,
     backfill: BackfillFlag = None,
     placement: PlacementFlag = None,
     preemption: PreemptionFlag = None,
@@ -105,6 +108,16 @@ def simulate(
     cpus_per_node: CpusFlag = None,
     memory_per_node: MemoryFlag = None,
     storage_per_node: StorageFlag = None,
+    scenario: ScenarioFlag = None,
+    setting: SettingFlag = None,
+    workers: WorkersFlag = None,
+    rate: RateFlag = None,
+    requests: RequestsFlag = None,
+    arrivals: ArrivalsFlag = None,
+    slo: SloFlag = None,
+    fidelity: FidelityFlag = None,
+    push_interval: PushFlag = None,
+    control: ControlFlag = None,
     load: LoadFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
@@ -127,7 +140,13 @@ def simulate(
     headway simulate --trace venus.csv.gz --format helios-csv --nodes 80 --gpus-per-node 8 --policy srtf --out runs/srtf
 
     headway simulate --trace jobs.csv --nodes 16 --gpus-per-node 8 --policy las --report las.html
+
+    headway simulate --scenario compass --policy compass --workers 5 --rate 2 --requests 1000 --seed 42
     """
+    if scenario is not None:
+        serving.simulate(locals())
+        return
+    serving.refuse_serving_flags(locals())
     document = document_of(locals(), overrides)
     play_out(list(experiment.variants(document, "flags")), Wanted(as_json, by, report=report), single=True)
 
@@ -159,6 +178,16 @@ def compare(
     cpus_per_node: CpusFlag = None,
     memory_per_node: MemoryFlag = None,
     storage_per_node: StorageFlag = None,
+    scenario: ScenarioFlag = None,
+    setting: SettingFlag = None,
+    workers: WorkersFlag = None,
+    rate: RateFlag = None,
+    requests: RequestsFlag = None,
+    arrivals: ArrivalsFlag = None,
+    slo: SloFlag = None,
+    fidelity: FidelityFlag = None,
+    push_interval: PushFlag = None,
+    control: ControlFlag = None,
     load: LoadFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
@@ -184,7 +213,13 @@ def compare(
     headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies "fifo+easy,tiresias(thresholds=1h/10h)"
 
     headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies fifo,srtf --report comparison.html
+
+    headway compare --scenario esg --setting strict-light --policies stagewise,plan-once,esg,headway
     """
+    if scenario is not None:
+        serving.compare(locals())
+        return
+    serving.refuse_serving_flags(locals())
     document = document_of(locals(), overrides)
     document.setdefault("policy", {}).pop("name", None)
     experiments = under_each(document, split_policies(policies))
@@ -213,6 +248,9 @@ def run(
     headway run experiments/example.toml --set policy.name=srtf --set cluster.nodes=20
     """
     own = [*measure_settings(locals()), *([("run.out", out)] if out is not None else [])]
+    if serving.is_serving_file(path):
+        serving.run_file(path, locals())
+        return
     given = [*(overrides or ()), *(f"{key}={json.dumps(value)}" for key, value in own)]
     experiments = experiment.same_jobs(experiment.read(path, given))
     single = len(experiments) == 1
@@ -263,75 +301,3 @@ def policies(as_json: JsonFlag = False) -> None:
     """
     resolve("")
     console.print_json(tables.parts()) if as_json else console.out().print(tables.parts_table())
-
-
-@app.command()
-def story(
-    folder: RunArgument,
-    job: Annotated[str, typer.Argument(help="A job, by its id in the trace or its number.", metavar="JOB")],
-    as_json: JsonFlag = False,
-) -> None:
-    """Tell what happened to one job and, for each stretch of waiting, why.
-
-    headway story runs/srtf 17
-    """
-    stored = _stored(folder)
-    scene = stored.scene
-    told = tell(
-        scene.cluster,
-        scene.jobs,
-        stored.tape,
-        scene.policy(),
-        _job(scene.jobs, job),
-        speed=scene.speed(),
-        costs=scene.costs(),
-    )
-    if as_json:
-        console.print_json(told.record())
-    else:
-        console.out().print("\n".join(told.lines()), markup=False, highlight=False, soft_wrap=True)
-
-
-@app.command()
-def replay(folder: RunArgument) -> None:
-    """Ask the policy again, event by event, and say whether it decides the same.
-
-    headway replay runs/srtf
-    """
-    stored = _stored(folder, "what is there was checked")
-    scene = stored.scene
-    again = replay_tape(
-        scene.cluster, scene.jobs, stored.tape, scene.policy(), speed=scene.speed(), costs=scene.costs()
-    )
-    if (difference := first_difference(stored.tape, again)) is not None:
-        console.note(f"different: {difference}")
-        raise typer.Exit(1)
-    console.out().print(f"identical: {len(again):,} rows, digest {again.digest}", highlight=False, soft_wrap=True)
-
-
-@app.command()
-def audit(folder: RunArgument) -> None:
-    """Check a tape against every rule: nothing overbooked, all work delivered, quotas kept.
-
-    headway audit runs/srtf
-    """
-    stored = _stored(folder, "what is there was checked")
-    scene = stored.scene
-    findings = audit_tape(
-        scene.cluster,
-        scene.jobs,
-        stored.tape,
-        policy=scene.policy(),
-        speed=scene.speed(),
-        costs=scene.costs(),
-        completions=scene.completions(),
-        complete=stored.complete,
-    )
-    for finding in findings[:20]:
-        console.note(str(finding))
-    if findings:
-        console.note(f"{len(findings):,} findings in {len(stored.tape):,} rows")
-        raise typer.Exit(1)
-    console.out().print(
-        f"nothing found in {len(stored.tape):,} rows, digest {stored.tape.digest}", highlight=False, soft_wrap=True
-    )

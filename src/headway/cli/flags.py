@@ -41,6 +41,21 @@ FLAGS = {
     "seed": "run.seed",
     "out": "run.out",
 }
+SERVING_FLAGS = {
+    "scenario": "serving.scenario",
+    "setting": "serving.setting",
+    "workers": "serving.workers",
+    "fidelity": "serving.fidelity",
+    "push_interval": "serving.push_interval",
+    "control": "serving.control",
+    "rate": "workload.rate",
+    "requests": "workload.requests",
+    "arrivals": "workload.arrivals",
+    "slo": "workload.slo",
+}
+"""What only runs of a fleet have."""
+BOTH_FLAGS = ("policy", "seed", "out")
+"""Of the flags above those that mean the same for both."""
 MEASURE_FLAGS = {
     "seeds": "measure.seeds",
     "baseline": "measure.baseline",
@@ -52,6 +67,7 @@ MEASURE_FLAGS = {
 _jobs = partial(typer.Option, rich_help_panel="Jobs")
 _cluster = partial(typer.Option, rich_help_panel="Cluster")
 _policy = partial(typer.Option, rich_help_panel="Policy")
+_serving = partial(typer.Option, rich_help_panel="Serving")
 _run = partial(typer.Option, rich_help_panel="Run")
 _measure = partial(typer.Option, rich_help_panel="Statistics")
 
@@ -90,7 +106,10 @@ StorageFlag = Annotated[
     str | None, _cluster(help="Storage bandwidth of each node a second, e.g. 500MB; not counted if left out.")
 ]
 FailuresFlag = Annotated[str | None, _cluster(help="mtbf=30d,repair=4h: means for one node.")]
-PolicyFlag = Annotated[str, _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder.")]
+PolicyFlag = Annotated[
+    str | None,
+    _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. fifo if left out."),
+]
 PoliciesFlag = Annotated[str, _policy(help="Policies to compare, with commas between them.")]
 BackfillFlag = Annotated[str | None, _policy(help="Who may overtake: none, fit, easy, conservative.")]
 PlacementFlag = Annotated[str | None, _policy(help="Where jobs go: best-fit, first-fit, spread, …")]
@@ -119,6 +138,30 @@ SpeedFlag = Annotated[
 ]
 ProfilesFlag = Annotated[
     list[str] | None, _jobs("--profiles", help="Profiles of programs: files or folders.", metavar="FILE")
+]
+ScenarioFlag = Annotated[
+    str | None,
+    _serving("--scenario", help="Serve requests instead: compass, esg, …, or a file of your own (.toml, .py)."),
+]
+SettingFlag = Annotated[
+    str | None, _serving("--setting", help="A setting of the scenario: strict-light, moderate-normal, relaxed-heavy.")
+]
+WorkersFlag = Annotated[int | None, _serving("--workers", help="Workers, a GPU each; the scenario's if left out.")]
+RateFlag = Annotated[float | None, _serving("--rate", help="Requests a second in total; the scenario's if left out.")]
+RequestsFlag = Annotated[int | None, _serving("--requests", help="How many requests; the scenario's if left out.")]
+ArrivalsFlag = Annotated[
+    str | None,
+    _serving("--arrivals", help="poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests.", metavar="HOW|FILE"),
+]
+SloFlag = Annotated[
+    str | None, _serving("--slo", help="Deadline: 500ms for all graphs, or 1.2L: so many times the least path.")
+]
+FidelityFlag = Annotated[
+    str | None, _serving("--fidelity", help="true, or authors: the simplifications of the paper's own simulator.")
+]
+PushFlag = Annotated[str | None, _serving("--push-interval", help="How often workers tell the others of themselves.")]
+ControlFlag = Annotated[
+    str | None, _serving("--control", help="central or decentralised; as the scenario or the policy wants it.")
 ]
 SeedFlag = Annotated[int | None, _run(help="Seed of everything that is drawn.")]
 SeedsFlag = Annotated[
@@ -183,19 +226,19 @@ def measure_settings(flags: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return given
 
 
-def split_failures(text: str) -> dict[str, str]:
-    """``mtbf=30d,repair=4h`` as the keys of the table ``[failures]``."""
+def split_failures(text: str, known: Sequence[str] = ("mtbf", "repair")) -> dict[str, str]:
+    """``mtbf=30d,repair=4h`` as the keys of the table ``[failures]``; for a fleet also ``every=30s``."""
     given: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
-        if name not in ("mtbf", "repair"):
-            raise ExperimentError(f"failures: {unknown_name('key', name, ('mtbf', 'repair'))}, e.g. mtbf=30d,repair=4h")
+        if name not in known:
+            raise ExperimentError(f"failures: {unknown_name('key', name, known)}, e.g. mtbf=30d,repair=4h")
         if not value:
             raise ExperimentError(f"failures {text!r}: {name} has no value, e.g. mtbf=30d,repair=4h")
         if name in given:
             raise ExperimentError(f"failures {text!r}: {name} is given twice")
         given[name] = value
-    if "mtbf" not in given:
+    if not given.keys() & {"mtbf", "every"}:
         raise ExperimentError("failures needs mtbf, e.g. mtbf=30d,repair=4h")
     return given
 

@@ -1,14 +1,14 @@
 """All commands: importing a module of commands adds them to the program; help lists them in the order here."""
 
-from headway.cli import backtests, commands, explains, exports, profiles, reports, sweeps, traces, whatifs
+from headway.cli import backtests, commands, explains, exports, looks, plans, profiles, reports, sweeps, traces, whatifs
 from headway.cli.app import app
 
 __all__ = ["app"]
 
 _ORDER = (
     *(commands.demo, commands.simulate, commands.compare, commands.run, sweeps.sweep, reports.report),
-    *(commands.story, explains.explain, whatifs.whatif, backtests.backtest, exports.export),
-    *(commands.audit, commands.replay, commands.policies),
+    *(looks.story, explains.explain, whatifs.whatif, backtests.backtest, exports.export, plans.plan),
+    *(looks.audit, looks.replay, commands.policies),
 )
 
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))

@@ -6,11 +6,23 @@ from typing import Annotated
 
 import typer
 
+from headway.cli import serving
 from headway.cli.app import app
-from headway.cli.pages import check_target, folders, opened, position, told, write
+from headway.cli.pages import Place, check_target, folders, opened, position, told, write
 from headway.cli.progress import share_bar
+from headway.errors import ExperimentError
+from headway.experiment import is_serving
 from headway.report import page
 from headway.report.measured import Comparison
+
+
+def serving_runs(runs: list[str]) -> list[Place] | None:
+    """The runs where all are of a fleet; None where all are of jobs. The two do not go together."""
+    found = folders(runs)
+    kinds = {is_serving(place.folder) for place in found}
+    if len(kinds) > 1:
+        raise ExperimentError("some of these runs are of jobs and some of a fleet: a report shows one kind")
+    return found if kinds == {True} else None
 
 
 @app.command()
@@ -34,6 +46,11 @@ def report(
     """
     target = Path(out)
     check_target(target, force)
+    if (fleets := serving_runs(runs)) is not None:
+        serving.write_report([place.folder for place in fleets], target, serving.position(fleets, baseline), title)
+        if open_it:
+            webbrowser.open(target.resolve().as_uri())
+        return
     with share_bar("report") as tell:
         found = opened(folders(runs), tell)
         both = Comparison(found, position(found, baseline))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -15,10 +16,12 @@ from headway.experiment.measured import Outcome, measured, replicated, seeded
 from headway.experiment.pool import LocalPool
 from headway.experiment.sweep import Record
 from headway.formats import toml
+from headway.formats.serving_settings import ServingExperiment
 from headway.formats.settings import Experiment
 from headway.live.tasks import Done, Far
 from headway.metrics.compare import batches
 
+AnyExperiment = TypeVar("AnyExperiment", Experiment, ServingExperiment)
 INDEX_NAME = "runs.json"
 """Beside the folders of runs that were made together: their names in the order that was asked for."""
 
@@ -58,7 +61,7 @@ def under_each(document: toml.Document, specs: Sequence[str]) -> list[tuple[str,
     return apart(experiments, [e.policy.name for _, e in experiments])
 
 
-def apart(experiments: list[tuple[str, Experiment]], names: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
+def apart(experiments: list[tuple[str, AnyExperiment]], names: Sequence[str] = ()) -> list[tuple[str, AnyExperiment]]:
     """Runs that would share a folder get one each below it."""
     out = experiments[0][1].run.out
     if len(experiments) == 1 or not out:
@@ -75,7 +78,7 @@ def apart(experiments: list[tuple[str, Experiment]], names: Sequence[str] = ()) 
     return apart
 
 
-def note_order(experiments: Sequence[tuple[str, Experiment]]) -> None:
+def note_order(experiments: Sequence[tuple[str, AnyExperiment]]) -> None:
     """Say beside the folders of several runs in which order they were asked for; a report keeps it."""
     folders = [Path(each.run.out) for _, each in experiments if each.run.out]
     if len(folders) > 1:

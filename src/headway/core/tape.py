@@ -66,6 +66,11 @@ class Tape:
         end = int(np.searchsorted(self.column("time"), time, side="right"))
         return Tape(self.rows[:end], {row: text for row, text in self.notes.items() if row < end})
 
+    def of(self, *kinds: int) -> npt.NDArray[np.int64]:
+        """All rows of some kinds, in order."""
+        rows: npt.NDArray[np.int64] = self.rows[np.isin(self.column("kind"), kinds)]
+        return rows
+
     @property
     def digest(self) -> str:
         """The same for the same decisions, whatever machine made them, however long it took."""

@@ -56,6 +56,8 @@ from headway.training.tenancy import divide
 EXPERIMENT_NAME = "experiment.toml"
 JOBS_NAME = "jobs.parquet"
 RESULT_NAME = "result.json"
+REQUESTS_NAME = "requests.parquet"
+"""In the folder of a fleet's run."""
 
 Progress = Callable[[Far], None]
 """Told how far a run is, now and then."""
@@ -368,10 +370,16 @@ def open_run(folder: str | Path) -> StoredRun:
     experiment = kept_profiles(toml.typed(toml.read(path), Experiment, str(path)), folder)
     jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
     scene = Scene(experiment, cluster_table.build(experiment.cluster), jobs)
-    return StoredRun(folder, scene, tape, _went_to_its_end(folder))
+    return StoredRun(folder, scene, tape, went_to_its_end(folder))
 
 
-def _went_to_its_end(folder: Path) -> bool:
+def is_serving(folder: str | Path) -> bool:
+    """Whether a folder holds a run of a fleet; not so for anything that is no run at all."""
+    return (Path(folder) / REQUESTS_NAME).is_file()
+
+
+def went_to_its_end(folder: Path) -> bool:
+    """Whether the run of a folder was neither stopped nor killed."""
     try:
         result = msgspec.json.decode((folder / RESULT_NAME).read_bytes())
     except FileNotFoundError:

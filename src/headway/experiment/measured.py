@@ -21,7 +21,7 @@ from headway.metrics import compare
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
 from headway.metrics.compare import Change, Sample
 from headway.metrics.series import FloatArray
-from headway.metrics.training.jobs import job_table
+from headway.metrics.training.jobs import job_table, preempted_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
@@ -96,7 +96,7 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
     if result.folder is not None:
         experiment.store_result(result.folder, row)
     stopped = _how_far(result) if result.stopped else ""
-    return Outcome(row, _notes(result, row), stopped, _sample(ledger, window), draws(each))
+    return Outcome(row, _notes(result, row, ledger), stopped, _sample(ledger, window), draws(each))
 
 
 def _of_bound(bounds: Sequence[tuple[int, int]]) -> list[float]:
@@ -109,22 +109,15 @@ def _decide_p99_ms(decide_ns: Sequence[int]) -> float | None:
     return percentile(np.sort(np.array(decide_ns, dtype=np.int64)), 99) / 10**6 if decide_ns else None
 
 
-def _notes(result: experiment.RunResult, row: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(result: experiment.RunResult, row: Mapping[str, Any], ledger: Ledger) -> tuple[str, ...]:
     notes = [*result.notes]
     if row["overload"]:
         notes.append(f"overload: {row['overload']}")
     if row["growing"]:
         notes.append(row["growing"])
-    if row["preemptions"] and _preempted_free(result):
+    if row["preemptions"] and preempted_free(ledger, result.scene.costs()):
         notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
     return tuple(notes)
-
-
-def _preempted_free(result: experiment.RunResult) -> bool:
-    """Whether no preempted job stands still for it: moves, changes and failures may still cost something."""
-    preempted = result.tape.column("subject")[result.tape.column("kind") == Kind.PREEMPT]
-    costs, jobs = result.scene.costs(), result.scene.jobs
-    return not any(costs.of_preemption(jobs[job]) for job in np.unique(preempted).tolist())
 
 
 def intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str, float | None]:

@@ -14,11 +14,14 @@ from typing import Any
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import slurm_site
+from headway.serving.policies import registry as serving
+from headway.serving.policies.parts import ServingPolicy
 from headway.training.policies import registry
 from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 
 GROUP = "headway.policies"
 SITE = "slurm:"
+_KINDS = "Order, Backfill, PlacementRule, Migration, Allocation or ServingPolicy"
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
@@ -102,6 +105,7 @@ def _kind(part: Any) -> dict[str, Any] | None:
         (PlacementRule, registry.PLACEMENTS),
         (Migration, registry.MIGRATIONS),
         (Allocation, registry.ALLOCATIONS),
+        (ServingPolicy, serving.POLICIES),
     ]
     if isinstance(part, type):
         for kind, table in tables:
@@ -114,7 +118,7 @@ def register(part: Any, where: str) -> str:
     """Put a class into the table of its kind; what comes back is the name it goes by."""
     table = _kind(part)
     if table is None:
-        raise ExperimentError(f"{where}: {part!r} is no Order, Backfill, PlacementRule, Migration or Allocation")
+        raise ExperimentError(f"{where}: {part!r} is no {_KINDS}")
     name = getattr(part, "name", None)
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise ExperimentError(f"{where}: class {part.__name__} needs a name of letters, digits and '-', not {name!r}")

@@ -144,19 +144,19 @@ def over_seeds(rows: Sequence[Row], level: float) -> dict[str, Any]:
 
     What is the same in all is kept as it is; what is neither a number nor the same is that of the first that has any.
     """
-    merged = {key: _merged([row.get(key) for row in rows]) for key in rows[0]}
-    merged["seeds"] = len(rows)
-    merged["peak_rss_bytes"] = max(row["peak_rss_bytes"] for row in rows)
+    whole = {key: merged([row.get(key) for row in rows]) for key in rows[0]}
+    whole["seeds"] = len(rows)
+    whole["peak_rss_bytes"] = max(row["peak_rss_bytes"] for row in rows)
     for stem, unit in REPLICATED:
         values = [_number(row[f"{stem}{unit}"]) for row in rows]
         interval = known(replicated_interval(values, level=level)) if level else None
         low, high = interval or (None, None)
-        merged |= {f"{stem}_low{unit}": low, f"{stem}_high{unit}": high}
+        whole |= {f"{stem}_low{unit}": low, f"{stem}_high{unit}": high}
     for group in ("tenants", "partitions"):
-        if group in merged:
-            merged[group] = _merged_groups([row.get(group, []) for row in rows], group.removesuffix("s"))
-    merged["runs"] = [{key: row[key] for key in OF_ONE_SEED} for row in rows]
-    return merged
+        if group in whole:
+            whole[group] = _merged_groups([row.get(group, []) for row in rows], group.removesuffix("s"))
+    whole["runs"] = [{key: row[key] for key in OF_ONE_SEED} for row in rows]
+    return whole
 
 
 def by_seed(row: Row, drawn: bool) -> dict[int, float]:
@@ -195,7 +195,8 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _merged(values: Sequence[Any]) -> Any:
+def merged(values: Sequence[Any]) -> Any:
+    """One value of several runs as one: a mean, or what the first has."""
     first = next((value for value in values if value is not None), None)
     if all(value == values[0] for value in values):
         return values[0]
@@ -213,5 +214,5 @@ def _merged_groups(tables: Sequence[Sequence[Row]], key: str) -> list[dict[str, 
         for member in table:
             members.setdefault(str(member[key]), []).append(member)
     return [
-        {field: _merged([each[field] for each in same]) for field in same[0]} for _, same in sorted(members.items())
+        {field: merged([each[field] for each in same]) for field in same[0]} for _, same in sorted(members.items())
     ]

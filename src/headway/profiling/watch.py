@@ -34,6 +34,7 @@ MOST_S = 3
 _POLL_S = 0.1
 _TAIL_LINES = 20
 _MOST_SAMPLES = 2**53
+_NUMBER = re.compile(r"\+?([0-9]{1,3}([ ,_'][0-9]{3})+|[0-9]+)(\.[0-9]*)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 _SHOWN = 60
 
 
@@ -174,11 +175,10 @@ class Output:
 
 
 def _whole(text: str) -> int | None:
-    digits = re.sub(r"[^\d.]", "", text)
-    try:
-        return min(_MOST_SAMPLES, int(float(digits)))
-    except (ValueError, OverflowError):
+    """A number from 0 on as programs write it: ``32``, ``1,250``, ``1e3``, ``32.0``; None for anything else."""
+    if not _NUMBER.fullmatch(text.strip()):
         return None
+    return int(min(_MOST_SAMPLES, float(re.sub("[ ,_']", "", text))))
 
 
 class _Watched:

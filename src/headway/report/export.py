@@ -34,13 +34,18 @@ class Written:
 
 def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[float], None] | None = None) -> Written:
     """The run as Chrome trace events; packed when the name ends in ``.gz``."""
+    return write_pieces(path, trace_events(ledger, title, tell))
+
+
+def write_pieces(path: Path, made: Iterator[str]) -> Written:
+    """Events that are made one by one, with what comes before and after them, into one file."""
     pieces = 0
-    with _beside(path) as partial, ExitStack() as stack:
+    with beside(path) as partial, ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(open(partial, "wb"))
         if path.suffix.lower() == ".gz":  # without name and time, so that the same run gives the same file
             packed = stack.enter_context(gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0))
             file = stack.enter_context(io.BufferedWriter(packed, 1 << 20))
-        for piece in trace_events(ledger, title, tell):
+        for piece in made:
             file.write(piece.encode())
             pieces += 1
     return Written(path, pieces - 2, path.stat().st_size)  # what comes before and after the events
@@ -56,7 +61,7 @@ def write_tables(
             if tell is not None:
                 tell(name, index / len(TABLES))
             path = folder / f"{name}.{kind}"
-            partial = stack.enter_context(_beside(path))
+            partial = stack.enter_context(beside(path))
             table.write_parquet(partial) if kind == "parquet" else table.write_csv(partial)
             made.append((path, len(table)))
     return [Written(path, rows, path.stat().st_size) for path, rows in made]
@@ -101,7 +106,7 @@ def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def beside(path: Path) -> Iterator[Path]:
     """A name beside a file to write to; put in its place when all went well, removed when not."""
     partial = path.with_name(f".{path.name}.part")
     try:

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import PurePath
 
 from headway.metrics.compare import Change
+from headway.metrics.training.jobs import preempted_free
 from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
 from headway.report.words import THIN, change, count, duration, hours, listed, number, percent, plain, three_digits
@@ -304,7 +305,7 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
     if run.skipped:
         yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
-    if summary.preemptions and not summary.lost_gpu_hours:
+    if summary.preemptions and preempted_free(run.ledger, run.stored.scene.costs()):
         yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
 
 

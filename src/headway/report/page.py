@@ -73,23 +73,32 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
     tell("page", (runs + 0.8) / (runs + 1))
     body = "\n".join(_sections(both, found, problems, parts))
     plain_answer = re.sub(r"<[^>]+>", "", answer(both))
+    payloads = "\n".join(
+        f'<script type="text/plain" id="payload-{index}">{text}</script>' for index, text in enumerate(parts.payloads)
+    )
+    return assembled(
+        body, title, plain_answer, _page_facts(both, parts), nav=_navigation(), runs=_selector(both), payloads=payloads
+    )
+
+
+def assembled(
+    body: str, title: str, otherwise: str, facts: dict[str, Any], *, nav: str, runs: str = "", payloads: str = ""
+) -> str:
+    """A page around its body: the template with style, scripts and what they need. ``otherwise``: its name untitled."""
     scripts = {"plotly": get_plotlyjs(), "map_script": _file("clustermap.js"), "script": _file("page.js")}
     pieces = {
         **scripts,
         "allowed": _allowed(scripts.values()),
         "mark": MARK,
-        "title": escape(title) if title else plain_answer,
+        "title": escape(title) if title else otherwise,
         "heading": f'<p class="title">{escape(title)}</p>' if title else "",
         "version": escape(__version__),
         "style": _file("page.css"),
-        "runs": _selector(both),
-        "nav": _navigation(),
+        "runs": runs,
+        "nav": nav,
         "body": body,
-        "facts": _json(_page_facts(both, parts)),
-        "payloads": "\n".join(
-            f'<script type="text/plain" id="payload-{index}">{text}</script>'
-            for index, text in enumerate(parts.payloads)
-        ),
+        "facts": _json(facts),
+        "payloads": payloads,
     }
     # one pass: what a trace's names bring in is never looked at for places to fill
     return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))

@@ -12,6 +12,7 @@ from headway.errors import ExperimentError, unknown_name
 from headway.metrics.compare import changes
 from headway.report.names import shortened
 from headway.report.scale import time_unit
+from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 from headway.units import format_duration, seconds
 
@@ -34,6 +35,7 @@ _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("placement", registry.PLACEMENTS),
     ("migration", registry.MIGRATIONS),
     ("allocation", registry.ALLOCATIONS),
+    ("serving", serving.POLICIES),
 )
 _TERMS = (
     ("preemption", "preempt", "A job is preempted for one that comes before it, whatever the order's default."),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
 from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched
 from headway.serving.fleet import places
+from headway.serving.memory import GpuMemory
 from headway.serving.requeststate import Stage
 from headway.serving.rows import Kind, pack
 from headway.serving.workerstate import Batch, WorkerState
@@ -82,7 +83,7 @@ def _load(
     """Pin the batch's models and fetch the missing ones, one after the other; when all can be used."""
     memory = worker.memory
     missing = [model for model in batch.models if not memory.resident >> model & 1]
-    crowded = [memory.size_of((model,)) > memory.free_bytes for model in missing]
+    back = write_back(state, memory, evict)
     for model in evict:
         memory.remove(model)
         state.journal((now, Kind.EVICTED, -1, batch.lease, worker.id, model, 0))
@@ -90,10 +91,9 @@ def _load(
         if model in memory.ready:
             ready = max(ready, memory.ready[model])
     begin = max(ready, worker.link_free) if missing else ready
-    for model, needed_room in zip(missing, crowded, strict=True):
-        time = bring(state, worker, model)
-        if needed_room and state.fleet.links.write_back:
-            time *= 2
+    for model in missing:
+        time = bring(state, worker, model) + back
+        back = 0
         memory.add(model, now)
         begin += time
         memory.ready[model] = begin
@@ -102,7 +102,14 @@ def _load(
         worker.link_free = begin
     for model in batch.models:
         memory.pin(model, now)
-    return begin
+    return begin + back  # activations alone made room
+
+
+def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:
+    """How long it takes to write back what is evicted, where that is needed at all."""
+    if not evict or not state.fleet.links.write_back:
+        return 0
+    return state.fleet.fetch_time(memory.size_of(evict))
 
 
 def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
@@ -180,9 +187,10 @@ def _go_on(state: "ServingState", now: int, request: int, task: int, after: int)
         return
     source = rs.worker[task]
     if not rs.copies[task] >> target & 1:
-        due = now + state.fleet.copy_time(source, target, rs.graph.tasks[task].output_bytes)
-        rs.due[after] = max(rs.due[after], due)
+        size = rs.graph.tasks[task].output_bytes
+        rs.coming[task, target] = now + state.fleet.copy_time(source, target, size)
         rs.copies[task] |= 1 << target
+    rs.due[after] = max(rs.due[after], rs.coming.get((task, target), 0))
     if not rs.waits[after]:
         rs.since[after] = now
         state.deliver(now, rs, after)
@@ -207,12 +215,11 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
     state.touch(worker, now)
     memory = worker.memory
     state.leases += 1
+    back = write_back(state, memory, action.evict)
     for model in action.evict:
         memory.remove(model)
     begin = max(now, worker.link_free)
-    time = bring(state, worker, action.model)
-    if action.evict and state.fleet.links.write_back:
-        time *= 2
+    time = bring(state, worker, action.model) + back
     state.journal((now, Kind.FETCH, -1, state.leases, worker.id, action.model, begin + time - now))
     for model in action.evict:
         state.journal((now, Kind.EVICTED, -1, state.leases, worker.id, model, 0))

@@ -63,6 +63,7 @@ class Function:
     """Its models as bits."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "models", tuple(dict.fromkeys(self.models)))  # weights are there once
         object.__setattr__(self, "mask", sum(1 << model for model in set(self.models)))
 
 

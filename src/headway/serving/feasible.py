@@ -39,10 +39,18 @@ def refusal(state: "ServingState", action: Action) -> str | None:
     return None
 
 
+def _gone(state: "ServingState", action: Action, index: int) -> str | None:
+    """Why nothing can be done on a worker; None when it is there."""
+    if not 0 <= index < len(state.workers):
+        return f"{action}: there is no worker {index}"
+    worker = state.workers[index]
+    return None if worker.up else f"{action}: worker {worker.worker.name} is down"
+
+
 def _small(state: "ServingState", action: EvictModel | StartInstance | StopInstance) -> str | None:
+    if (gone := _gone(state, action, action.worker)) is not None:
+        return gone
     worker = state.workers[action.worker]
-    if not worker.up:
-        return f"{action}: worker {worker.worker.name} is down"
     if isinstance(action, EvictModel):
         return None if worker.memory.evictable(action.model) else f"{action}: it is not there, or in use"
     if isinstance(action, StopInstance):
@@ -58,9 +66,9 @@ def _place(state: "ServingState", action: PlaceRequest) -> str | None:
         return f"{action}: there is no such request"
     if len(action.workers) != len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
-    for index in action.workers:
-        if index != NOWHERE and not state.workers[index].up:
-            return f"{action}: worker {state.workers[index].worker.name} is down"
+    for index, stage in zip(action.workers, rs.stage, strict=True):
+        if index != NOWHERE and stage < Stage.RUNNING and (gone := _gone(state, action, index)) is not None:
+            return gone
     return None
 
 
@@ -72,15 +80,13 @@ def _move(state: "ServingState", action: MoveTask) -> str | None:
         return f"{action}: the task has begun"
     if rs.worker[action.task] == action.worker:
         return f"{action}: it is placed there already"
-    if not state.workers[action.worker].up:
-        return f"{action}: worker {state.workers[action.worker].worker.name} is down"
-    return None
+    return _gone(state, action, action.worker)
 
 
 def _run(state: "ServingState", action: RunBatch) -> str | None:
+    if (gone := _gone(state, action, action.worker)) is not None:
+        return gone
     worker = state.workers[action.worker]
-    if not worker.up:
-        return f"{action}: worker {worker.worker.name} is down"
     if not action.tasks:
         return f"{action}: no tasks"
     function = -1
@@ -110,9 +116,9 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
 
 
 def _fetch(state: "ServingState", action: FetchModel) -> str | None:
+    if (gone := _gone(state, action, action.worker)) is not None:
+        return gone
     worker = state.workers[action.worker]
-    if not worker.up:
-        return f"{action}: worker {worker.worker.name} is down"
     if worker.memory.resident >> action.model & 1:
         return f"{action}: it is there already"
     return _memory(worker, action, (action.model,), 0)
@@ -126,6 +132,8 @@ def _memory(worker: WorkerState, action: RunBatch | FetchModel, models: tuple[in
         for model in action.evict:
             if model in models or not memory.evictable(model):
                 return f"{action}: model {model} cannot be evicted: it is not there, or in use"
+        if len(set(action.evict)) < len(action.evict):
+            return f"{action}: a model is evicted twice"
         free += memory.size_of(action.evict)
     if need > free:
         return f"{action}: wants {need} bytes of GPU memory, worker {worker.worker.name} has {free}"

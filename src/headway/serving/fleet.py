@@ -105,6 +105,8 @@ def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
     Free slices are interchangeable. MIG instances go where the hardware allows; among those the place that
     leaves the largest instance possible, then the highest, so that large ones find room at the bottom.
     """
+    if not slices:
+        return 0, 0
     if gpu.geometry == FREE:
         free = gpu.slices - taken.bit_count()
         if slices > free:

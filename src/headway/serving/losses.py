@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
     """A worker is gone. Its tasks are placed nowhere; who must decide about them is in ``displaced``."""
+    if not worker.up:
+        state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_FAILED))
+        return
     state.journal((now, Kind.WORKER_FAILED, -1, 0, worker.id, 0, 0))
     state.touch(worker, now)
     lost: dict[int, None] = {}
@@ -34,7 +37,7 @@ def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
         rs.copies = [copies & gone for copies in rs.copies]
         if _recompute(state, now, rs):
             lost[request] = None
-    state.displaced.extend(lost)
+    state.displaced.extend(request for request in lost if request not in state.displaced)
 
 
 def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
@@ -55,6 +58,9 @@ def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
     """A worker is back; its host memory holds what it held, its GPU nothing."""
+    if worker.up:
+        state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_RECOVERED))
+        return
     state.journal((now, Kind.WORKER_RECOVERED, -1, 0, worker.id, 0, 0))
     state.touch(worker, now)
     worker.up = True
@@ -63,6 +69,17 @@ def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
     worker.busy_until = worker.link_free = now
     worker.published = worker.row()
     state.touched[worker.id] = None
+    if sum(other.up for other in state.workers) == 1:  # until now nothing could be placed anywhere
+        state.displaced.extend(
+            request
+            for request, rs in state.requests.items()
+            if request not in state.displaced and _unplaced(rs)
+        )
+
+
+def _unplaced(rs: RequestState) -> bool:
+    """Whether a task of a request is placed nowhere."""
+    return any(at == NOWHERE and stage < Stage.RUNNING for at, stage in zip(rs.worker, rs.stage, strict=True))
 
 
 def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
@@ -85,6 +102,7 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
             continue
         any_lost = True
         rs.left += 1
+        rs.coming = {key: when for key, when in rs.coming.items() if key[0] != task}
         rs.worker[task] = NOWHERE
         for after in needing:
             if rs.stage[after] == Stage.READY:

@@ -24,7 +24,7 @@ class Stage(IntEnum):
 class RequestState:
     """One request as it is now."""
 
-    __slots__ = ("copies", "due", "graph", "left", "moves", "request", "since", "stage", "waits", "worker")
+    __slots__ = ("coming", "copies", "due", "graph", "left", "moves", "request", "since", "stage", "waits", "worker")
 
     def __init__(self, request: Request, graph: Graph) -> None:
         tasks = len(graph.tasks)
@@ -38,7 +38,9 @@ class RequestState:
         self.worker = [NOWHERE] * tasks
         """Where each task is placed or ran."""
         self.copies = [0] * tasks
-        """The workers that hold a task's result, as bits."""
+        """The workers that hold a task's result, or that it is under way to, as bits."""
+        self.coming: dict[tuple[int, int], int] = {}
+        """(task, worker) whose result was sent there: when it is there."""
         self.due = [0] * tasks
         """When the inputs sent so far are where a task was placed."""
         self.since = [request.arrival] * tasks

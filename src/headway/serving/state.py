@@ -24,7 +24,7 @@ from headway.serving.actions import (
     StopInstance,
     WakeAt,
 )
-from headway.serving.catalogue import Catalogue
+from headway.serving.catalogue import Catalogue, models_in
 from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
@@ -46,6 +46,17 @@ from headway.serving.workerstate import Row, TaskId, WorkerState
 
 CENTRAL = -1
 """Who reads every row as it is."""
+_KINDS = {
+    PlaceRequest: Kind.PLACE,
+    MoveTask: Kind.MOVE,
+    RunBatch: Kind.RUN,
+    FetchModel: Kind.FETCH,
+    EvictModel: Kind.EVICT,
+    StartInstance: Kind.START_INSTANCE,
+    StopInstance: Kind.STOP_INSTANCE,
+    DropRequest: Kind.DROP,
+    WakeAt: Kind.WAKE_AT,
+}
 
 
 class ServingState:
@@ -216,7 +227,8 @@ class ServingState:
 
     def refused(self, now: int, action: Action) -> TapeRow:
         """The row that records a refusal of this action."""
-        return (now, Kind.REFUSED, getattr(action, "request", -1), 0, getattr(action, "worker", -1), 0, 0)
+        kind = _KINDS[type(action)]
+        return (now, Kind.REFUSED, getattr(action, "request", -1), 0, getattr(action, "worker", -1), 0, kind)
 
     # --- requests and their tasks -----------------------------------------------------------------------------
 
@@ -289,9 +301,13 @@ class ServingState:
         for other in before:
             copies = state.copies[other]
             if copies and not copies >> index & 1:
-                source = (copies & -copies).bit_length() - 1
-                due = max(due, now + fleet.copy_time(source, index, state.graph.tasks[other].output_bytes))
+                size, coming = state.graph.tasks[other].output_bytes, state.coming
+                coming[other, index] = min(
+                    max(now, coming.get((other, source), 0)) + fleet.copy_time(source, index, size)
+                    for source in models_in(copies)
+                )
                 state.copies[other] = copies | 1 << index
+            due = max(due, state.coming.get((other, index), 0))
         return due
 
     def deliver(self, now: int, state: RequestState, task: int) -> None:

@@ -102,7 +102,7 @@ class SimulatedFleet:
                 request, task = batch.tasks[0]
                 draw = small_stream(self._seed, f"{request}:{task}").gauss(0.0, spread)
                 took = max(1, round(took * exp(draw)))
-            self._push(batch.start + took, BatchFinished(action.worker, lease))
+            self._push(max(batch.start + took, now + 1), BatchFinished(action.worker, lease))
         elif isinstance(action, WakeAt):
             time = max(action.time, now + 1)
             if time not in self._wakes:
@@ -110,7 +110,7 @@ class SimulatedFleet:
                 self._push(time, Woke())
         elif isinstance(action, FetchModel):
             worker = self._state.workers[action.worker]
-            ready = worker.memory.ready[action.model]
+            ready = max(worker.memory.ready[action.model], now + 1)  # an instant is decided once
             self._push(ready, ModelFetched(action.worker, action.model, self._state.leases))
         elif isinstance(action, StartInstance):
             ready = now + self._state.catalogue.functions[action.function].cold_start

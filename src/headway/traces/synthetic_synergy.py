@@ -30,7 +30,7 @@ _SHORT_SHARE = 0.8
 _SHORT, _LONG = (1.5, 3.0), (3.0, 4.0)
 """Powers of ten of minutes between which durations lie."""
 _SLACK = Fraction(1)
-"""Thirds are written 33,33,33."""
+"""Thirds are written 33,33,33: what three equal percentages may be off by."""
 _MOST_DIGITS = 12
 _LONGEST_SPAN = 2**62
 
@@ -44,8 +44,8 @@ def parse_split(text: str, what: str = "split") -> tuple[float, ...]:
             f"{what} {text!r} is not understood: write percentages of image, language and speech jobs, like 20,70,10"
         )
     whole = sum(found, Fraction())
-    if abs(whole - 100) > _SLACK:
-        raise ExperimentError(f"{what} {text!r}: percentages must sum to 100, not {float(whole):g}")
+    if whole != 100 and not (len(set(found)) == 1 and abs(whole - 100) <= _SLACK):
+        raise ExperimentError(f"{what} {text!r}: percentages must add up to 100, not {float(whole):g}")
     return tuple(float(part / whole) for part in found)
 
 

@@ -8,6 +8,7 @@ from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import living
 from headway.training.rows import Kind
+from headway.training.speed import Costs
 from headway.units import SECOND, WHOLE_GPU_MILLI
 
 SHORTEST_IDEAL_S = 10.0
@@ -101,6 +102,13 @@ def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
     still = ledger.summed(ledger.hold_job, ledger.standstill)
     evicted = ledger.rows(Kind.EVICTED)
     return gpu_seconds(ledger, still + ledger.summed(ledger.subject[evicted], ledger.detail[evicted]))
+
+
+def preempted_free(ledger: Ledger, costs: Costs) -> bool:
+    """Whether jobs were preempted, and none stands still for it: moves, changes and failures may still cost something,
+    and a job that was charged may not have stood still yet."""
+    preempted = np.flatnonzero(ledger.counted(Kind.PREEMPT)).tolist()
+    return bool(preempted) and not any(costs.of_preemption(ledger.jobs[job]) for job in preempted)
 
 
 def failed_gpu_seconds(ledger: Ledger) -> FloatArray:

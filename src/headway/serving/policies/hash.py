@@ -1,9 +1,9 @@
 """Hash: every task on a worker drawn by its name, whatever is there. The baseline of the Compass paper."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from headway.serving.actions import Action, PlaceRequest
+from headway.serving.actions import NOWHERE, Action, PlaceRequest
 from headway.serving.policies.local import FIFO, LOOKAHEAD, LocalQueue
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
@@ -33,27 +33,37 @@ class Hash(ServingPolicy):
         self.salt = salt
         self.queue = LocalQueue(evict, prefetch)
 
+        self._open: dict[int, None] = {}
+        """Requests with tasks that no worker was up for."""
+
     def bind(self, state: ServingState) -> None:
         """See ``LocalQueue``."""
         self.queue.bind(state)
+        self._open = {}
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Place what arrived or was displaced; then let each worker go on."""
-        for request in (*state.landed, *state.displaced):
-            if (rs := state.requests.get(request)) is not None:
-                yield PlaceRequest(request, self.plan(state, rs))
+        if state.landed or state.displaced or self._open:
+            for request in dict.fromkeys((*self._open, *state.landed, *state.displaced)):
+                self._open.pop(request, None)
+                if (rs := state.requests.get(request)) is not None:
+                    plan = spread(state, rs, self.queue.hosts, self.salt)
+                    if NOWHERE in plan:
+                        self._open[request] = None
+                    yield PlaceRequest(request, plan)
         for index in list(state.touched):
             yield from self.queue.decide(state, state.workers[index])
 
-    def plan(self, state: ServingState, rs: RequestState) -> tuple[int, ...]:
-        """A worker a task; what is placed stays."""
-        up = [worker.id for worker in state.workers if worker.up]
-        if not up:
-            return (-1,) * len(rs.stage)
-        salt = self.salt
-        return tuple(
-            rs.worker[task]
-            if rs.worker[task] >= 0 or rs.stage[task] >= Stage.RUNNING
-            else up[drawn(rs.request.id, task, salt) % len(up)]
-            for task in range(len(rs.stage))
-        )
+
+def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
+    """A worker a task, drawn among those that are up and can run it; what is placed stays. -1: there is none."""
+    down = {worker.id for worker in state.workers if not worker.up}
+    placed = list(rs.worker)
+    for task, stage in enumerate(rs.stage):
+        if placed[task] == NOWHERE and stage < Stage.RUNNING:
+            able: Sequence[int] = hosts[rs.graph.tasks[task].function]
+            if down:
+                able = [worker for worker in able if worker not in down]
+            if able:
+                placed[task] = able[drawn(rs.request.id, task, salt) % len(able)]
+    return tuple(placed)

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch
 from headway.serving.catalogue import Configuration, models_in
+from headway.serving.fleet import Worker, places
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
@@ -15,39 +17,65 @@ class LocalQueue:
 
     def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3) -> None:
         """``prefetch``: how many queued tasks to look at for weights to fetch ahead; 0: none."""
+        if evict not in (FIFO, LOOKAHEAD):
+            raise ExperimentError(f"option evict={evict} is neither {LOOKAHEAD} nor {FIFO}")
+        if prefetch < 0:
+            raise ExperimentError(f"option prefetch={prefetch} is negative: it counts tasks to look at")
         self.evict = evict
         self.prefetch = prefetch
 
     def bind(self, state: ServingState) -> None:
-        """The one configuration of each function on each worker."""
-        functions = range(len(state.catalogue.functions))
-        self._whole: list[list[Configuration]] = [
-            [
-                max(state.latency.cells(worker.id, function), key=lambda c: (-c.batch, c.slices, c.cpus))
-                for function in functions
-            ]
+        """The one configuration of each function on each worker, and where each function can run at all."""
+        catalogue = state.catalogue
+        self._whole: list[list[Configuration | None]] = [
+            [_whole(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]
             for worker in state.workers
         ]
+        self.hosts: list[tuple[int, ...]] = []
+        """By function: the workers that could run it if nothing else were there."""
+        for index, function in enumerate(catalogue.functions):
+            need = catalogue.size_of(function.mask) + function.activation_bytes
+            hosts = tuple(
+                worker.id
+                for worker in state.workers
+                if self._whole[worker.id][index] is not None and need <= worker.memory.capacity_bytes
+            )
+            if not hosts:
+                raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
+            self.hosts.append(hosts)
+        self._functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
+        self._masks = [function.mask for function in catalogue.functions]
+        self._activations = [function.activation_bytes for function in catalogue.functions]
+        self._sizes = [model.size_bytes for model in catalogue.models]
 
     def decide(self, state: ServingState, worker: WorkerState) -> Iterator[Action]:
         """Start what can start."""
-        if not worker.running and worker.queue:
-            task = next(iter(worker.queue))
-            yield self.run(state, worker, task)
-        if self.prefetch and worker.queue and not worker.fetches:
+        queue = worker.queue
+        if not queue:
+            return
+        if not worker.running:
+            batch = self.run(state, worker, next(iter(queue)))
+            if batch is not None:
+                yield batch
+        if self.prefetch and queue and not worker.fetches:
             yield from self._ahead(state, worker)
 
-    def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch:
-        """One task with the whole GPU, and what must make room for it."""
-        function = state.requests[task[0]].graph.tasks[task[1]].function
-        kind = state.catalogue.functions[function]
+    def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
+        """One task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
+        function = self._functions[state.requests[task[0]].request.graph][task[1]]
         whole = self._whole[worker.id][function]
-        missing = kind.mask & ~worker.memory.resident
+        assert whole is not None
+        memory = worker.memory
+        mask = self._masks[function]
+        missing = mask & ~memory.resident
+        need = self._activations[function]
+        if missing:
+            need += state.catalogue.size_of(missing)
         evict: tuple[int, ...] = ()
-        if missing or kind.activation_bytes:
-            need = state.catalogue.size_of(missing) + kind.activation_bytes - worker.memory.free_bytes
-            if need > 0:
-                evict = self.victims(state, worker, need, kind.mask, task)
+        if need > memory.free_bytes:
+            evict = self.victims(state, worker, need - memory.free_bytes, mask, task)
+            if memory.free_bytes + memory.size_of(evict) < need:
+                return None  # what is being fetched ahead is in the way
         return RunBatch(worker.id, (task,), whole.cpus, whole.slices, evict)
 
     def victims(self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId) -> tuple[int, ...]:
@@ -55,7 +83,7 @@ class LocalQueue:
         memory = worker.memory
         models: Sequence[int] = [model for model in memory.order if not keep >> model & 1 and memory.evictable(model)]
         if self.evict == LOOKAHEAD:
-            first = self._first_use(state, worker, task)
+            first = self._first_use(state, worker, task, sum(1 << model for model in models))
             never = len(worker.queue) + 1
             models = sorted(models, key=lambda model: -first.get(model, never))
         chosen = []
@@ -63,26 +91,40 @@ class LocalQueue:
             if need <= 0:
                 break
             chosen.append(model)
-            need -= memory.size_of((model,))
+            need -= self._sizes[model]
         return tuple(chosen)
 
-    def _first_use(self, state: ServingState, worker: WorkerState, besides: TaskId) -> dict[int, int]:
+    def _first_use(self, state: ServingState, worker: WorkerState, besides: TaskId, among: int) -> dict[int, int]:
+        """Where in the queue each of some models is needed first; those that no task needs are left out."""
         first: dict[int, int] = {}
-        for position, (request, task) in enumerate(worker.queue):
-            if (request, task) != besides:
-                function = state.requests[request].graph.tasks[task].function
-                for model in state.catalogue.functions[function].models:
-                    first.setdefault(model, position)
+        for position, key in enumerate(worker.queue):
+            if not among:
+                break
+            needed = self._masks[self._functions[state.requests[key[0]].request.graph][key[1]]] & among
+            if needed and key != besides:
+                among &= ~needed
+                for model in models_in(needed):
+                    first[model] = position
         return first
 
     def _ahead(self, state: ServingState, worker: WorkerState) -> Iterator[Action]:
         """Fetch one missing model of the next tasks, into free memory only."""
+        memory = worker.memory
         for position, (request, task) in enumerate(worker.queue):
             if position >= self.prefetch:
                 return
-            function = state.requests[request].graph.tasks[task].function
-            missing = state.catalogue.functions[function].mask & ~worker.memory.resident
+            missing = self._masks[self._functions[state.requests[request].request.graph][task]] & ~memory.resident
             for model in models_in(missing):
-                if state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:
+                if self._sizes[model] <= memory.free_bytes:
                     yield FetchModel(worker.id, model)
                     return
+
+
+def _whole(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
+    """The largest configuration for one task that a worker has room for; None: there is none."""
+    possible = [
+        cell
+        for cell in state.latency.cells(index, function)
+        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0)
+    ]
+    return max(possible, key=lambda cell: (-cell.batch, cell.slices, cell.cpus), default=None)

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from headway.errors import ExperimentError, unknown_name
+from headway.serving.policies.compass import Compass
 from headway.serving.policies.hash import Hash
+from headway.serving.policies.headway import Headway
+from headway.serving.policies.heft import Heft
+from headway.serving.policies.jit import Jit
 from headway.serving.policies.parts import ServingPolicy
 
 POLICIES: dict[str, type[ServingPolicy]] = {
     policy.name: policy
     for policy in (
+        Compass,
         Hash,
+        Heft,
+        Jit,
+        Headway,
         #
     )
 }

@@ -20,6 +20,7 @@ from headway.training.policies.allocations.sites import Sites
 from headway.training.policies.allocations.wants import above, carried_out, lesser
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
+from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand
 from headway.training.shares import times
 from headway.training.state import TrainingState
@@ -37,6 +38,8 @@ class Headway(Allocation):
     swaps: ClassVar[bool] = True
 
     def __init__(self, moves: int = 4, margin: float = 10.0, rest: Duration = _REST, slowdown: float = 0.1) -> None:
+        from_zero(self.name, moves=moves, margin=margin, rest=rest)
+        shares(self.name, slowdown=slowdown)
         self.moves = moves
         self.margin = margin
         self.rest = rest

@@ -25,6 +25,7 @@ from headway.training.policies.allocations.wants import carried_out, due_place, 
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node
+from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand, members
 from headway.training.state import TrainingState
 from headway.training.wish import Wish
@@ -60,6 +61,8 @@ class Opt(Allocation):
         horizon: Duration = _HORIZON,
         every: Duration = _EVERY,
     ) -> None:
+        from_zero(self.name, branches=branches, margin=margin, horizon=horizon, every=every)
+        shares(self.name, gap=gap)
         self.by_gpus = by_gpus
         self.between = between
         self.gap = gap

@@ -15,12 +15,13 @@ is a third resource throughout.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.changed import Changed
+from headway.training.policies.allocations.held import Held
+from headway.training.policies.allocations.leftovers import hand_out
 from headway.training.policies.allocations.room import Room
 from headway.training.policies.allocations.tightest import placed
 from headway.training.policies.allocations.wants import Wants, above, carried_out, due_place
@@ -30,28 +31,13 @@ from headway.training.state import TrainingState
 from headway.training.wish import Wish
 
 
-@dataclass(slots=True)
-class Held:
-    """A job on its nodes, with what it holds, would like and is due."""
-
-    js: JobState
-    placement: Placement
-    full: Grant
-    due: Grant
-    grant: Grant
-
-    @property
-    def order(self) -> tuple[int, int, int, int]:
-        """Larger demands first: GPUs, CPUs, memory."""
-        return -self.js.gpus, -self.full.cpu_milli, -self.full.memory_bytes, self.js.id
-
-
 class Tune(Allocation):
     """Full demand, else due, else others are brought down to theirs."""
 
     name: ClassVar[str] = "tune"
 
-    def __init__(self) -> None:
+    def __init__(self, leftovers: bool = False) -> None:
+        self.leftovers = leftovers
         self._wants: Wants | None = None
         self._changed = Changed()
 
@@ -124,6 +110,8 @@ class Tune(Allocation):
             for node, _ in each.placement:
                 there.setdefault(node, []).append(each)
         _keep_where_short(room, held)
+        if self.leftovers:
+            hand_out(room, held, self.wants)
         return carried_out(state, {each.js.id: each.grant for each in held})
 
 

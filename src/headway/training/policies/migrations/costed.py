@@ -20,10 +20,9 @@ defragmentation.
 from collections.abc import Hashable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache
-from math import ceil, inf
+from math import ceil
 from typing import ClassVar
 
-from headway.errors import ExperimentError
 from headway.training.actions import Action, MigrateJob, Placement, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
@@ -31,6 +30,7 @@ from headway.training.policies.backfills.reservation import without
 from headway.training.policies.forecast import earliest_fit
 from headway.training.policies.parts import Admission, Migration, PlacementRule
 from headway.training.policies.placements.pick import gpus_of
+from headway.training.policies.ranges import from_zero
 from headway.training.pool import members
 from headway.training.state import TrainingState
 
@@ -49,9 +49,7 @@ class Costed(Migration):
     ranks_ends: ClassVar[bool] = True
 
     def __init__(self, margin: float = 2.0, rest: float = 10.0) -> None:
-        for option, value in (("margin", margin), ("rest", rest)):
-            if not 0 <= value < inf:
-                raise ExperimentError(f"migrate({option}={value}): must be a number from 0 on")
+        from_zero(self.name, margin=margin, rest=rest)
         self.margin = margin
         self.rest = rest
         self._failed: tuple[int, tuple[int, ...]] = (-1, ())

@@ -16,6 +16,7 @@ from typing import ClassVar
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.rounds import RoundOrder
+from headway.training.policies.ranges import from_zero
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
@@ -35,8 +36,7 @@ class Ftf(RoundOrder):
         super().__init__()
         if lease <= 0:
             raise ExperimentError(f"ftf(lease=...): {lease} ns must be above 0")
-        if not margin >= 0:
-            raise ExperimentError(f"ftf(margin=...): {margin} must not be negative")
+        from_zero(self.name, margin=margin)
         self.lease = lease
         self.margin = margin
         self.contention = contention

@@ -1,0 +1,93 @@
+"""``headway plan``: how many workers of which kind a pipeline needs for a deadline and a rate, and what that costs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from headway.cli import console
+from headway.cli.app import app
+from headway.cli.flags import ArrivalsFlag, ControlFlag, JsonFlag, PolicyFlag, ScenarioFlag, SeedFlag
+from headway.cli.progress import share_bar
+from headway.errors import ExperimentError
+from headway.experiment.planning import Plan, kind_name, plans, scenario_with
+from headway.formats.serving_settings import ServingExperiment, check
+
+REQUESTS = 2000
+"""Requests of each trial run; the deadline's share of misses cannot be told from far fewer."""
+
+
+@app.command()
+def plan(
+    graph: Annotated[str, typer.Argument(help="A pipeline by name, or a scenario file of your own.", metavar="GRAPH")],
+    slo: Annotated[str, typer.Option("--slo", help="How long a request may take: 500ms, or 1.5L.")],
+    rate: Annotated[float, typer.Option("--rate", help="Requests a second.")],
+    in_time: Annotated[
+        float, typer.Option("--in-time", help="The share of requests to be answered in time.", min=0.01, max=1.0)
+    ] = 0.99,
+    policy: PolicyFlag = None,
+    arrivals: ArrivalsFlag = None,
+    scenario: ScenarioFlag = None,
+    control: ControlFlag = None,
+    requests: Annotated[int, typer.Option("--requests", help="Of each trial run.", min=100)] = REQUESTS,
+    seed: SeedFlag = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say how many workers of which kind answer so many requests in time, what they cost, and what comes next.
+
+    headway plan translation --slo 3s --rate 4
+
+    headway plan pipelines.toml --slo 500ms --rate 40 --in-time 0.999 --json
+    """
+    own = Path(graph).suffix in (".toml", ".py")
+    experiment = ServingExperiment()
+    serving = msgspec.structs.replace(
+        experiment.serving, scenario=graph if own else scenario_with(graph, scenario or ""), control=control or ""
+    )
+    workload = msgspec.structs.replace(
+        experiment.workload,
+        slo=slo,
+        rate=rate,
+        requests=requests,
+        arrivals=arrivals or "poisson",
+        mix=None if own else {graph: 1.0},
+        overload=True,
+    )
+    named = msgspec.structs.replace(experiment.policy, name=policy or "headway")
+    run = msgspec.structs.replace(experiment.run, seed=seed or 0)
+    whole = msgspec.structs.replace(experiment, serving=serving, workload=workload, policy=named, run=run)
+    with share_bar("plan") as tell:
+        found = plans(check(whole), in_time, tell)
+    if as_json:
+        console.print_json([each.record() for each in found])
+    else:
+        console.out().print(_table(found))
+    if not found[0].workers:
+        raise ExperimentError(f"no kind of worker answers {100 * in_time:g} % in time: {found[0].why_not}")
+    if not as_json:
+        best = found[0]
+        console.out().print(
+            f"{best.workers} workers with {kind_name(best.kind)}: {100 * best.hit_rate:.1f} % in time at "
+            f"${best.hour_usd:,.2f} an hour",
+            highlight=False,
+        )
+
+
+def _table(found: list[Plan]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("worker", "workers", "in time", "latency p99", "GPU use", "$/hour", "$/1000 requests", "one fewer"):
+        table.add_column(heading, justify="left" if heading == "worker" else "right", no_wrap=True)
+    for each in found:
+        table.add_row(
+            kind_name(each.kind),
+            f"{each.workers:,}" if each.workers else "none",
+            f"{100 * each.hit_rate:.1f} %",
+            "" if each.latency_p99_s is None else f"{1000 * each.latency_p99_s:,.0f} ms",
+            f"{100 * each.gpu_utilisation:.0f} %",
+            f"{each.hour_usd:,.2f}",
+            f"{1000 * each.request_usd:.3f}",
+            "" if each.fewer_hit_rate is None else f"{100 * each.fewer_hit_rate:.1f} % in time",
+        )
+    return table

@@ -1,0 +1,227 @@
+"""Wiring of a serving run: from the tables of an experiment to a catalogue, a fleet, requests, a policy and a tape.
+
+The twin of the package's own functions for training: ``prepare``, ``play``, ``open_run``. A run folder holds
+``experiment.toml``, ``requests.parquet``, the scenario where it was a file, the tape and ``result.json``.
+"""
+
+import resource
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.core.tape import read as read_tape
+from headway.errors import TapeError
+from headway.experiment import (
+    EXPERIMENT_NAME,
+    REQUESTS_NAME,
+    Progress,
+    check_folder,
+    stops_on_interrupt,
+    went_to_its_end,
+)
+from headway.formats import scenario_file, toml
+from headway.formats.cluster_table import within
+from headway.formats.plugins import anchored, resolve
+from headway.formats.scenario_file import Built
+from headway.formats.serving_settings import ServingExperiment, check
+from headway.formats.settings import span
+from headway.live.tasks import Far
+from headway.serving.latency import LatencyModel
+from headway.serving.policies.parts import ServingPolicy
+from headway.serving.policies.registry import build, describe
+from headway.serving.request import Request
+from headway.serving.state import ServingState
+from headway.sim.serving import SimulatedFleet, WorkerFaults
+from headway.sim.worker_faults import faults_of
+from headway.traces import request_table, serving_arrivals
+from headway.traces.build import no_collection
+
+SCENARIO_NAME = "scenario"
+PROFILE_NAME = "profile.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class ServingScene:
+    """Everything about a run but its outcome: what replay, audit and story need besides the tape."""
+
+    experiment: ServingExperiment
+    built: Built
+    requests: tuple[Request, ...]
+    notes: tuple[str, ...] = ()
+
+    def policy(self) -> ServingPolicy:
+        """A fresh policy, as it was at the beginning."""
+        return policy_of(self.experiment)
+
+    def latency(self) -> LatencyModel:
+        """How long things take."""
+        return LatencyModel(self.built.catalogue, self.built.fleet, self.built.interference)
+
+    def central(self) -> bool:
+        """Whether every row is read as it is: as the experiment says, else the scenario, else the policy."""
+        asked = self.experiment.serving.control
+        if asked:
+            return asked == "central"
+        return self.policy().central if self.built.central is None else self.built.central
+
+    def state(self) -> ServingState:
+        """The fleet before anything has happened."""
+        return ServingState(
+            self.built.catalogue,
+            self.built.fleet,
+            self.latency(),
+            to_come=len(self.requests),
+            push_interval=span(self.experiment.serving.push_interval, "serving push_interval"),
+            central=self.central(),
+            preloaded=self.built.preloaded,
+        )
+
+    def faults(self) -> WorkerFaults | None:
+        """What will befall the workers; drawn anew from the seed, so the same each time."""
+        last = self.requests[-1].arrival if self.requests else 0
+        return faults_of(self.experiment, len(self.built.fleet.workers), last)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingResult:
+    """A run that ended, or was stopped: its tape and what it took."""
+
+    scene: ServingScene
+    policy: str
+    tape: Tape
+    stopped: bool
+    wall_s: float
+    peak_rss_bytes: int
+    folder: Path | None
+    decide_ns: Sequence[int]
+    pushes: int
+    reads: int
+    stale_ns: int
+    """How old the rows were that were read and had changed since, in all."""
+
+    @property
+    def reached(self) -> int:
+        """The time of the last step on the tape."""
+        return int(self.tape.column("time")[-1]) if len(self.tape) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredServing:
+    """A run folder that was read back."""
+
+    folder: Path
+    scene: ServingScene
+    tape: Tape
+    complete: bool
+
+
+def policy_of(experiment: ServingExperiment) -> ServingPolicy:
+    """The policy that an experiment names, with the options of its fidelity."""
+    return build(resolve(experiment.policy.name), authors=experiment.serving.fidelity == "authors")
+
+
+def prepare(experiment: ServingExperiment) -> ServingScene:
+    """Everything before the run: the catalogue, the fleet, the requests."""
+    check(experiment)
+    within("seed", experiment.run.seed, 0, 2**63 - 1)
+    built = scenario_file.load(experiment)
+    policy_of(experiment)
+    requests = serving_arrivals.draw(experiment, built)
+    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
+    scene = ServingScene(resolved, built, requests, tuple(built.notes))
+    scene.faults()
+    scene.state()
+    return scene
+
+
+def play(scene: ServingScene, folder: Path | None = None, progress: Progress | None = None) -> ServingResult:
+    """Run a prepared scene, in memory or into a folder."""
+    if folder is not None:
+        _store(scene, folder)
+    state, policy = scene.state(), scene.policy()
+    with no_collection():  # a run makes no cycles, and the collector would walk all requests again and again
+        tape = TapeWriter(folder)
+        started = perf_counter()
+        policy.bind(state)
+        executor = SimulatedFleet(scene.requests, state, scene.experiment.run.seed, scene.faults())
+        scheduler = Scheduler(state, policy, executor, tape)
+        scheduler.decide_ns = []
+        with stops_on_interrupt(scheduler.stop):
+            try:
+                scheduler.run(None if progress is None else lambda now: progress(_far(scene, state, now)))
+            finally:
+                closed = tape.close()
+        wall_s = perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    took = (scheduler.stopped, wall_s, peak, folder, scheduler.decide_ns)
+    return ServingResult(scene, describe(policy), closed, *took, state.pushes, state.reads, state.stale_ns)
+
+
+def _far(scene: ServingScene, state: ServingState, now: int) -> Far:
+    alive = len(state.requests)
+    running = sum(len(worker.running) for worker in state.workers)
+    total = len(scene.requests)
+    return Far(now, scene.requests[-1].arrival, total, total - state.to_come - alive, alive, running)
+
+
+def run(experiment: ServingExperiment, progress: Progress | None = None) -> ServingResult:
+    """Play an experiment out. Ctrl-C ends it after the step in progress; what was done is then on the tape."""
+    folder = Path(experiment.run.out) if experiment.run.out else None
+    if folder is not None:
+        check_folder(folder)
+    return play(prepare(experiment), folder, progress)
+
+
+# --- the folder of a run --------------------------------------------------------------------------------------
+
+
+def _store(scene: ServingScene, folder: Path) -> None:
+    experiment = scene.experiment
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        serving = experiment.serving
+        scenario, profile = Path(serving.scenario), Path(serving.profile)
+        if scenario.is_file():
+            kept = SCENARIO_NAME + scenario.suffix
+            shutil.copyfile(scenario, folder / kept)
+            serving = msgspec.structs.replace(serving, scenario=kept)
+        if serving.profile and profile.is_file():
+            shutil.copyfile(profile, folder / PROFILE_NAME)
+            serving = msgspec.structs.replace(serving, profile=PROFILE_NAME)
+        kept_experiment = msgspec.structs.replace(experiment, serving=serving)
+        text = toml.write(msgspec.to_builtins(kept_experiment))
+        request_table.write(scene.requests, folder / REQUESTS_NAME)
+        (folder / EXPERIMENT_NAME).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        with suppress(OSError):
+            (folder / EXPERIMENT_NAME).unlink(missing_ok=True)
+        raise TapeError(f"run folder {folder}: cannot be written ({problem.strerror or problem})") from None
+
+
+def open_run(folder: str | Path) -> StoredServing:
+    """A run folder as it was left: closed, stopped, or killed in the middle."""
+    folder = Path(folder)
+    tape = read_tape(folder)
+    path = folder / EXPERIMENT_NAME
+    if not path.is_file():
+        raise TapeError(f"run folder {folder}: {EXPERIMENT_NAME} is missing beside the tape")
+    experiment = toml.typed(toml.read(path), ServingExperiment, str(path))
+    serving = experiment.serving
+    own = {
+        key: str(folder / value)
+        for key in ("scenario", "profile")
+        if (value := getattr(serving, key)) and (folder / value).is_file()
+    }
+    experiment = msgspec.structs.replace(experiment, serving=msgspec.structs.replace(serving, **own))
+    requests = request_table.read(folder / REQUESTS_NAME)
+    scene = ServingScene(experiment, scenario_file.load(experiment), requests)
+    return StoredServing(folder, scene, tape, went_to_its_end(folder))

@@ -1,0 +1,156 @@
+"""Scenarios: from a file to everything that can be asked for, the fleet that answers, and what arrives by default.
+
+A scenario is one of those that ship with the package, by name, or the user's own file: TOML, or Python with a function
+``scenario(experiment)`` that returns the same tables as a dictionary, or a ``Built`` made by hand.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ExperimentError, InputError, ProfileError, unknown_name
+from headway.formats import serving_profile, toml
+from headway.formats.scenario_build import LAW, Builder, check_memory
+from headway.formats.scenario_build import Built as Built
+from headway.formats.scenario_build import WorkloadDefaults as WorkloadDefaults
+from headway.formats.scenario_tables import ScenarioTable
+from headway.formats.serving_settings import ServingExperiment
+
+FOLDER = Path(__file__).parent.parent / "scenarios"
+SHIPPED = ("compass", "compass-slo", "esg", "pipelines")
+MEASURED = "measured"
+PYTHON = ".py"
+
+
+def load(experiment: ServingExperiment) -> Built:
+    """The scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
+    found = _found(experiment)
+    if isinstance(found, Built):
+        _for_built(experiment)
+        check_memory(found.catalogue.models, found.catalogue.functions, found.fleet)
+        built = found
+    else:
+        where = f"scenario {experiment.serving.scenario}"
+        table = toml.typed(found, ScenarioTable, where)
+        profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
+        built = Builder(experiment, table, profiles, where).build()
+    return built
+
+
+def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
+    """The profile files that an experiment reads; none where its scenario holds all times itself."""
+    found = _found(experiment)
+    if isinstance(found, Built):
+        return ()
+    return _profile_paths(experiment, toml.typed(found, ScenarioTable, f"scenario {experiment.serving.scenario}"))
+
+
+def written(experiment: ServingExperiment) -> str | None:
+    """The scenario as one TOML text, its base included, so that it can be read anywhere; None for a Python file."""
+    path = path_of(experiment.serving.scenario)
+    if path.suffix == PYTHON:
+        return None
+    return toml.write({key: value for key, value in _document(path).items() if key != "base"})
+
+
+# --- the file ---------------------------------------------------------------------------------------------------
+
+
+def path_of(name: str) -> Path:
+    """Where a scenario is: a shipped one by its name, any other by its path."""
+    if name in SHIPPED:
+        return FOLDER / f"{name}.toml"
+    path = Path(name).expanduser()
+    if path.suffix not in (".toml", PYTHON) and not path.exists():
+        raise ExperimentError(f"{unknown_name('scenario', name, SHIPPED)}; a file ends in .toml or .py")
+    return path
+
+
+def _found(experiment: ServingExperiment) -> toml.Document | Built:
+    path = path_of(experiment.serving.scenario)
+    if path.suffix != PYTHON:
+        return _document(path)
+    made = _called(path, experiment)
+    return made if isinstance(made, Built) else _on_base(made, path, ())
+
+
+def _document(path: Path, above: tuple[Path, ...] = ()) -> toml.Document:
+    """A file's document, put onto that of its base if it has one."""
+    return _on_base(toml.read(path, "scenario"), path, above)
+
+
+def _on_base(document: toml.Document, path: Path, above: tuple[Path, ...]) -> toml.Document:
+    base = document.get("base", "")
+    if not isinstance(base, str) or not base:
+        return document
+    if path in above:
+        raise ExperimentError(f"scenario {path}: is its own base")
+    beneath = path_of(base)
+    if base not in SHIPPED and not beneath.is_absolute():
+        beneath = path.parent / beneath
+    if beneath.suffix == PYTHON:
+        raise ExperimentError(f"scenario {path}: its base {base} is no TOML file")
+    return _merged(_document(beneath, (*above, path)), document)
+
+
+def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Document:
+    """Tables key by key; anything else as the upper one has it."""
+    whole = dict(beneath)
+    for key, value in above.items():
+        old = whole.get(key)
+        whole[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return whole
+
+
+def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
+    where = f"scenario {path}"
+    if not path.is_file():
+        raise ExperimentError(f"{where}: there is no such file")
+    described = importlib.util.spec_from_file_location(f"headway_scenario_{path.stem}", path)
+    assert described is not None
+    assert described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    try:
+        described.loader.exec_module(module)
+        made = module.scenario(experiment) if hasattr(module, "scenario") else None
+    except InputError:
+        raise
+    except Exception as problem:
+        reason = (str(problem).splitlines() or [""])[0]
+        raise ExperimentError(f"{where}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
+    if not isinstance(made, dict | Built):
+        raise ExperimentError(f"{where}: needs a function scenario(experiment) that returns a dictionary or a Built")
+    return made
+
+
+def _for_built(experiment: ServingExperiment) -> None:
+    """Keys that would have no effect on what a Python file made by hand."""
+    for key in ("setting", "profile"):
+        if given := getattr(experiment.serving, key):
+            raise ExperimentError(f"{key} {given!r}: {experiment.serving.scenario} makes its catalogue itself")
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------
+
+
+def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple[Path, ...]:
+    asked = experiment.serving.profile or table.profile or LAW
+    if asked == LAW:
+        return ()
+    if asked != MEASURED:
+        path = Path(asked).expanduser()
+        if path.suffix != ".toml" and not path.exists():
+            raise ProfileError(f"{unknown_name('profile', asked, (LAW, MEASURED))}; a profile file ends in .toml")
+        return (path,)
+    named = [table.measured] if isinstance(table.measured, str) else table.measured
+    if not named:
+        raise ProfileError(f"scenario {experiment.serving.scenario}: no measured profile belongs to it; name a file")
+    beside = path_of(experiment.serving.scenario).parent
+    return tuple(_beside(beside, name) for name in named)
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """A profile beside its scenario, or beside the shipped ones that it may be based on."""
+    path = folder / Path(name).expanduser()
+    return path if path.exists() or not (FOLDER / name).exists() else FOLDER / name

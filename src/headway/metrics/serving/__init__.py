@@ -1,0 +1,1 @@
+"""What a tape of a fleet comes to, in numbers."""

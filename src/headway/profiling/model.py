@@ -1,0 +1,277 @@
+"""Measure a network over batch × CPUs × share of the GPU's SMs, and write what was found as a serving profile.
+
+    measure("serve.py:factory") -> ModelProfile
+
+The factory gives ``(network, inputs)``: a torch module and a function from a batch size to what the module takes; or an
+object with these as attributes ``network`` and ``inputs``, and besides ``prepare(batch, cpus)``, the CPUs' work that
+ends in the network's inputs, and ``finish(outputs, cpus)``, their work on what it gave.
+
+A batch goes through three parts one after the other: prepare, network, finish. The first and the last depend on batch
+and CPUs, the network on batch and share, so each is measured over its own plane, a cell is their sum, and some cells
+are measured whole, to say how far the sums are off. Every measurement is a line in a log, and none that is there is
+taken again. torch is imported by the processes that measure only.
+"""
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any, NamedTuple
+
+from headway.errors import ProfileError
+from headway.profiling import store
+from headway.profiling.model_process import SHARES
+from headway.profiling.model_session import Grid, Log, Session
+
+Say = Callable[[str], None]
+MS = 1e6
+
+
+class Cell(NamedTuple):
+    """A time of a whole batch, and the standard deviation of its logarithm."""
+
+    batch: int
+    cpus: int
+    share: int
+    ms: float
+    spread: float
+
+
+class Check(NamedTuple):
+    """A cell that was measured whole, beside the sum of its parts."""
+
+    batch: int
+    cpus: int
+    share: int
+    whole_ms: float
+    sum_ms: float
+
+    @property
+    def off(self) -> float:
+        """How far the sum is from what was measured, as a share of that."""
+        return self.sum_ms / self.whole_ms - 1
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """What was found about one network."""
+
+    name: str
+    gpu: str
+    cells: tuple[Cell, ...]
+    checks: tuple[Check, ...]
+    weights_bytes: int
+    activation_bytes: int
+    """GPU memory besides the weights for each request, at the batch where it is most."""
+    cold_start_s: float
+    """From the start of a process to its first answer, without the copy of its weights."""
+    load_ms: Mapping[str, float]
+    """Weights from host memory to the GPU, out of ``pageable`` and ``pinned`` memory."""
+    instance_bytes: int
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    """The parts that the cells are made of, and what else was seen."""
+
+    def ms(self, batch: int, cpus: int, share: int) -> float:
+        """One cell."""
+        for cell in self.cells:
+            if cell[:3] == (batch, cpus, share):
+                return cell.ms
+        raise ProfileError(f"{self.name}: no cell for batch {batch}, cpus {cpus}, share {share}")
+
+
+def measure(
+    factory: str,
+    grid: Grid | None = None,
+    *,
+    name: str = "",
+    runs: int = 10,
+    least_s: float = 0.25,
+    device: str = "cuda",
+    log: Path | None = None,
+    deadline: float = math.inf,
+    say: Say | None = None,
+    tell: Callable[[int, int, str], None] | None = None,
+) -> ModelProfile:
+    """Measure one network; what an earlier call has measured is in the log and not measured again.
+
+    ``runs`` and ``least_s`` are what each cell takes at least. After ``deadline`` (of the monotonic clock) a
+    TimeoutError says that there is more to measure. ``tell`` hears how many measurements are done at a share, of how
+    many, and which is next.
+    """
+    wanted = grid or default_grid(say)
+    check(factory, wanted)
+    name = name or re.sub(r"[^\w.+-]+", "-", factory.rpartition(":")[2])
+    lines = Log(log or log_of(factory, device, runs, least_s))
+    with Session({name: factory}, wanted, lines, runs, least_s, device, deadline, say, tell) as session:
+        session.measure()
+    return profile_of(name, lines)
+
+
+def default_grid(say: Say | None = None) -> Grid:
+    """Everything, as far as this machine has CPUs."""
+    here = len(os.sched_getaffinity(0))
+    whole = Grid()
+    kept = tuple(cpus for cpus in whole.cpus if cpus <= here)
+    if kept != whole.cpus and say is not None:
+        say(f"this machine has {here} CPUs: CPU counts {', '.join(map(str, kept))} are measured")
+    return Grid(whole.batches, kept, whole.shares)
+
+
+def check(factory: str, grid: Grid) -> None:
+    """Complain about what can be seen before anything is started."""
+    path, _, function = factory.rpartition(":")
+    if not path or not function:
+        raise ProfileError(f"{factory!r} is not understood: write PROGRAM.py:FACTORY")
+    if not Path(path).is_file():
+        raise ProfileError(f"{factory}: there is no file {path}")
+    for axis, values, most in (
+        ("batch sizes", grid.batches, 1 << 16),
+        ("CPU counts", grid.cpus, len(os.sched_getaffinity(0))),
+        ("shares", grid.shares, SHARES),
+    ):
+        if not values or len(set(values)) < len(values) or not all(1 <= value <= most for value in values):
+            told = ", ".join(map(str, values)) or "none"
+            raise ProfileError(f"{axis} {told}: must be different whole numbers from 1 to {most}")
+    if find_spec("torch") is None:
+        raise ProfileError("torch is not installed: a network cannot be measured without it")
+
+
+def log_of(factory: str, device: str, runs: int, least_s: float) -> Path:
+    """Where the measurements of a program on this machine are kept: elsewhere for another program or machine."""
+    path, _, function = factory.rpartition(":")
+    parts: dict[str, Any] = {"program": store.program([str(Path(path).resolve())]), "factory": function}
+    parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
+    key = store.key({**parts, "device": device, "runs": runs, "least_s": least_s})
+    return store.folder() / "models" / f"{Path(path).stem}-{function}-{key}.jsonl"
+
+
+# --- from lines to a profile ------------------------------------------------------------------------------------
+
+
+def spread_of(taken: Sequence[float]) -> float:
+    """The standard deviation of the logarithms."""
+    return stdev(map(math.log, taken)) if len(taken) > 1 else 0.0
+
+
+class _Part(NamedTuple):
+    """A part of a cell: its median in milliseconds, and its spread."""
+
+    ms: float
+    spread: float
+
+    @classmethod
+    def of(cls, taken: Sequence[int]) -> "_Part":
+        return cls(median(taken) / MS, spread_of(taken))
+
+
+_NOTHING = _Part(0.0, 0.0)
+
+
+def profile_of(name: str, lines: Log) -> ModelProfile:
+    """A network's profile, from the lines about it."""
+    about = lines.one("about")
+    loaded, loads = lines.one("load", name=name), lines.one("loads", name=name)
+    network = {(row["batch"], row["share"]): _Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
+    host = {(row["batch"], row["cpus"]): _Part.of(row["ns"]) for row in lines.all("cpu", name=name)}
+    cells = tuple(
+        Cell(batch, cpus, share, *_sum(host[batch, cpus], part))
+        for batch, cpus in sorted(host)
+        for (other, share), part in sorted(network.items())
+        if other == batch
+    )
+    sums = {cell[:3]: cell.ms for cell in cells}
+    whole = {(row["batch"], row["cpus"], row["share"]): row["ns"] for row in lines.all("joint", name=name)}
+    checks = tuple(Check(*at, median(taken) / MS, sums[at]) for at, taken in sorted(whole.items()))
+    peaks: dict[int, int] = {}
+    for row in lines.all("gpu", name=name):
+        peaks[row["batch"]] = max(peaks.get(row["batch"], 0), row["peak_bytes"])
+    colds = [_cold(row) for row in lines.all("cold", name=name)]
+    seen = {
+        **{key: lines.one("cpu", name=name)[key] for key in ("input_bytes", "output_bytes")},
+        "activation_bytes": {str(batch): peak for batch, peak in sorted(peaks.items())},
+        "cold_start_s": {key: round(mean(cold[key] for cold in colds), 3) for key in colds[0]},
+        "network_ms": _table(network),
+        "host_ms": _table(host),
+    }
+    return ModelProfile(
+        name=name,
+        gpu=re.sub(r"^NVIDIA ", "", about["device"]) if about["sms"] else "",
+        cells=cells,
+        checks=checks,
+        weights_bytes=loaded["weights_bytes"],
+        activation_bytes=max((-(-peak // batch) for batch, peak in peaks.items()), default=0),
+        cold_start_s=mean(sum(cold.values()) - cold["weights"] for cold in colds),
+        load_ms={kind.removesuffix("_ns"): median(loads[kind]) / MS for kind in loads if kind.endswith("_ns")},
+        instance_bytes=min(row["resident_bytes"] for row in lines.all("cold", name=name)),
+        seen=seen,
+    )
+
+
+def _sum(host: _Part, network: _Part) -> tuple[float, float]:
+    """Two parts one after the other that vary each on its own."""
+    total = host.ms + network.ms
+    return total, math.hypot(host.ms * host.spread, network.ms * network.spread) / total
+
+
+def _cold(row: Mapping[str, Any]) -> dict[str, float]:
+    """The steps of a cold start, in seconds."""
+    steps = ("spawned", "began", "imported", "context", "built", "loaded", "ready")
+    names = ("process", "import", "context", "build", "weights", "first")
+    times = [row[f"{step}_ns"] for step in steps]
+    return {name: (after - before) / 1e9 for name, before, after in zip(names, times, times[1:], strict=True)}
+
+
+def _table(parts: Mapping[tuple[int, int], _Part]) -> list[list[float]]:
+    """Rows of both coordinates, the median and the spread."""
+    return [[*at, round(part.ms, 4), round(part.spread, 4)] for at, part in sorted(parts.items())]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def write(
+    profile: ModelProfile | Sequence[ModelProfile],
+    path: Path,
+    *,
+    name: str = "",
+    source: str = "",
+    measured: Mapping[str, Any] | None = None,
+) -> None:
+    """Profiles of one GPU as one file of the format of serving profiles, all of it or nothing."""
+    profiles = [profile] if isinstance(profile, ModelProfile) else list(profile)
+    if not path.parent.is_dir():
+        raise ProfileError(f"{path}: there is no folder {path.parent}")
+    store.write(document(profiles, name or profiles[0].name, source, measured), path)
+
+
+def document(
+    profiles: Sequence[ModelProfile], name: str, source: str = "", measured: Mapping[str, Any] | None = None
+) -> store.Document:
+    """The same, before it is text."""
+    head: store.Document = {"name": name, "gpu": profiles[0].gpu, "source": source}
+    functions = {each.name: _function(each) for each in profiles}
+    return {**head, "functions": functions, "measured": dict(measured or {})}
+
+
+def _function(profile: ModelProfile) -> store.Document:
+    best = min(profile.load_ms.values())
+    return {
+        "weights": profile.weights_bytes,
+        "activation": profile.activation_bytes,
+        "cold_start": f"{profile.cold_start_s:.3f}s",
+        "load": f"{best:.3f}ms",
+        "instance_memory": profile.instance_bytes,
+        "cells": [[*cell[:3], float(f"{cell.ms:.5g}"), round(cell.spread, 4)] for cell in profile.cells],
+        "measured": {
+            **profile.seen,
+            "load_ms": {kind: round(ms, 3) for kind, ms in profile.load_ms.items()},
+            "checks": [
+                [*check[:3], round(check.whole_ms, 3), round(check.sum_ms, 3), round(check.off, 4)]
+                for check in profile.checks
+            ],
+        },
+    }

@@ -1,0 +1,71 @@
+"""Two networks side by side on one GPU, each with its share of the SMs: how much longer each takes than alone.
+
+The SMs are divided, memory bandwidth, the second-level cache and power are not: that is what the table shows.
+"""
+
+import time
+from itertools import combinations_with_replacement
+from statistics import median
+
+from headway.errors import ProfileError
+from headway.profiling.model_process import Worker
+from headway.profiling.model_session import Log, Session
+
+SHARE = 3
+WARM_S = 0.6
+LEAST_RUNS = 3
+
+
+def measure(session: Session, *, batch: int = 4, share: int = SHARE, window_s: float = 1.5) -> None:
+    """All pairs of a session's networks that its log does not have, each alone first."""
+    names = list(session.factories)
+    alone = [name for name in names if not session.log.all("alone", name=name, batch=batch, share=share)]
+    pairs = [
+        pair
+        for pair in combinations_with_replacement(names, 2)
+        if not session.log.all("beside", names=list(pair), batch=batch, share=share)
+    ]
+    if not alone and not pairs:
+        return
+    if share not in session.shares:
+        raise ProfileError(f"share {share}: MPS does not divide this GPU, so nothing runs side by side")
+    with session.worker(share) as left, session.worker(share) as right:
+        for name, factory in session.factories.items():
+            for worker in (left, right):
+                worker.ask("load", name=name, factory=factory)
+        for name in alone:
+            session.in_time()
+            taken = [_windows([worker], [name], batch, window_s)[0] for worker in (left, right)]
+            session.log.keep("alone", name=name, batch=batch, share=share, ns=taken)
+        for pair in pairs:
+            session.in_time()
+            taken = _windows([left, right], list(pair), batch, window_s)
+            session.log.keep("beside", names=list(pair), batch=batch, share=share, ns=taken)
+
+
+def _windows(workers: list[Worker], names: list[str], batch: int, window_s: float) -> list[list[int]]:
+    """What each run took inside one window, on CPUs of its own."""
+    begin = time.monotonic_ns() + round(WARM_S * 1e9)
+    end = begin + round(window_s * 1e9)
+    all_cpus = workers[0].about["cpus"]
+    half = max(1, min(4, len(all_cpus) // 2))
+    for place, (worker, name) in enumerate(zip(workers, names, strict=True)):
+        cpus = all_cpus[half * place :][:half] or all_cpus
+        worker.tell("window", name=name, batch=batch, cpus=cpus, begin_ns=begin, end_ns=end)
+    taken: list[list[int]] = [worker.answer()["ns"] for worker in workers]
+    for name, each in zip(names, taken, strict=True):
+        if len(each) < LEAST_RUNS:
+            raise ProfileError(f"{name} ran {len(each)} times in {window_s:g} s: give a longer window")
+    return taken
+
+
+def slowdowns(log: Log, *, batch: int = 4, share: int = SHARE) -> dict[tuple[str, str], float]:
+    """By a network and the one beside it: its median time over its median time alone, in the same process."""
+    alone = {row["name"]: [median(taken) for taken in row["ns"]] for row in log.all("alone", batch=batch, share=share)}
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in log.all("beside", batch=batch, share=share):
+        names = row["names"]
+        for place, taken in enumerate(row["ns"]):
+            ratio = median(taken) / alone[names[place]][place]
+            found.setdefault((names[place], names[1 - place]), []).append(ratio)
+    return {pair: sum(ratios) / len(ratios) for pair, ratios in found.items()}

@@ -1,0 +1,200 @@
+"""The order in which networks are measured, a process a share, and the log that lets a measuring go on.
+
+Several networks may share the processes: a process has them all in turn. What is in the log is not measured again.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ProfileError
+from headway.profiling.model_process import SHARES, Mps, Worker
+
+COLD_STARTS = 2
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a network is given: batch sizes, CPUs, sevenths of the GPU."""
+
+    batches: tuple[int, ...] = (1, 2, 4, 8)
+    cpus: tuple[int, ...] = (1, 2, 4, 8)
+    shares: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+
+
+def checks_of(grid: Grid) -> list[tuple[int, int, int]]:
+    """The cells that are measured whole: corners, and two inside, as (batch, cpus, share)."""
+    batches, cpus, shares = (sorted(axis) for axis in (grid.batches, grid.cpus, grid.shares))
+    at = ((0, 0, 0), (-1, -1, -1), (-1, 0, -1), (0, -1, 0), (len(batches) // 2, len(cpus) // 2, len(shares) // 2))
+    inner = (len(batches) // 3, len(cpus) // 3, 2 * len(shares) // 3)
+    found = [(batches[i], cpus[j], shares[k]) for i, j, k in (*at, inner)]
+    return sorted(set(found))
+
+
+class Log:
+    """Measurements, a line each, appended as they are made."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rows: list[Row] = []
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    self._rows.append(json.loads(line))
+                except ValueError:
+                    continue  # the last line of a measuring that was killed
+
+    def all(self, part: str, **at: Any) -> list[Row]:
+        """The lines of a part, at these coordinates."""
+        return [row for row in self._rows if row["part"] == part and all(row[key] == at[key] for key in at)]
+
+    def one(self, part: str, **at: Any) -> Row:
+        """The last such line."""
+        if not (found := self.all(part, **at)):
+            told = ", ".join(f"{key} {value}" for key, value in at.items())
+            raise ProfileError(f"{self.path}: nothing is measured of {part}{', ' if told else ''}{told}")
+        return found[-1]
+
+    def keep(self, part: str, **row: Any) -> None:
+        """Append a line."""
+        self._rows.append({"part": part, **row})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self._rows[-1]) + "\n")
+
+
+class Session:
+    """Networks that are being measured."""
+
+    def __init__(
+        self,
+        factories: Mapping[str, str],
+        grid: Grid,
+        log: Log,
+        runs: int = 10,
+        least_s: float = 0.25,
+        device: str = "cuda",
+        deadline: float = math.inf,
+        say: Callable[[str], None] | None = None,
+        tell: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        self.factories = dict(factories)
+        self.grid = grid
+        self.log = log
+        self.device = device
+        self._timing = {"runs": runs, "least_s": least_s}
+        self._deadline = deadline
+        self._say = say or (lambda _: None)
+        self._tell = tell or (lambda *_: None)
+        self._mps: Mps | None = None
+        self.shares = tuple(sorted(grid.shares))
+        """Those that can be measured: all of the grid, or the whole GPU only."""
+
+    def __enter__(self) -> "Session":
+        if self.device == "cpu":
+            self._whole_only("there is no GPU")
+        elif self.shares != (SHARES,):
+            try:
+                self._mps = Mps()
+                self.worker(self.shares[0]).end()
+            except ProfileError as problem:
+                self.close()
+                with Worker(self.device):  # without a GPU at all, this says so
+                    self._whole_only(str(problem))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the daemon."""
+        if self._mps is not None:
+            self._mps.end()
+            self._mps = None
+
+    def _whole_only(self, why: str) -> None:
+        if self.shares != (SHARES,):
+            self._say(f"{why}: only the whole device is measured, as share {SHARES} of {SHARES}")
+        self.shares = (SHARES,)
+
+    def worker(self, share: int) -> Worker:
+        """A process with so many sevenths of the GPU."""
+        environment = self._mps.environment(share) if self._mps is not None else {}
+        return Worker(self.device, environment, self.log.path.with_suffix(".output"))
+
+    def in_time(self) -> None:
+        """Stop here if the time is over."""
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
+
+    # --- what is measured -----------------------------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """Everything that is missing."""
+        self.log.path.parent.mkdir(parents=True, exist_ok=True)
+        self.cold_starts()
+        for share in reversed(self.shares):
+            self.share(share)
+
+    def cold_starts(self) -> None:
+        """A fresh process for each, from its start to its first answer; then what its weights take to load."""
+        for name, factory in self.factories.items():
+            for turn in range(len(self.log.all("cold", name=name)), COLD_STARTS):
+                self.in_time()
+                with self.worker(SHARES) as worker:
+                    loaded = worker.ask("load", name=name, factory=factory)
+                    first = worker.ask("first", name=name)
+                    about = worker.about
+                    if not self.log.all("about"):
+                        self.log.keep(
+                            "about", **{key: about[key] for key in ("device", "sms", "memory_bytes", "torch", "cuda")}
+                        )
+                    stamps = {key: value for key, value in about.items() if key.endswith("_ns")}
+                    if not self.log.all("load", name=name):
+                        self.log.keep("load", name=name, **{k: v for k, v in loaded.items() if not k.endswith("_ns")})
+                    if not self.log.all("loads", name=name):
+                        self.log.keep("loads", name=name, **worker.ask("loads", name=name))
+                    stamps |= {key: value for key, value in loaded.items() if key.endswith("_ns")}
+                    self.log.keep("cold", name=name, turn=turn, spawned_ns=worker.spawned_ns, **stamps, **first)
+
+    def share(self, share: int) -> None:
+        """All networks at one share; at the largest also what the CPUs do."""
+        missing = {name: list(self._missing(name, share)) for name in self.factories}
+        if not any(missing.values()):
+            return
+        with self.worker(share) as worker:
+            self.log.keep("share", share=share, sms=worker.about["sms"])
+            for name, orders in missing.items():
+                if orders:
+                    worker.ask("load", name=name, factory=self.factories[name])
+                for number, (part, at) in enumerate(orders):
+                    self.in_time()
+                    self._tell(number, len(orders), f"{name}, share {share}: {part} {at}")
+                    self._one(worker, name, share, part, at)
+                if orders:
+                    worker.ask("drop", name=name)
+
+    def _one(self, worker: Worker, name: str, share: int, part: str, at: Mapping[str, int]) -> None:
+        cpus = at.get("cpus", max(self.grid.cpus))
+        found = worker.ask(part, name=name, batch=at["batch"], cpus=cpus, **self._timing)
+        place = {"share": share} if part != "cpu" else {}
+        self.log.keep(part, name=name, **at, **place, **found)
+
+    def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
+        """Part and coordinates of each measurement that is not in the log."""
+        for batch in self.grid.batches:
+            if not self.log.all("gpu", name=name, batch=batch, share=share):
+                yield "gpu", {"batch": batch}
+        if share == self.shares[-1]:
+            for batch in self.grid.batches:
+                for cpus in self.grid.cpus:
+                    if not self.log.all("cpu", name=name, batch=batch, cpus=cpus):
+                        yield "cpu", {"batch": batch, "cpus": cpus}
+        for batch, cpus, at in checks_of(Grid(self.grid.batches, self.grid.cpus, self.shares)):
+            if at == share and not self.log.all("joint", name=name, batch=batch, cpus=cpus, share=share):
+                yield "joint", {"batch": batch, "cpus": cpus}

@@ -1,0 +1,319 @@
+"""The process that runs networks for ``profiling.model``: it is told over its input what to time, and answers in JSON.
+
+It is a process of its own because MPS gives a process its share of the SMs when it starts, and because a cold start can
+only be measured on one. Whatever a network's own program prints goes to the error output; answers have a pipe to
+themselves.
+"""
+
+import time
+
+BEGAN_NS = time.monotonic_ns()  # before anything else is imported: imports are part of a cold start
+
+import importlib.util  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from contextlib import suppress  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+from headway.errors import ProfileError  # noqa: E402
+
+WARM_RUNS = 2
+MOST_RUNS = 50
+LOADS = 5
+
+
+class Subject:
+    """What a factory gave: a network, its inputs, and what the CPUs do before and after it."""
+
+    def __init__(self, made: Any, what: str) -> None:
+        network, inputs = made if isinstance(made, tuple) and len(made) == 2 else (None, None)
+        self.network: Any = getattr(made, "network", network)
+        self.inputs: Callable[[int], Any] | None = getattr(made, "inputs", inputs)
+        self.prepare: Callable[[int, int], Any] | None = getattr(made, "prepare", None)
+        self.finish: Callable[[Any, int], Any] | None = getattr(made, "finish", None)
+        self._made = made
+        import torch
+
+        if not isinstance(self.network, torch.nn.Module) or not (callable(self.inputs) or callable(self.prepare)):
+            raise ProfileError(
+                f"{what} gave {type(made).__name__}: it must give (network, inputs), a torch module and a "
+                "function from a batch size to what it takes, or an object with these as attributes"
+            )
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of a request and of its answer, as far as the program says; an answer's perhaps after the first only."""
+        return {key: int(getattr(self._made, key, 0)) for key in ("input_bytes", "output_bytes")}
+
+    def made_inputs(self, batch: int) -> Any:
+        """A batch as the network takes it."""
+        if self.inputs is not None:
+            return self.inputs(batch)
+        assert self.prepare is not None
+        return self.prepare(batch, 1)
+
+
+class Networks:
+    """The networks that are loaded, on one device, and how to time them."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.torch = torch
+        self.device = torch.device(device)
+        self.imported_ns = time.monotonic_ns()
+        if self.device.type == "cuda":
+            if not torch.cuda.is_available():
+                raise ProfileError("torch sees no GPU")
+            torch.zeros(1, device=self.device)
+            self.synchronise()
+        self.context_ns = time.monotonic_ns()
+        self.all_cpus = sorted(os.sched_getaffinity(0))
+        self.subjects: dict[str, Subject] = {}
+        self.weights: dict[str, int] = {}
+        torch.set_grad_enabled(False)
+
+    # --- what can be asked for ----------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """The device, and when this process was how far."""
+        torch = self.torch
+        found: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
+        if self.device.type == "cuda":
+            seen = torch.cuda.get_device_properties(self.device)
+            found = {"device": seen.name, "sms": seen.multi_processor_count, "memory_bytes": seen.total_memory}
+        stamps = {"began_ns": BEGAN_NS, "imported_ns": self.imported_ns, "context_ns": self.context_ns}
+        return {**found, **stamps, "torch": torch.__version__, "cuda": torch.version.cuda or "", "cpus": self.all_cpus}
+
+    def load(self, name: str, factory: str) -> dict[str, Any]:
+        """Make a network by its factory and bring it to the device."""
+        subject = Subject(made_by(factory), factory)
+        subject.network.eval()
+        built_ns = time.monotonic_ns()
+        before = self._used()
+        subject.network.to(self.device)
+        self.synchronise()
+        loaded_ns = time.monotonic_ns()
+        tensors = [*subject.network.parameters(), *subject.network.buffers()]
+        self.subjects[name] = subject
+        self.weights[name] = sum(each.numel() * each.element_size() for each in tensors)
+        return {
+            "built_ns": built_ns,
+            "loaded_ns": loaded_ns,
+            "weights_bytes": self.weights[name],
+            "allocated_bytes": self._used() - before,
+            "tensors": len(tensors),
+        }
+
+    def first(self, name: str) -> dict[str, Any]:
+        """The first answer of a network, after which the process is ready."""
+        subject = self.subjects[name]
+        self._run(subject, subject.made_inputs(1))
+        return {"ready_ns": time.monotonic_ns(), "resident_bytes": resident_bytes()}
+
+    def gpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
+        """The network alone: inputs to the device, the network, what it gives back to the host."""
+        self._hold(cpus)
+        subject = self.subjects[name]
+        inputs = subject.made_inputs(batch)
+        cuda = self.torch.cuda
+        if self.device.type == "cuda":
+            cuda.empty_cache()
+            cuda.reset_peak_memory_stats()
+        before = self._used()
+        taken = timed(lambda: self._run(subject, inputs), runs, least_s)
+        peak = cuda.max_memory_allocated() - before if self.device.type == "cuda" else 0
+        return {"ns": taken, "peak_bytes": peak}
+
+    def cpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
+        """What the CPUs do before and after the network, the device idle."""
+        self._hold(cpus)
+        subject = self.subjects[name]
+        outputs = self._run(subject, subject.made_inputs(batch))
+        before: list[int] = []
+        after: list[int] = []
+
+        def once() -> None:
+            begin = time.perf_counter_ns()
+            if subject.prepare is not None:
+                subject.prepare(batch, cpus)
+            middle = time.perf_counter_ns()
+            if subject.finish is not None:
+                subject.finish(outputs, cpus)
+            before.append(middle - begin)
+            after.append(time.perf_counter_ns() - middle)
+
+        taken = timed(once, runs, least_s)
+        split = {"prepare_ns": before[-len(taken) :], "finish_ns": after[-len(taken) :]}
+        return {"ns": taken, **split, **subject.sizes()}
+
+    def joint(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
+        """All of it, one part after the other, as a request sees it."""
+        self._hold(cpus)
+        subject = self.subjects[name]
+        ready = subject.made_inputs(batch) if subject.prepare is None else None
+
+        def once() -> None:
+            inputs = ready if subject.prepare is None else subject.prepare(batch, cpus)
+            outputs = self._run(subject, inputs)
+            if subject.finish is not None:
+                subject.finish(outputs, cpus)
+
+        return {"ns": timed(once, runs, least_s)}
+
+    def window(self, name: str, batch: int, cpus: list[int], begin_ns: int, end_ns: int) -> dict[str, Any]:
+        """Run a network without a pause until a time; what took place inside the window is told."""
+        self._hold_these(cpus)
+        subject = self.subjects[name]
+        inputs = subject.made_inputs(batch)
+        taken = []
+        while (begin := time.monotonic_ns()) < end_ns:
+            self._run(subject, inputs)
+            end = time.monotonic_ns()
+            if begin >= begin_ns and end <= end_ns:
+                taken.append(end - begin)
+        return {"ns": taken}
+
+    def loads(self, name: str) -> dict[str, Any]:
+        """Weights from host memory to the device: out of plain and out of page-locked memory."""
+        torch, there = self.torch, self.subjects[name].network.state_dict().values()
+        found: dict[str, Any] = {}
+        for kind in ("pageable", "pinned") if self.device.type == "cuda" else ("pageable",):
+            here = [each.detach().cpu() for each in there]
+            if kind == "pinned":
+                here = [each.pin_memory() for each in here]
+            targets = [torch.empty_like(each) for each in there]
+
+            def copy(here: list[Any] = here, targets: list[Any] = targets) -> None:
+                for source, target in zip(here, targets, strict=True):
+                    target.copy_(source, non_blocking=True)
+                self.synchronise()
+
+            taken = timed(copy, LOADS, 0.0)
+            found[f"{kind}_ns"] = taken
+        return found
+
+    def drop(self, name: str) -> dict[str, Any]:
+        """Forget a network."""
+        del self.subjects[name]
+        if self.device.type == "cuda":
+            self.torch.cuda.empty_cache()
+        return {}
+
+    # --- how --------------------------------------------------------------------------------------------------
+
+    def _run(self, subject: Subject, inputs: Any) -> Any:
+        torch = self.torch
+        with torch.inference_mode():
+            given = inputs if isinstance(inputs, tuple) else (inputs,)
+            there = [each.to(self.device, non_blocking=True) if torch.is_tensor(each) else each for each in given]
+            found = subject.network(*there)
+            here = moved(found, torch)
+        self.synchronise()
+        return here
+
+    def synchronise(self) -> None:
+        """Until the device has done all that it was told."""
+        if self.device.type == "cuda":
+            self.torch.cuda.synchronize()
+
+    def _used(self) -> int:
+        return int(self.torch.cuda.memory_allocated()) if self.device.type == "cuda" else 0
+
+    def _hold(self, cpus: int) -> None:
+        self._hold_these(self.all_cpus[:cpus])
+
+    def _hold_these(self, cpus: list[int]) -> None:
+        """All threads of this process on these CPUs, and as many of torch's."""
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(ProcessLookupError):  # a thread that ended in the meantime
+                os.sched_setaffinity(int(thread), cpus)
+        self.torch.set_num_threads(len(cpus))
+
+
+def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
+    """Nanoseconds of each of so many runs, of more until so many seconds are over; the first ones do not count."""
+    for _ in range(WARM_RUNS):
+        once()
+    taken: list[int] = []
+    begin = now = time.perf_counter_ns()
+    while len(taken) < runs or (now - begin < least_s * 1e9 and len(taken) < MOST_RUNS):
+        once()
+        taken.append(time.perf_counter_ns() - now)
+        now = time.perf_counter_ns()
+    return taken
+
+
+def moved(found: Any, torch: Any) -> Any:
+    """What a network gave, in host memory."""
+    if torch.is_tensor(found):
+        return found.to("cpu")
+    if isinstance(found, dict):
+        return {key: moved(each, torch) for key, each in found.items()}
+    if isinstance(found, list | tuple):
+        return [moved(each, torch) for each in found]
+    return found
+
+
+def made_by(factory: str) -> Any:
+    """Call ``PROGRAM.py:NAME``."""
+    path, _, name = factory.rpartition(":")
+    place = Path(path).resolve()
+    spec = importlib.util.spec_from_file_location(place.stem, place) if place.is_file() else None
+    if spec is None or spec.loader is None or not name:
+        raise ProfileError(f"{factory}: there is no such program; write PROGRAM.py:FACTORY")
+    sys.path.insert(0, str(place.parent))
+    module = sys.modules.get(spec.name)
+    if module is None or getattr(module, "__file__", None) != str(place):
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    if not callable(found := getattr(module, name, None)):
+        raise ProfileError(f"{factory}: {place.name} has no function {name!r}")
+    return found()
+
+
+def resident_bytes() -> int:
+    """Host memory of this process that nothing else has."""
+    rows = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
+
+
+def orders() -> Iterator[dict[str, Any]]:
+    """What the profiler says, until it is gone."""
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def main() -> None:
+    """Answer each order with a line."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def answer(found: dict[str, Any]) -> None:
+        answers.write(json.dumps(found) + "\n")
+
+    try:
+        networks = Networks(sys.argv[1])
+        answer(networks.about())
+    except (ProfileError, RuntimeError, ImportError) as problem:
+        answer({"refused": first_line(problem)})
+        return
+    for order in orders():
+        try:
+            answer(getattr(networks, order.pop("do"))(**order))
+        except ProfileError as problem:
+            answer({"refused": str(problem)})
+        except Exception as problem:  # noqa: BLE001  whatever a user's program raises is told in one line
+            answer({"refused": f"{type(problem).__name__}: {first_line(problem)}"})
+
+
+def first_line(problem: BaseException) -> str:
+    """Of what an exception says."""
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,383 @@
+"""The audit: does a serving tape contradict itself, its workload or its fleet? A finding for each thing that cannot be.
+
+Everything is recomputed from the rows with the naive ``books``: bytes, CPUs, slices and processes of each worker, where
+each task is, and what could have been where at which time.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.tape import Tape
+from headway.serving.audit_requests import RequestClerk
+from headway.serving.books import BatchEntry, WorkerBooks
+from headway.serving.catalogue import Catalogue
+from headway.serving.events import (
+    BatchFinished,
+    BatchLoaded,
+    InstanceStarted,
+    ModelFetched,
+    RequestArrived,
+    TaskArrived,
+    Woke,
+    WorkerFailed,
+    WorkerRecovered,
+)
+from headway.serving.fleet import Fleet
+from headway.serving.replay import rows_of
+from headway.serving.request import Request
+from headway.serving.rows import Kind, unpack
+
+PROGRESS_EVERY_ROWS = 65_536
+MOST_FINDINGS = 1000
+"""One mistake breaks many rules after it; nobody reads more."""
+
+_ACTION_RANK = 100
+_RANKS = {
+    Kind.FINISHED: BatchFinished.rank,
+    Kind.LOADED: BatchLoaded.rank,
+    Kind.FETCHED: ModelFetched.rank,
+    Kind.INSTANCE_STARTED: InstanceStarted.rank,
+    Kind.WORKER_FAILED: WorkerFailed.rank,
+    Kind.WORKER_RECOVERED: WorkerRecovered.rank,
+    Kind.TASK_ARRIVED: TaskArrived.rank,
+    Kind.ARRIVED: RequestArrived.rank,
+    Kind.WOKE: Woke.rank,
+}
+_OPENS = (int(Kind.RUN), int(Kind.FETCH))
+_FOLLOWS = (int(Kind.TASK), int(Kind.COLD), int(Kind.EVICTED), int(Kind.LOAD))
+
+
+def audit(
+    catalogue: Catalogue,
+    fleet: Fleet,
+    requests: Sequence[Request],
+    tape: Tape,
+    *,
+    complete: bool = True,
+    punctual: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> list[Finding]:
+    """What cannot be on this tape; empty when it is sound.
+
+    ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
+    says, which is true in virtual time only. ``progress`` is told the row every so often.
+    """
+    found = order_findings(tape, _row_ranks(tape))
+    clerk = _Clerk(catalogue, fleet, requests, punctual)
+    for index, row in enumerate(rows_of(tape)):
+        clerk.enter(index, row)
+        if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
+            progress(index)
+        if len(clerk.found) > MOST_FINDINGS:
+            break
+    clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
+    found.extend(clerk.found)
+    return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]
+
+
+def _row_ranks(tape: Tape) -> npt.NDArray[np.int64]:
+    table = np.full(64, CONSEQUENCE, dtype=np.int64)
+    for kind, rank in _RANKS.items():
+        table[kind] = rank
+    table[int(Kind.PLACE) : int(Kind.REFUSED) + 1] = _ACTION_RANK
+    kinds = np.where(tape.column("kind") == Kind.STALE, tape.column("value"), tape.column("kind"))
+    ranks: npt.NDArray[np.int64] = table[np.clip(kinds, 0, 63)]
+    return ranks
+
+
+class _Clerk(RequestClerk):
+    """Reads row after row and keeps the books."""
+
+    def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], punctual: bool) -> None:
+        super().__init__(catalogue, fleet, requests)
+        self._punctual = punctual
+        self._lease = 0
+        self._group: list[list[int]] = []
+        """A RUN or FETCH row and what follows from it."""
+        self._stopping: list[int] | None = None
+        """A STOP_INSTANCE row whose process has yet to go."""
+        self._rows: dict[int, Callable[[list[int]], None]] = {
+            Kind.ARRIVED: self._on_arrived,
+            Kind.TASK_ARRIVED: self._on_queued,
+            Kind.QUEUED: self._on_queued,
+            Kind.READY: self._on_ready,
+            Kind.LOADED: self._on_loaded,
+            Kind.FINISHED: self._on_finished,
+            Kind.FETCHED: self._on_fetched,
+            Kind.INSTANCE_STARTED: self._on_started,
+            Kind.WORKER_FAILED: self._on_failed,
+            Kind.WORKER_RECOVERED: self._on_recovered,
+            Kind.STALE: self._on_stale,
+            Kind.PLACE: self._on_placed,
+            Kind.MOVE: self._on_placed,
+            Kind.EVICT: self._on_evict,
+            Kind.START_INSTANCE: self._on_start_instance,
+            Kind.STOP_INSTANCE: self._on_stop_instance,
+            Kind.EXPIRED: self._on_expired,
+            Kind.DROP: self._on_drop,
+            Kind.DONE: self._on_done,
+            Kind.LOST: self._on_lost,
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), _ignore),
+        }
+
+    def enter(self, index: int, row: list[int]) -> None:
+        """The next row."""
+        kind = row[1]
+        group = self._group
+        if group and not (kind in _FOLLOWS and row[3:5] == group[0][3:5]):
+            self._settle()
+        if row[0] != self._now:
+            self._end_instant()
+            self._now = row[0]
+        self._row = index
+        if kind in _OPENS or self._group:
+            self._group.append(row)
+        elif (entry := self._rows.get(kind)) is not None:
+            entry(row)
+        else:
+            self._find("kind", f"a row of kind {kind} cannot stand here")
+
+    def close(self, *, complete: bool) -> None:
+        """The tape ends here."""
+        if self._group:
+            self._settle()
+        self._end_instant()
+        if complete:
+            for request in self._lives:
+                self._find("end", f"request {request} was neither answered nor dropped")
+            for request in self._requests.keys() - self._ended.keys() - self._lives.keys():
+                self._find("end", f"request {request} of the workload never arrived")
+
+    def _settle(self) -> None:
+        group, self._group = self._group, []
+        self._new_lease(group[0][3])
+        books = self._at(group[0])
+        if books is None:
+            return
+        if group[0][1] == Kind.RUN:
+            self._on_run(books, group)
+        else:
+            self._on_fetch(books, group)
+
+    def _new_lease(self, lease: int) -> None:
+        if lease <= self._lease:
+            self._find("lease", f"lease {lease} is not above the last one, {self._lease}")
+        self._lease = max(self._lease, lease)
+
+    # --- batches ----------------------------------------------------------------------------------------------
+
+    def _on_run(self, books: WorkerBooks, group: list[list[int]]) -> None:
+        now, _, subject, lease, place, function, value = group[0]
+        if not 0 <= function < len(self._catalogue.functions):
+            self._find("batch", f"function {function} does not exist")
+            return
+        kind = self._catalogue.functions[function]
+        tasks = [row for row in group if row[1] == Kind.TASK]
+        batch = BatchEntry(now, function, [(row[2], row[5]) for row in tasks])
+        batch.cpus, batch.slices, batch.first = unpack(value)
+        batch.activation_bytes = kind.activation_bytes * len(tasks)
+        if not tasks or tasks[0][2] != subject:
+            self._find("batch", f"batch {lease} has tasks {batch.tasks}, its first is said to be of request {subject}")
+        for row in tasks:
+            self._begin(batch, row)
+        if books.profiled(batch) is None:
+            size = f"{len(tasks)} at {batch.cpus} CPUs, {batch.slices} slices"
+            self._find("profile", f"batch {lease}: function {kind.name} has no profile for {size}")
+        self._load(books, batch, group)
+        books.batches[lease] = batch
+        for rule, text in books.overbooked():
+            self._find(rule, f"batch {lease} at {place}: {text}")
+
+    def _begin(self, batch: BatchEntry, row: list[int]) -> None:
+        now, _, request, lease, place, task, there = row
+        if (life := self._life(row)) is None:
+            return
+        who = f"task {task} of request {request}"
+        if life.graph.tasks[task].function != batch.function:
+            self._find(
+                "batch", f"{who} is of function {life.graph.tasks[task].function}, its batch of {batch.function}"
+            )
+        if life.begun(task):
+            self._find("twice", f"{who} begins but runs or is done already")
+            return
+        if life.placed[task] == -1:
+            self._inputs(life, task, place, there, now)
+        elif life.placed[task] != place or not life.queued[task]:
+            self._find("queue", f"{who} runs at {place}, it is not queued there")
+        batch.earliest = max(batch.earliest, there)
+        life.running[task], life.where[task], life.queued[task] = lease, place, False
+        life.placed[task] = place
+        self._workers[place].here[request, task] = None
+
+    def _load(self, books: WorkerBooks, batch: BatchEntry, group: list[list[int]]) -> None:
+        """Process and weights of a batch: what it evicts, what it brings, and when it can compute at the earliest."""
+        now, kind = batch.began, self._catalogue.functions[batch.function]
+        ready = self._process(books, batch, [row[6] for row in group if row[1] == Kind.COLD])
+        for row in group:
+            if row[1] == Kind.EVICTED:
+                for rule, text in books.evicted(row[5]):
+                    self._find(rule, text)
+        ready = max([ready, *(books.resident[model] for model in kind.models if model in books.resident)])
+        loads = [row for row in group if row[1] == Kind.LOAD]
+        if loads:
+            ready = max(ready, books.link_free)
+        for row in loads:
+            if row[5] in books.resident or row[5] not in kind.models:
+                self._find(
+                    "load", f"model {row[5]} is fetched for {kind.name} at {row[4]}: not needed, or there already"
+                )
+                continue
+            self._link(row[5], row[6])
+            ready += row[6]
+            books.resident[row[5]] = ready
+        if loads:
+            books.link_free = ready
+        if missing := [model for model in kind.models if model not in books.resident]:
+            self._find("load", f"{kind.name} runs at {books.worker.name} without its models {missing}")
+        batch.earliest = max(batch.earliest, ready, now)
+
+    def _link(self, model: int, took: int) -> None:
+        needed = self._fleet.fetch_time(self._catalogue.models[model].size_bytes)
+        if took < needed:
+            self._find("load", f"model {model} came in {took} ns, the link needs {needed}")
+
+    def _process(self, books: WorkerBooks, batch: BatchEntry, cold: list[int]) -> int:
+        """When a process can run the batch; one that was idle longest ago is the last to be taken."""
+        kind = self._catalogue.functions[batch.function]
+        if cold:
+            if len(cold) > 1 or cold[0] < kind.cold_start or not kind.cold_start:
+                self._find("instance", f"a process of {kind.name} starts within {cold} ns, it takes {kind.cold_start}")
+            return batch.began + cold[0]
+        if kind.cold_start:
+            last = max((at for at, idle in enumerate(books.idle) if idle[0] == batch.function), default=-1)
+            if last < 0:
+                self._find("instance", f"{kind.name} runs at {books.worker.name} in a process that is not there")
+            else:
+                books.idle.pop(last)
+        return batch.began
+
+    def _batch(self, row: list[int]) -> BatchEntry | None:
+        """The batch that a row is about; it has to run."""
+        books = self._at(row)
+        batch = books.batches.get(row[3]) if books is not None else None
+        if books is not None and batch is None:
+            self._find("lease", f"{Kind(row[1]).name} of batch {row[3]} at {books.worker.name}, which is not there")
+        return batch
+
+    def _on_loaded(self, row: list[int]) -> None:
+        if (batch := self._batch(row)) is not None:
+            if row[0] < batch.earliest:
+                self._find("early", f"batch {row[3]} computes before {batch.earliest} ns: something is missing")
+            batch.loaded = row[0]
+
+    def _on_finished(self, row: list[int]) -> None:
+        if (batch := self._batch(row)) is None:
+            return
+        now, _, _, lease, place, function, count = row
+        books = self._workers[place]
+        if (function, count) != (batch.function, len(batch.tasks)):
+            self._find(
+                "batch", f"batch {lease} ends as {count} of {function}, it is {len(batch.tasks)} of {batch.function}"
+            )
+        if batch.loaded < 0 and batch.earliest > batch.began:
+            self._find("early", f"batch {lease} ends and never had all it needs")
+        kind = self._catalogue.functions[batch.function]
+        began = max(batch.loaded, batch.began)
+        takes = books.profiled(batch)
+        if self._punctual and takes and not kind.profile.spread and now - began < takes:
+            self._find("early", f"batch {lease} ran for {now - began} ns, its profile says {takes}")
+        del books.batches[lease]
+        if kind.cold_start:
+            books.idle.append((batch.function, now))
+        for request, task in batch.tasks:
+            books.here.pop((request, task), None)
+            if (life := self._lives.get(request)) is not None and life.running[task] == lease:
+                life.running[task], life.finished[task] = 0, now
+                if min(life.finished) >= 0:
+                    self._whole[request] = None
+
+    # --- ahead of any task ------------------------------------------------------------------------------------
+
+    def _on_fetch(self, books: WorkerBooks, group: list[list[int]]) -> None:
+        now, _, _, lease, place, model, value = group[0]
+        for row in group[1:]:
+            for rule, text in books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")]:
+                self._find(rule, text)
+        if model in books.resident:
+            self._find("load", f"model {model} is fetched to {place}, where it is")
+        self._link(model, value - max(0, books.link_free - now))
+        books.link_free = books.resident[model] = now + value
+        books.fetches[lease] = (model, now + value)
+        for rule, text in books.overbooked():
+            self._find(rule, f"fetch {lease} at {place}: {text}")
+
+    def _on_fetched(self, row: list[int]) -> None:
+        books = self._at(row)
+        self._ahead(row, books.fetches if books is not None else {}, "load")
+
+    def _on_started(self, row: list[int]) -> None:
+        books = self._at(row)
+        if books is not None:
+            self._ahead(row, books.starting, "instance")
+            books.idle.append((row[5], row[0]))
+
+    def _ahead(self, row: list[int], under_way: dict[int, tuple[int, int]], rule: str) -> None:
+        """Something that was asked for ahead has come."""
+        what, earliest = under_way.pop(row[3], (-1, 0))
+        if what != row[5]:
+            self._find("lease", f"{Kind(row[1]).name} of {row[5]} under {row[3]}, which is not under way")
+        elif row[0] < earliest:
+            self._find(rule, f"{Kind(row[1]).name} of {row[5]} under {row[3]} before {earliest} ns")
+
+    def _on_evict(self, row: list[int]) -> None:
+        if (books := self._at(row)) is not None:
+            for rule, text in books.evicted(row[5]):
+                self._find(rule, text)
+
+    def _on_start_instance(self, row: list[int]) -> None:
+        if (books := self._at(row)) is None:
+            return
+        self._new_lease(row[3])
+        needed = self._catalogue.functions[row[5]].cold_start
+        if not needed or row[6] < needed:
+            self._find("instance", f"a process of function {row[5]} starts within {row[6]} ns, it takes {needed}")
+        books.starting[row[3]] = (row[5], row[0] + row[6])
+
+    def _on_stop_instance(self, row: list[int]) -> None:
+        self._at(row)
+        self._stopping = row
+
+    def _on_expired(self, row: list[int]) -> None:
+        now, _, _, _, place, function, since = row
+        books = self._workers[place] if 0 <= place < len(self._workers) else None
+        stopped, self._stopping = self._stopping, None
+        if books is None or (function, since) not in books.idle:
+            self._find("instance", f"a process of function {function}, idle since {since} ns, is not at {place}")
+            return
+        books.idle.remove((function, since))
+        early = now < since + self._fleet.keep_alive
+        if early and books.up and (stopped is None or stopped[4:6] != [place, function]):
+            self._find("instance", f"a process of function {function} is let go before its time")
+
+    def _on_stale(self, row: list[int]) -> None:
+        _, _, request, lease, place, task, kind = row
+        books = self._workers[place] if 0 <= place < len(self._workers) else None
+        if kind == Kind.TASK_ARRIVED:
+            life = self._lives.get(request)
+            awaited = life is not None and life.moves[task] == lease and life.placed[task] >= 0
+            live = awaited and life is not None and not (life.queued[task] or life.begun(task) or life.unmet(task))
+        elif books is None:
+            live = False
+        elif kind in (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED):
+            live = books.up == (kind == Kind.WORKER_FAILED)
+        else:
+            live = lease in books.batches or lease in books.fetches or lease in books.starting
+        if live:
+            self._find("lease", f"an event of kind {kind} under {lease}, which is live, was called stale")
+
+
+def _ignore(_: list[int]) -> None:
+    """Nothing follows from this row."""

@@ -1,0 +1,142 @@
+"""A second, naive set of books for the audit: what each worker holds, entry by entry, and how far each request is.
+
+It shares nothing with ``state``, ``memory`` and ``batches``, which are fast and therefore clever: bytes, CPUs and
+slices are added up anew each time. What the two agree on is likely to be right.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import FREE, MIG_PLACES, MIG_SPAN, Fleet, Worker
+from headway.serving.graph import Graph
+from headway.serving.request import Request
+
+Wrong = tuple[str, str]
+"""A rule that is broken, and how."""
+
+
+class Life:
+    """What has become of a request so far."""
+
+    __slots__ = ("finished", "graph", "moves", "placed", "placed_at", "queued", "request", "running", "where")
+
+    def __init__(self, request: Request, graph: Graph) -> None:
+        count = len(graph.tasks)
+        self.request = request
+        self.graph = graph
+        self.placed = [-1] * count
+        self.placed_at = [0] * count
+        self.queued = [False] * count
+        self.moves = [0] * count
+        self.running = [0] * count
+        """The lease that a task runs under; 0: none."""
+        self.finished = [-1] * count
+        self.where = [-1] * count
+        """Where a task ran, or runs."""
+
+    def begun(self, task: int) -> bool:
+        """Whether it runs or is done."""
+        return bool(self.running[task]) or self.finished[task] >= 0
+
+    def unmet(self, task: int) -> list[int]:
+        """Predecessors that are not done."""
+        return [before for before in self.graph.predecessors[task] if self.finished[before] < 0]
+
+
+class BatchEntry:
+    """A batch that holds something."""
+
+    __slots__ = ("activation_bytes", "began", "cpus", "earliest", "first", "function", "loaded", "slices", "tasks")
+
+    def __init__(self, began: int, function: int, tasks: Sequence[tuple[int, int]]) -> None:
+        self.began = began
+        self.function = function
+        self.tasks = tasks
+        self.cpus = self.slices = self.first = self.activation_bytes = 0
+        self.earliest = began
+        """Before this it cannot compute: inputs, process or weights are missing."""
+        self.loaded = -1
+        """When it began to compute; -1: not yet, or at once."""
+
+
+class WorkerBooks:
+    """Everything that is on one worker."""
+
+    def __init__(self, worker: Worker, catalogue: Catalogue) -> None:
+        self.worker = worker
+        self.catalogue = catalogue
+        self.up = True
+        self.failed_at = -1
+        self.link_free = 0
+        self.empty()
+
+    def empty(self) -> None:
+        """Nothing is here."""
+        self.batches: dict[int, BatchEntry] = {}
+        self.resident: dict[int, int] = {}
+        """Models in GPU memory, or on their way: when they can be used."""
+        self.fetches: dict[int, tuple[int, int]] = {}
+        """Fetches ahead by number: the model, and when it can be there at the earliest."""
+        self.starting: dict[int, tuple[int, int]] = {}
+        """Processes under way by number: the function, and when it can be there at the earliest."""
+        self.idle: list[tuple[int, int]] = []
+        """(function, since) of idle processes."""
+        self.here: dict[tuple[int, int], None] = {}
+        """Tasks placed or running here."""
+
+    def pinned(self, model: int) -> bool:
+        """Whether a batch or a fetch uses it."""
+        functions = self.catalogue.functions
+        used = any(model in functions[batch.function].models for batch in self.batches.values())
+        return used or any(model == fetched for fetched, _ in self.fetches.values())
+
+    def overbooked(self) -> Iterator[Wrong]:
+        """Whatever is held twice, or is not there at all."""
+        gpu, batches = self.worker.gpu, self.batches.values()
+        held = sum(self.catalogue.models[model].size_bytes for model in self.resident)
+        held += sum(batch.activation_bytes for batch in batches)
+        if held > gpu.memory_bytes:
+            yield "memory", f"{held} bytes of GPU memory are held, worker {self.worker.name} has {gpu.memory_bytes}"
+        if (cpus := sum(batch.cpus for batch in batches)) > self.worker.cpus:
+            yield "cpus", f"{cpus} CPUs are held, worker {self.worker.name} has {self.worker.cpus}"
+        if (slices := sum(batch.slices for batch in batches)) > gpu.slices:
+            yield "slices", f"{slices} slices are held, worker {self.worker.name} has {gpu.slices}"
+        if gpu.geometry != FREE:
+            yield from self._places()
+
+    def _places(self) -> Iterator[Wrong]:
+        taken: dict[int, int] = {}
+        for lease, batch in self.batches.items():
+            if not batch.slices:
+                continue
+            if batch.first not in MIG_PLACES.get(batch.slices, ()):
+                yield "slices", f"an instance of {batch.slices} slices cannot begin at place {batch.first}"
+            for place in range(batch.first, batch.first + MIG_SPAN.get(batch.slices, batch.slices)):
+                if place in taken:
+                    yield "slices", f"place {place} of worker {self.worker.name} is held by {taken[place]} and {lease}"
+                taken[place] = lease
+
+    def evicted(self, model: int) -> Iterator[Wrong]:
+        """Weights leave the GPU."""
+        if model not in self.resident:
+            yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is not"
+        elif self.pinned(model):
+            yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is in use"
+        self.resident.pop(model, None)
+
+    def profiled(self, batch: BatchEntry) -> int | None:
+        """What the profile says a batch takes; None: it says nothing about such a batch."""
+        cells = self.catalogue.functions[batch.function].profile.on(self.worker.gpu.type)
+        size = min((cell.batch for cell in cells if cell.batch >= len(batch.tasks)), default=0)
+        return next((time for cell, time in cells.items() if cell == (size, batch.cpus, batch.slices)), None)
+
+
+def sent(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
+    """The least that bytes take from one worker to another, even by way of a third one."""
+    links = fleet.links
+    if source == target:
+        return 0
+    if links.within_host >= links.within_rack >= links.between_racks:  # no way round is shorter
+        return fleet.copy_time(source, target, size_bytes)
+    rate = max(links.within_host, links.within_rack, links.between_racks)
+    return links.latency + size_bytes * 1_000_000_000 // rate

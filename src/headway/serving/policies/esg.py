@@ -1,0 +1,45 @@
+"""esg: the K cheapest configurations of the next stages within the deadline, planned anew at each stage."""
+
+from collections.abc import Sequence
+
+from headway.serving.policies.fronts import Option
+from headway.serving.policies.pool import LAST, Key, PoolPolicy
+from headway.serving.policies.split import GROUP, Split, average_latencies
+from headway.serving.state import ServingState
+
+
+class Esg(PoolPolicy):
+    """ESG's search and split; only the first stage of a plan is run."""
+
+    name = "esg"
+
+    def __init__(
+        self,
+        ranks: int = 5,
+        group: int = GROUP,
+        margin: float = 0.1,
+        late: str = LAST,
+        patience: int = 3,
+        prewarm: bool = True,
+    ) -> None:
+        self.ranks = ranks
+        self.group = group
+        self.margin = margin
+        self.late = late
+        self.patience = patience
+        self.prewarm = prewarm
+
+    def bind(self, state: ServingState) -> None:
+        """The split of each graph."""
+        super().bind(state)
+        self._splits = []
+        for graph in state.catalogue.graphs:
+            functions = [task.function for task in graph.tasks]
+            weights = average_latencies([state.latency.cells(0, function) for function in functions])
+            options = [self.options[function] for function in functions]
+            self._splits.append(Split(graph, options, weights, size=self.group, ranks=self.ranks))
+
+    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+        """The first stages of the K cheapest paths."""
+        paths = self._splits[key[0]].plan(key[1], slack, len(requests))
+        return list(dict.fromkeys(path.options[0] for path in paths))

@@ -1,0 +1,260 @@
+"""What time costs: the choices of a function as points (time, cost), their Pareto fronts, sums and joins of those.
+
+An ``Option`` is one configuration with its time and what it costs a request. A ``Front`` holds the points that no other
+point beats in both, fastest first: times rise, costs fall. Fronts are put together as graphs are: ``series`` (one after
+the other: times and costs add), ``parallel`` (beside each other: the longer time, costs add), ``either`` (one or the
+other). ``front.within(time)`` is the cheapest point that takes no longer, ``front.picks(point)`` which options made it.
+No point that could be part of a best choice is lost, so what is read off a front is exact, not an estimate.
+
+``whole`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
+possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each of
+its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995).
+
+Costs are whole femtodollars: sums then do not depend on their order, and ties are ties. Nothing here knows of requests
+or workers; ``options_of`` is the one place that turns a profile and prices into points.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.serving.catalogue import Configuration
+from headway.serving.fleet import Prices
+from headway.serving.graph import Graph
+from headway.units import SECOND
+
+Numbers = npt.NDArray[np.int64]
+
+FEMTO_USD = 10**15
+"""Units of cost in a dollar."""
+_HOUR = 3600 * SECOND
+NEVER = 1 << 61
+"""A cost or time that nothing has; two of them still add up to an integer of 64 bits."""
+
+
+class Option(NamedTuple):
+    """One configuration of a function; sorts by time, then by cost."""
+
+    time: int
+    cost: int
+    """Femtodollars for each request of a full batch."""
+    configuration: Configuration
+
+
+def cost_of(configuration: Configuration, time: int, prices: Prices) -> int:
+    """What a request pays for its share of a full batch, in femtodollars."""
+    usd_hour = configuration.cpus * prices.cpu_hour + configuration.slices * prices.slice_hour
+    return round(usd_hour * FEMTO_USD * time / _HOUR / configuration.batch)
+
+
+def options_of(
+    cells: Mapping[Configuration, int], prices: Prices, possible: Callable[[Configuration], bool] | None = None
+) -> tuple[Option, ...]:
+    """The cells of a profile as options, fastest first; ``possible`` says which ones some worker can hold."""
+    return tuple(
+        sorted(
+            Option(time, cost_of(configuration, time, prices), configuration)
+            for configuration, time in cells.items()
+            if possible is None or possible(configuration)
+        )
+    )
+
+
+def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
+    """The options that fewer than ``ranks`` others beat in time and cost, fastest first.
+
+    What has K dominators is in none of the K best paths, for each of them makes a better path in its place; with
+    fewer it may be. Of options with the same time and cost the smaller configuration counts as the better one.
+    """
+    kept: list[Option] = []
+    lowest: list[int] = []  # the costs of the ``ranks`` cheapest so far, least first
+    for option in sorted(options):
+        if len(lowest) == ranks and lowest[-1] <= option.cost:
+            continue
+        kept.append(option)
+        lowest.append(option.cost)
+        lowest.sort()
+        del lowest[ranks:]
+    return tuple(kept)
+
+
+class Front:
+    """Points that no other point beats in both time and cost, fastest first."""
+
+    __slots__ = ("_costs_within", "_parts", "costs", "times")
+
+    def __init__(self, times: Numbers, costs: Numbers, parts: tuple[Any, ...]) -> None:
+        """``parts`` says what the points are made of: see ``picks``."""
+        self.times = times
+        self.costs = costs
+        self._parts = parts
+        self._costs_within: Numbers | None = None
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def fastest(self) -> int:
+        """The least time."""
+        return int(self.times[0])
+
+    def within(self, time: int) -> int:
+        """The cheapest point that takes no longer; -1: there is none."""
+        return int(self.times.searchsorted(time, side="right")) - 1
+
+    def costs_within(self, times: Numbers) -> Numbers:
+        """For each time the least cost that takes no longer; NEVER where there is none."""
+        if self._costs_within is None:
+            self._costs_within = np.concatenate((np.array([NEVER], dtype=np.int64), self.costs))
+        found: Numbers = self._costs_within[self.times.searchsorted(times, side="right")]
+        return found
+
+    def at(self, point: int, *, paid: bool = True) -> "Front":
+        """One of its points alone; not ``paid``: its cost is counted elsewhere."""
+        cost = self.costs[point : point + 1] if paid else np.zeros(1, dtype=np.int64)
+        return Front(self.times[point : point + 1], cost, ("either", (self,), (0,), (point,)))
+
+    def picks(self, point: int) -> dict[Hashable, Option]:
+        """The options that make a point, by the labels that their fronts were made with."""
+        found: dict[Hashable, Option] = {}
+        todo: list[tuple[Front, int]] = [(self, point)]
+        while todo:
+            front, at = todo.pop()
+            made, *parts = front._parts
+            if made == "options":
+                label, options = parts
+                if label is not None:
+                    found[label] = options[at]
+            elif made == "either":
+                fronts, which, where = parts
+                todo.append((fronts[which[at]], int(where[at])))
+            else:
+                first, first_at, second, second_at = parts
+                todo += [(first, int(first_at[at])), (second, int(second_at[at]))]
+        return found
+
+
+def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
+    """The front of one function's options; ``label`` names it in ``picks``."""
+    kept = skyband(options)
+    times = np.array([option.time for option in kept], dtype=np.int64)
+    costs = np.array([option.cost for option in kept], dtype=np.int64)
+    return Front(times, costs, ("options", label, kept))
+
+
+def fixed(time: int, cost: int = 0) -> Front:
+    """One point: what is decided already, or takes no time."""
+    return Front(np.array([time], dtype=np.int64), np.array([cost], dtype=np.int64), ("options", None, ()))
+
+
+def series(first: Front, second: Front, horizon: int | None = None) -> Front:
+    """One after the other; points that take longer than ``horizon`` may be left out."""
+    times = np.add.outer(first.times, second.times).ravel()
+    costs = np.add.outer(first.costs, second.costs).ravel()
+    if horizon is not None:
+        near = np.flatnonzero(times <= max(horizon, first.fastest + second.fastest))
+        kept = near[_best(times[near], costs[near])]
+    else:
+        kept = _best(times, costs)
+    width = len(second)
+    return Front(times[kept], costs[kept], ("both", first, kept // width, second, kept % width))
+
+
+def parallel(first: Front, second: Front) -> Front:
+    """Beside each other: done when both are."""
+    times = np.union1d(first.times, second.times)
+    times = times[times >= max(first.fastest, second.fastest)]
+    first_at = first.times.searchsorted(times, side="right") - 1
+    second_at = second.times.searchsorted(times, side="right") - 1
+    return Front(
+        times, first.costs[first_at] + second.costs[second_at], ("both", first, first_at, second, second_at)
+    )
+
+
+def either(fronts: Sequence[Front]) -> Front:
+    """The best of several: whichever is cheaper for the time."""
+    times = np.concatenate([front.times for front in fronts])
+    costs = np.concatenate([front.costs for front in fronts])
+    which = np.concatenate([np.full(len(front), index) for index, front in enumerate(fronts)])
+    where = np.concatenate([np.arange(len(front)) for front in fronts])
+    kept = _best(times, costs)
+    return Front(times[kept], costs[kept], ("either", fronts, which[kept], where[kept]))
+
+
+def _best(times: Numbers, costs: Numbers) -> npt.NDArray[np.intp]:
+    """Positions of the points that no other beats, fastest first; of equal ones the first."""
+    order = np.lexsort((costs, times))
+    sorted_costs = costs[order]
+    lowest = np.minimum.accumulate(sorted_costs)
+    kept = np.ones(len(order), dtype=np.bool_)
+    kept[1:] = sorted_costs[1:] < lowest[:-1]
+    return order[kept]
+
+
+_Node = tuple[int, int]
+_Edge = tuple[_Node, _Node, Front]
+_IN, _OUT = (-1, 0), (-2, 0)
+"""Before the first and after the last task."""
+
+
+def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None) -> Front:
+    """What time costs for the graph as a whole, or for those of its tasks that have a front; exact for any graph."""
+    edges: list[_Edge] = []
+    for task, front in fronts.items():
+        before = [other for other in graph.predecessors[task] if other in fronts]
+        edges.append(((task, 0), (task, 1), front))
+        edges += [((other, 1), (task, 0), fixed(0)) for other in before] or [(_IN, (task, 0), fixed(0))]
+        if not any(after in fronts for after in graph.successors[task]):
+            edges.append(((task, 1), _OUT, fixed(0)))
+    return _merge(edges, horizon)
+
+
+def _merge(edges: list[_Edge], horizon: int | None) -> Front:
+    """One front for a network from its one source to its one sink."""
+    while True:
+        pairs: dict[tuple[_Node, _Node], Front] = {}
+        for source, target, front in edges:
+            known = pairs.get((source, target))
+            pairs[source, target] = front if known is None else parallel(known, front)
+        edges = [(source, target, front) for (source, target), front in pairs.items()]
+        if len(edges) == 1:
+            return edges[0][2]
+        into: dict[_Node, list[_Edge]] = {}
+        out: dict[_Node, list[_Edge]] = {}
+        for edge in edges:
+            out.setdefault(edge[0], []).append(edge)
+            into.setdefault(edge[1], []).append(edge)
+        inner = [node for node in out if node in into]
+        single = next((node for node in inner if len(into[node]) == 1 and len(out[node]) == 1), None)
+        if single is None:
+            return _condition(edges, inner, into, out, horizon)
+        first, second = into[single][0], out[single][0]
+        merged = (first[0], second[1], series(first[2], second[2], horizon))
+        edges = [edge for edge in edges if edge is not first and edge is not second] + [merged]
+
+
+def _condition(
+    edges: list[_Edge],
+    inner: Sequence[_Node],
+    into: Mapping[_Node, list[_Edge]],
+    out: Mapping[_Node, list[_Edge]],
+    horizon: int | None,
+) -> Front:
+    """Fix the front that leads into (or out of) some node alone to each of its points; the best of what comes out."""
+    ends = [(into[node][0], out[node]) for node in inner if len(into[node]) == 1]
+    ends += [(out[node][0], into[node]) for node in inner if len(out[node]) == 1]
+    alone, others = min(ends, key=lambda end: len(end[0][2]))  # the first node after the source has one way in
+    source, target, front = alone
+    found = []
+    for point in range(len(front)):
+        kept = [edge for edge in edges if edge is not alone and edge not in others]
+        for index, (tail, head, other) in enumerate(others):
+            chosen = front.at(point, paid=index == 0)
+            if head == source:
+                kept.append((tail, target, series(other, chosen, horizon)))
+            else:
+                kept.append((source, head, series(chosen, other, horizon)))
+        found.append(_merge(kept, horizon))
+    return either(found)

@@ -1,0 +1,5 @@
+"""Headway's own serving policy: placement, residency and configuration decided together (docs/serving/headway.md)."""
+
+from headway.serving.policies.headway.policy import Headway
+
+__all__ = ["Headway"]

@@ -1,0 +1,284 @@
+"""One place decides for the whole fleet: batch, CPUs, slices and worker of each task, against the deadline at true cost.
+
+Tasks stay in the pool until they run. When something is new for a function, ``Batching`` says who of its waiting tasks
+runs together or waits for whom, by what all of them are then expected to cost; here the batch gets the best offer that
+fits a worker with a warm process, or waits where waiting for room is cheaper. ``Warming`` has the processes ready,
+``Admission`` gives up what cannot be answered in time. docs/serving/headway.md, "Configurations".
+"""
+
+from collections.abc import Iterator, Sequence
+
+from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
+from headway.serving.catalogue import models_in
+from headway.serving.fleet import FREE, places
+from headway.serving.policies.headway.admission import Admission
+from headway.serving.policies.headway.batching import Batching, Choice, Lot
+from headway.serving.policies.headway.offers import Menu, Outlook, hold_usd, makes_of, menus_of
+from headway.serving.policies.headway.warming import Warming
+from headway.serving.requeststate import Stage
+from headway.serving.state import ServingState
+from headway.serving.workerstate import WorkerState
+from headway.units import MILLISECOND, SECOND
+
+SOON = 2 * MILLISECOND
+"""What is overdue is expected within this."""
+RETRY = 500 * MILLISECOND
+"""How long tasks without room wait at most before they are looked at again."""
+RENEW = 1.5
+"""Tables are computed anew when a rate has changed by this factor."""
+
+
+class Configuring:
+    """The central half of the policy."""
+
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
+        """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
+        cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
+        in hand, in deviations of the number that is busy."""
+        self.drop = drop
+        self.worth = worth
+        self.patience = patience
+        self.spare = spare
+
+    def bind(self, state: ServingState) -> None:
+        """Offers, tables and empty memories."""
+        catalogue = state.catalogue
+        self._menus = menus_of(state)
+        _, self._make = makes_of(state.fleet.workers)
+        self._capable = [
+            [worker.id for worker in state.workers if any(self._make[worker.id] in menu.makes for menu in offers)]
+            for offers in self._menus
+        ]
+        self._worths = [
+            self.worth * sum(min(menu.usd.min() / menu.size for menu in self._menus[task.function][:1]) for task in graph.tasks)
+            for graph in catalogue.graphs
+        ]
+        least = [min(row[index] for row in state.latency.base) for index in range(len(catalogue.functions))]
+        self._grace = [
+            round(self.patience * graph.critical_path([least[task.function] for task in graph.tasks]))
+            for graph in catalogue.graphs
+        ]
+        self._sources: list[list[tuple[int, int]]] = [[] for _ in catalogue.functions]
+        self._openers: list[list[int]] = [[] for _ in catalogue.functions]
+        for index, graph in enumerate(catalogue.graphs):
+            for position, task in enumerate(graph.tasks):
+                self._sources[task.function].append((index, position))
+            for position in graph.entries:
+                self._openers[graph.tasks[position].function].append(index)
+        self._admission = Admission(state, self._menus)
+        self._warming = Warming(state, self._capable, self._worths, self.spare)
+        self._coming: list[dict[tuple[int, int], Lot]] = [{} for _ in catalogue.functions]
+        self._gaps: list[float] = [0.0] * len(catalogue.functions)
+        self._latest: list[int] = [-1] * len(catalogue.functions)
+        self._allowed = list(self._grace)
+        self._wakes: list[int] = [0] * len(catalogue.functions)
+        self._short: dict[int, None] = {}
+        self._rates = [0.0] * len(catalogue.functions)
+        self._renewed = 0
+        self._renew(state)
+
+    # --- an instant ---------------------------------------------------------------------------------------------
+
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Go on with every function for which something is new."""
+        new = self._news(now, state)
+        for request in state.landed:
+            if request in state.requests:
+                yield from self._warming.first(now, state, state.requests[request].request.graph)
+        yield from self._warming.look(now, state, list(self._short))
+        self._outdated(now, state)
+        urgent = sorted((min(queue.deadline for queue in lots), function) for function in new if (lots := self._waiting(state, function)))
+        for _, function in urgent:
+            yield from self._go_on(now, state, function)
+
+    def _news(self, now: int, state: ServingState) -> dict[int, None]:
+        """The functions that something is new for."""
+        new: dict[int, None] = {}
+        for request in state.landed:
+            rs = state.requests[request]
+            self._warming.landed(now, rs.request.graph)
+            if rs.request.deadline:
+                allowed = self._allowed[rs.request.graph]
+                self._allowed[rs.request.graph] += round(0.1 * (rs.request.deadline - now - allowed))
+            for task in rs.graph.entries:
+                function = rs.graph.tasks[task].function
+                if self._latest[function] >= 0:
+                    gap = now - self._latest[function]
+                    known = self._gaps[function]
+                    self._gaps[function] = gap if not known else known + 0.1 * (gap - known)
+                self._latest[function] = now
+                new[function] = None
+        for request, task in state.ended:
+            found = state.requests.get(request)
+            if found is not None:
+                for after in found.graph.successors[task]:
+                    function = found.graph.tasks[after].function
+                    self._coming[function].pop((request, after), None)
+                    new[function] = None
+        if state.displaced:
+            for request in state.displaced:
+                for coming in self._coming:
+                    for key in [key for key in coming if key[0] == request]:
+                        del coming[key]
+            new.update(dict.fromkeys(range(len(self._menus))))
+        if state.touched or state.displaced:
+            new.update(self._short)
+        new.update((function, None) for function, time in enumerate(self._wakes) if 0 < time <= now)
+        return new
+
+    def _outdated(self, now: int, state: ServingState) -> None:
+        """Compute the tables anew when rates have changed."""
+        if now - self._renewed < SECOND:
+            return
+        self._renewed = now
+        rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
+        if any(max(new, old) > RENEW * min(new, old) for new, old in zip(rates, self._rates, strict=True)):
+            self._rates = rates
+            self._renew(state)
+
+    def _renew(self, state: ServingState) -> None:
+        waits = {
+            (function, menu.size): (menu.size - 1) / 2 / rate if rate else float("inf") if menu.size > 1 else 0.0
+            for function, rate in enumerate(self._rates)
+            for menu in self._menus[function]
+        }
+        self._outlook = Outlook(state, self._menus, self._worths, waits, self.drop)
+        self._batching = [Batching(offers, self._outlook) if offers else None for offers in self._menus]
+
+    # --- a function -------------------------------------------------------------------------------------------------
+
+    def _waiting(self, state: ServingState, function: int) -> list[Lot]:
+        """Its tasks in the pool, tightest first."""
+        found = []
+        for graph, task in self._sources[function]:
+            queue = state.ready.get((graph, task))
+            if queue:
+                for request in queue:
+                    found.append(Lot(self._deadline(state, request), request, graph, task))
+        found.sort()
+        return found
+
+    def _deadline(self, state: ServingState, request: int) -> int:
+        given = state.requests[request].request
+        return given.deadline or given.arrival + self._grace[given.graph]
+
+    def _go_on(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
+        """Run what should run now; say when to look again at what waits."""
+        batching = self._batching[function]
+        assert batching is not None
+        self._wakes[function] = 0
+        self._short.pop(function, None)
+        if self.drop:
+            for lot in self._waiting(state, function):
+                given = state.requests[lot.request].request if lot.request in state.requests else None
+                if given is not None and given.deadline and self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
+                    yield DropRequest(lot.request)
+        while lots := self._waiting(state, function):
+            choice = batching.choose(now, lots, self._companions(now, state, function))
+            if choice.until > now:
+                self._wakes[function] = choice.until
+                yield WakeAt(choice.until)
+                return
+            action = self._fit(now, state, function, choice)
+            if action is None:
+                self._short[function] = None
+                if any(state.workers[index].up for index in self._capable[function]):
+                    self._wakes[function] = now + RETRY
+                    yield WakeAt(now + RETRY)
+                return
+            yield action
+            self._note(state, function, action)
+
+    def _companions(self, now: int, state: ServingState, function: int) -> list[Lot]:
+        """Tasks that will join those that wait: whose predecessors run, and as many as are expected to arrive."""
+        found = []
+        coming = self._coming[function]
+        for key, lot in list(coming.items()):
+            if key[0] not in state.requests:
+                del coming[key]
+            else:
+                found.append(lot if lot.when > now else lot._replace(when=now + SOON))
+        openers = self._openers[function]
+        gap = self._gaps[function]
+        if openers and gap and state.to_come:
+            since = now - self._latest[function]
+            gap = max(gap, since - gap)
+            for step in range(1, 8):
+                graph = openers[step % len(openers)]
+                when = now + round(gap * step)
+                task = next(t for t in state.catalogue.graphs[graph].entries if state.catalogue.graphs[graph].tasks[t].function == function)
+                found.append(Lot(when + self._allowed[graph], -1, graph, task, when))
+        found.sort(key=lambda lot: lot.when)
+        return found
+
+    def _note(self, state: ServingState, function: int, action: RunBatch) -> None:
+        """Remember when the successors of a batch can run."""
+        batch = state.workers[action.worker].running[state.leases]
+        self._warming.ran(function, batch.end - batch.began, len(batch.tasks))
+        for request, task in batch.tasks:
+            rs = state.requests[request]
+            for after in rs.graph.successors[task]:
+                others = rs.graph.predecessors[after]
+                if all(rs.stage[other] >= Stage.RUNNING for other in others):
+                    target = rs.graph.tasks[after].function
+                    lot = Lot(self._deadline(state, request), request, rs.request.graph, after, batch.end)
+                    known = self._coming[target].get((request, after))
+                    self._coming[target][request, after] = lot if known is None or known.when < lot.when else known
+
+    # --- a batch ----------------------------------------------------------------------------------------------------
+
+    def _fit(self, now: int, state: ServingState, function: int, choice: Choice) -> RunBatch | None:
+        """The best offer that some worker has room for; None: it is better to wait, or there is none."""
+        batching = self._batching[function]
+        assert batching is not None
+        menu = batching.menu(len(choice.lots))
+        rooms = self._rooms(now, state, function, choice.lots)
+        best, found = float("inf"), None
+        for delay in sorted({room[0] for room in rooms}):
+            values = choice.values
+            if delay:
+                values = batching.values(choice.lots, now + delay) + delay / menu.times * menu.usd
+            here = [room for room in rooms if room[0] == delay]
+            for offer in values.argsort(kind="stable").tolist():
+                if values[offer] >= best:
+                    break
+                worker = self._roomiest(here, menu, offer)
+                if worker is not None:
+                    best, found = float(values[offer]), (offer, worker)
+                    break
+        if found is None:
+            return None
+        if best > choice.values.min() * 1.000001:
+            ends = [batch.end for worker in state.workers for batch in worker.running.values()]
+            if ends and best > batching.values(choice.lots, max(now + SOON, min(ends))).min():
+                return None
+        offer, worker = found
+        tasks = tuple((lot.request, lot.task) for lot in choice.lots)
+        evict = self._victims(state, worker, function, len(tasks))
+        return RunBatch(worker.id, tasks, menu.cpus[offer], menu.slices[offer], evict)
+
+    def _rooms(self, now, state, function, lots):
+        """Workers with a process: (delay, slices free, CPUs free, worker)."""
+        kind = state.catalogue.functions[function]
+        found = []
+        for index in self._capable[function]:
+            worker = state.workers[index]
+            if worker.up and worker.slices_free and worker.cpus_free and (not kind.cold_start or worker.idle.get(function)):
+                found.append((0, worker.slices_free, worker.cpus_free, worker))
+        return found
+
+    def _roomiest(self, rooms, menu, offer):
+        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+        best, found = None, None
+        for _, slices_free, cpus_free, worker in rooms:
+            if slices_free < slices or cpus_free < cpus or self._make[worker.id] != make:
+                continue
+            if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
+                continue
+            rank = (slices_free, cpus_free)
+            if best is None or rank < best:
+                best, found = rank, worker
+        return found
+
+    def _victims(self, state, worker, function, count):
+        return ()

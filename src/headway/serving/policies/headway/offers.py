@@ -1,0 +1,243 @@
+"""What a function may be given, and what the rest of a request then costs, by the time that is left.
+
+An offer is one configuration of a function on one make of worker: its time, and what holding it costs. ``Outlook`` is
+the dynamic programme over a graph, last task first: ``rest`` is what a task and all after it are expected to cost a
+request that has so much time left, ``after`` the same for what follows a chosen offer. Both count what a missed
+deadline forfeits, weighed with its probability under the spread of the profiles: so the margin before a deadline is
+neither a rule nor an option, but what it is worth, stage by stage. For chains without spread this is the exact Pareto
+front over time and cost; docs/serving/headway.md says what is done at forks and joins.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from headway.errors import ExperimentError
+from headway.serving.catalogue import Function
+from headway.serving.fleet import Prices, Worker, places
+from headway.serving.graph import Graph
+from headway.serving.state import ServingState
+
+Array = npt.NDArray[np.float64]
+
+POINTS = 64
+"""Points of a table for each time that the rest of a graph takes at the least configuration."""
+LOW, HIGH = 0.5, 4.5
+"""How far a table goes, as shares of that time: so much too late, so much left."""
+TOLERATED = 1.15
+"""Offers that cost more than this times a faster one are left out; those between may fit where the best does not."""
+LATE = 0.5
+"""What it costs more to be late by the length of the whole graph, in worths: late requests are still hurried a bit."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_HOUR_NS = 3.6e12
+
+
+class Make(NamedTuple):
+    """What is alike in workers: offers are the same on all workers of a make."""
+
+    type: str
+    geometry: str
+    slices: int
+    cpus: int
+    memory_bytes: int
+
+
+class Menu:
+    """The offers of one function for one size of batch, on all makes."""
+
+    __slots__ = ("cpus", "makes", "size", "slices", "times", "usd")
+
+    def __init__(self, size: int, rows: Sequence[tuple[int, int, int, int, float]]) -> None:
+        """``rows``: make, CPUs, slices, time, dollars for holding them that long."""
+        self.size = size
+        self.makes = [row[0] for row in rows]
+        self.cpus = [row[1] for row in rows]
+        self.slices = [row[2] for row in rows]
+        self.times = np.array([row[3] for row in rows], dtype=np.float64)
+        self.usd = np.array([row[4] for row in rows], dtype=np.float64)
+
+
+def make_of(worker: Worker) -> Make:
+    """The make of a worker."""
+    gpu = worker.gpu
+    return Make(gpu.type, gpu.geometry, gpu.slices, worker.cpus, gpu.memory_bytes)
+
+
+def makes_of(workers: Sequence[Worker]) -> tuple[tuple[Make, ...], tuple[int, ...]]:
+    """The makes there are, and which one each worker is."""
+    found: dict[Make, int] = {}
+    which = tuple(found.setdefault(make_of(worker), len(found)) for worker in workers)
+    return tuple(found), which
+
+
+def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
+    """By function: a menu for each size of batch that some worker can run, smallest first."""
+    makes, which = makes_of(state.fleet.workers)
+    examples = [which.index(make) for make in range(len(makes))]
+    used = {task.function for graph in state.catalogue.graphs for task in graph.tasks}
+    found = []
+    for index, function in enumerate(state.catalogue.functions):
+        rows: dict[int, list[tuple[int, int, int, int, float]]] = {}
+        for make, worker in enumerate(examples):
+            for size, more in _possible(state, worker, index).items():
+                rows.setdefault(size, []).extend((make, *row) for row in more)
+        if not rows and index in used:
+            raise ExperimentError(f"function {function.name}: no worker can hold any configuration of its profile")
+        found.append(tuple(Menu(size, rows[size]) for size in sorted(rows)))
+    return tuple(found)
+
+
+def _possible(state: ServingState, worker: int, index: int) -> dict[int, list[tuple[int, int, int, float]]]:
+    """What one worker can be given, by size: CPUs, slices, time, dollars; fastest first, without what is too dear."""
+    place, function = state.fleet.workers[worker], state.catalogue.functions[index]
+    weights = state.catalogue.size_of(function.mask)
+    rows: dict[int, list[tuple[int, int, int, float]]] = {}
+    for (size, cpus, slices), time in state.latency.cells(worker, index).items():
+        needs_bytes = weights + function.activation_bytes * size
+        if cpus <= place.cpus and needs_bytes <= place.gpu.memory_bytes and places(place.gpu, slices, 0) is not None:
+            usd = hold_usd(state.fleet.prices, cpus, slices) * time
+            rows.setdefault(size, []).append((cpus, slices, time, usd))
+    for size, found in rows.items():
+        cheapest, kept = float("inf"), []
+        for row in sorted(found, key=lambda row: (row[2], row[3])):
+            if row[3] <= cheapest * TOLERATED:
+                kept.append(row)
+            cheapest = min(cheapest, row[3])
+        rows[size] = kept
+    return rows
+
+
+def hold_usd(prices: Prices, cpus: int, slices: int) -> float:
+    """What it costs to hold them for a nanosecond."""
+    return (cpus * prices.cpu_hour + slices * prices.slice_hour) / _HOUR_NS
+
+
+def idle_usd(prices: Prices, function: Function) -> float:
+    """What it costs to keep an idle process for a nanosecond."""
+    return prices.memory_gib_hour * function.instance_bytes / (1 << 30) / _HOUR_NS
+
+
+class Table:
+    """What depends on the time left: ``rest`` over a grid, and a row of offers for each point of the grid and size."""
+
+    __slots__ = ("after", "last", "low", "rest", "step")
+
+    def __init__(self, length: float) -> None:
+        self.step = max(length / POINTS, 1.0)
+        self.low = -LOW * length
+        self.last = int(POINTS * (LOW + HIGH))
+        self.rest: Array = np.zeros(self.last + 1)
+        self.after: list[Array] = []
+
+    @property
+    def grid(self) -> Array:
+        """The times left that the table has points for."""
+        return self.low + self.step * np.arange(self.last + 1)
+
+    def index(self, left: float) -> int:
+        """The point for a time left; rounded down, to the safe side."""
+        at = int((left - self.low) // self.step)
+        return 0 if at < 0 else at if at < self.last else self.last
+
+    def at(self, left: Array) -> Array:
+        """``rest`` for many times left, between the points on straight lines."""
+        place = np.clip((left - self.low) / self.step, 0.0, self.last - 1e-9)
+        below = place.astype(np.intp)
+        here = self.rest[below]
+        found: Array = here + (place - below) * (self.rest[below + 1] - here)
+        return found
+
+
+class Outlook:
+    """The tables of all tasks, for one set of waits."""
+
+    def __init__(
+        self,
+        state: ServingState,
+        menus: tuple[tuple[Menu, ...], ...],
+        worths: Sequence[float],
+        waits: Mapping[tuple[int, int], float],
+        drop: bool,
+    ) -> None:
+        """``worths``: dollars, by graph. ``waits``: (function, size) to how long a request waits for such a batch."""
+        self._functions = state.catalogue.functions
+        self._menus = menus
+        self._waits = waits
+        self._drop = drop
+        self.tables: list[list[Table]] = []
+        for graph, worth in zip(state.catalogue.graphs, worths, strict=True):
+            base = [min(row[task.function] for row in state.latency.base) for task in graph.tasks]
+            self.tables.append(self._graph(graph, base, worth))
+
+    def _graph(self, graph: Graph, base: Sequence[int], worth: float) -> list[Table]:
+        lengths = rest_lengths(graph, base)
+        shares = shares_of(graph, base)
+        tables = [Table(length) for length in lengths]
+        for task in reversed(graph.order):
+            table, function = tables[task], self._functions[graph.tasks[task].function]
+            following = [(tables[after], shares[task, after]) for after in graph.successors[task]]
+            best: Array | None = None
+            for menu in self._menus[graph.tasks[task].function]:
+                if following:
+                    after = _expected(table.grid, menu.times, function.profile.spread, following)
+                else:
+                    after = _forfeit(table.grid, menu.times, function.profile.spread, worth, max(lengths))
+                table.after.append(after)
+                table.rest = (after + menu.usd / menu.size).min(axis=1)
+                waited = table.at(table.grid - self._waits.get((graph.tasks[task].function, menu.size), 0.0))
+                best = waited if best is None else np.minimum(best, waited)
+            assert best is not None
+            table.rest = np.minimum(best, worth) if self._drop else best
+        return tables
+
+
+def _expected(grid: Array, times: Array, spread: float, following: Sequence[tuple[Table, float]]) -> Array:
+    """What follows each offer at each time left, over how long the offer may take."""
+    found = np.zeros((len(grid), len(times)))
+    nodes, weights = (_NODES, _WEIGHTS / _WEIGHTS.sum()) if spread else (np.zeros(1), np.ones(1))
+    for node, weight in zip(nodes, weights, strict=True):
+        left = grid[:, None] - times[None, :] * np.exp(spread * node)
+        for table, share in following:
+            found += weight * share * table.at(left)
+    return found
+
+
+def _forfeit(grid: Array, times: Array, spread: float, worth: float, length: float) -> Array:
+    """What a missed deadline costs after the last task: its worth times how likely, and a little for how late."""
+    left = grid[:, None]
+    late = np.maximum(times[None, :] - left, 0.0) / length
+    if spread:
+        ratio = np.maximum(left, 1.0) / times[None, :]
+        missed = np.where(left > 0, ndtr(-np.log(ratio) / spread), 1.0)
+    else:
+        missed = (times[None, :] > left).astype(np.float64)
+    found: Array = worth * (missed + LATE * late)
+    return found
+
+
+def rest_lengths(graph: Graph, times: Sequence[int]) -> list[int]:
+    """By task: the longest way from its start to the end."""
+    lengths = [0] * len(graph.tasks)
+    for task in reversed(graph.order):
+        lengths[task] = times[task] + max((lengths[after] for after in graph.successors[task]), default=0)
+    return lengths
+
+
+def shares_of(graph: Graph, times: Sequence[int]) -> dict[tuple[int, int], float]:
+    """By edge: how much of what follows a join depends on this one of its predecessors.
+
+    All of it for the one that is done last; for the others less, as they are shorter: their cost falls about with
+    the square root of their time, so what an hour saved on them is worth goes with the power 1.5 of their length.
+    """
+    done = [0] * len(graph.tasks)
+    shares = {}
+    for task in graph.order:
+        before = graph.predecessors[task]
+        latest = max((done[other] for other in before), default=0)
+        for other in before:
+            shares[other, task] = (done[other] / latest) ** 1.5 if latest else 1.0
+        done[task] = latest + times[task]
+    return shares

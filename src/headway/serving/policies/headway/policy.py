@@ -1,0 +1,53 @@
+"""Headway: configuration × placement × residency decided together.
+
+Where one place decides for the whole fleet (``state.central``) it is ``Configuring`` that does: batches, CPUs and
+slices against the deadline at true cost. Where every worker decides with its own view it is ``Placed``: each request
+is placed by the worker that it reached, and each worker orders, batches, evicts and fetches for itself.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol
+
+from headway.serving.actions import Action
+from headway.serving.policies.local import FIFO, LOOKAHEAD
+from headway.serving.policies.parts import ServingPolicy
+from headway.serving.state import ServingState
+
+
+class Half(Protocol):
+    """One of the two ways to decide."""
+
+    def bind(self, state: ServingState) -> None:
+        """Before the first decision."""
+
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """What to do at this instant."""
+
+
+class Headway(ServingPolicy):
+    """The policy that knows weights, queues, slices, deadlines and cost at once; the setting says who decides."""
+
+    name = "headway"
+    authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0}
+
+    def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3, drop: bool = True) -> None:
+        self.evict = evict
+        self.prefetch = prefetch
+        self.drop = drop
+
+    def bind(self, state: ServingState) -> None:
+        """Choose the half that the setting asks for."""
+        self._half: Half
+        if state.central:
+            from headway.serving.policies.headway.configuring import Configuring
+
+            self._half = Configuring(drop=self.drop)
+        else:
+            from headway.serving.policies.headway.placing import Placed
+
+            self._half = Placed(self.evict, self.prefetch, self.drop)
+        self._half.bind(state)
+
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """See the halves."""
+        return self._half.decide(now, state)

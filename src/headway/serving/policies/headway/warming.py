@@ -1,0 +1,187 @@
+"""How many processes of each function are kept warm, where they start, and when one is let go.
+
+What is needed follows Little's law: requests a second times the time that a process is busy for each. A few more
+cover chance, and the most that ran lately covers bursts. A process that is too many is let go once it has been idle
+for as long as its memory costs what a cold start would forfeit: no rule that does not know the future can be sure to
+pay less than half of that.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, exp, sqrt
+
+from headway.serving.actions import Action, FetchModel, StartInstance, StopInstance
+from headway.serving.catalogue import models_in
+from headway.serving.policies.headway.offers import idle_usd
+from headway.serving.state import ServingState
+from headway.serving.workerstate import WorkerState
+from headway.units import MILLISECOND, SECOND
+
+LOOK_EVERY = 500 * MILLISECOND
+MEMORY = 20 * SECOND
+"""Over how long rates are averaged."""
+PEAK_MEMORY = 120 * SECOND
+"""How long a burst is remembered."""
+NEVER = 1 << 62
+
+
+class Rate:
+    """Events a nanosecond, over about the last ``memory``."""
+
+    __slots__ = ("_began", "_last", "_weight", "memory")
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._began = self._last = -1
+        self._weight = 0.0
+
+    def note(self, now: int) -> None:
+        """One more."""
+        if self._began < 0:
+            self._began = self._last = now
+        self._weight = self._weight * exp((self._last - now) / self.memory) + 1.0
+        self._last = now
+
+    def value(self, now: int) -> float:
+        """As far as it can be known yet."""
+        if self._began < 0:
+            return 0.0
+        seen = 1.0 - exp((self._began - now) / self.memory)
+        # the first event opens the window and is not in it
+        weight = self._weight * exp((self._last - now) / self.memory) - exp((self._began - now) / self.memory)
+        return max(weight, 0.0) / (self.memory * max(seen, 1e-3))
+
+
+class Warming:
+    """The processes of all functions."""
+
+    def __init__(self, state: ServingState, capable: Sequence[Sequence[int]], worths: Sequence[float], spare: float):
+        """``capable``: by function, the workers that can run it. ``spare``: how many deviations to have in hand."""
+        self.spare = spare
+        self._capable = capable
+        functions = state.catalogue.functions
+        self._calls = [
+            [sum(task.function == index for task in graph.tasks) for graph in state.catalogue.graphs]
+            for index in range(len(functions))
+        ]
+        self._rates = [Rate(MEMORY) for _ in state.catalogue.graphs]
+        base = [min(row[index] for row in state.latency.base) for index in range(len(functions))]
+        self._busy = [float(time) for time in base]
+        """By function: how long a process is busy for one request."""
+        self._peaks = [0.0] * len(functions)
+        self.there = [NEVER if function.cold_start else 0 for function in functions]
+        """By function: from when on a process of it is somewhere."""
+        self._patience = [
+            self._break_even(state, index, worths) if function.cold_start else NEVER
+            for index, function in enumerate(functions)
+        ]
+        self._looked = -LOOK_EVERY
+
+    def _break_even(self, state: ServingState, function: int, worths: Sequence[float]) -> int:
+        """How long a process may be idle before that has cost what its absence would."""
+        forfeit = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
+        usd = idle_usd(state.fleet.prices, state.catalogue.functions[function])
+        return round(forfeit / usd) if usd else NEVER
+
+    def landed(self, now: int, graph: int) -> None:
+        """A request for a graph arrived."""
+        self._rates[graph].note(now)
+
+    def ran(self, function: int, time: int, requests: int) -> None:
+        """A batch was started: so long for so many."""
+        self._busy[function] += 0.05 * (time / requests - self._busy[function])
+
+    def rate(self, now: int, function: int) -> float:
+        """Tasks of a function a nanosecond."""
+        calls = self._calls[function]
+        return sum(rate.value(now) * count for rate, count in zip(self._rates, calls, strict=True) if count)
+
+    def target(self, now: int, function: int) -> int:
+        """How many processes of a function there should be."""
+        rate = self.rate(now, function)
+        if not rate or rate * self._patience[function] < 1.0:
+            return 0
+        busy = rate * self._busy[function]
+        return max(ceil(busy + self.spare * sqrt(busy)), ceil(self._peaks[function])) + 1
+
+    def first(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
+        """Have at least one process of everything that a graph calls."""
+        for task in state.catalogue.graphs[graph].tasks:
+            if self.there[task.function] == NEVER and (where := self._where(state, task.function)) is not None:
+                yield StartInstance(where, task.function)
+                self.there[task.function] = now + state.catalogue.functions[task.function].cold_start
+
+    def look(self, now: int, state: ServingState, short: Sequence[int]) -> Iterator[Action]:
+        """Start what is missing and let go what is too many, now and then. ``short``: functions whose tasks wait for
+        a process."""
+        if now - self._looked < LOOK_EVERY:
+            return
+        fade = exp((self._looked - now) / PEAK_MEMORY)
+        self._looked = now
+        for index, function in enumerate(state.catalogue.functions):
+            if not function.cold_start or not self._capable[index]:
+                continue
+            idle = running = starting = 0
+            for where in self._capable[index]:
+                worker = state.workers[where]
+                idle += len(worker.idle.get(index, ()))
+                starting += sum(started == index for started in worker.starting.values())
+                running += sum(batch.function == index for batch in worker.running.values())
+            if idle or running:
+                self.there[index] = 0
+            elif not starting:
+                self.there[index] = NEVER
+            self._peaks[index] = max(self._peaks[index] * fade, running + (index in short))
+            wanted = self.target(now, index)
+            have = idle + running + starting
+            for _ in range(wanted - have):
+                if (found := self._where(state, index)) is not None:
+                    yield StartInstance(found, index)
+                    self.there[index] = min(self.there[index], now + function.cold_start)
+            if have > wanted:
+                yield from self._let_go(now, state, index, have - wanted)
+            if function.mask:
+                yield from self._fetch(state, index)
+
+    def _where(self, state: ServingState, function: int) -> int | None:
+        """The worker with the fewest processes of a function, weights there first, then the fewest of all."""
+        mask = state.catalogue.functions[function].mask
+        best, found = None, None
+        for index in self._capable[function]:
+            worker = state.workers[index]
+            if not worker.up:
+                continue
+            rank = (_processes(worker, function), bool(mask & ~worker.memory.resident), _all_processes(worker))
+            if best is None or rank < best:
+                best, found = rank, index
+        return found
+
+    def _let_go(self, now: int, state: ServingState, function: int, most: int) -> Iterator[Action]:
+        for index in self._capable[function]:
+            worker = state.workers[index]
+            while most > 0 and (idle := worker.idle.get(function)) and now - idle[0] > self._patience[function]:
+                yield StopInstance(index, function)
+                most -= 1
+
+    def _fetch(self, state: ServingState, function: int) -> Iterator[Action]:
+        """Weights come to where a process waits for work, into free memory only."""
+        mask = state.catalogue.functions[function].mask
+        for index in self._capable[function]:
+            worker = state.workers[index]
+            if worker.idle.get(function) and not worker.fetches:
+                for model in models_in(mask & ~worker.memory.resident):
+                    if state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:
+                        yield FetchModel(index, model)
+                        break
+
+
+def _processes(worker: WorkerState, function: int) -> int:
+    """Those of one function, busy ones and those that start counted."""
+    return (
+        len(worker.idle.get(function, ()))
+        + sum(started == function for started in worker.starting.values())
+        + sum(batch.function == function for batch in worker.running.values())
+    )
+
+
+def _all_processes(worker: WorkerState) -> int:
+    return sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)

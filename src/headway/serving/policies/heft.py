@@ -1,0 +1,16 @@
+"""HEFT: the plan of Compass with neither load nor models in it, and no second look. A baseline of the Compass paper."""
+
+from typing import Any, ClassVar
+
+from headway.serving.policies.compass import Compass
+from headway.serving.policies.local import FIFO, LOOKAHEAD
+
+
+class Heft(Compass):
+    """By decreasing rank, as if every worker were idle and held every model."""
+
+    name = "heft"
+    authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0}
+
+    def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3) -> None:
+        super().__init__(adjust=False, load=False, cache=False, evict=evict, prefetch=prefetch)

@@ -1,0 +1,239 @@
+"""Where the tasks of a request go, by what one worker knows of all: the plan of Compass, and its one-task form.
+
+Everything is computed from state rows. How long a worker is taken is what its row says by the ``estimate``: ``queued``
+counts the run times of queued tasks, as the paper does; ``running`` also what is left of the task that runs and the
+weights that placed tasks will have to fetch; ``reserved`` also tasks that were placed there and have not come yet.
+"""
+
+from collections.abc import Sequence
+
+from headway.errors import ExperimentError
+from headway.serving.actions import NOWHERE
+from headway.serving.catalogue import models_in
+from headway.serving.graph import Graph
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.state import ServingState
+from headway.serving.workerstate import Row
+
+QUEUED, RUNNING, RESERVED = "queued", "running", "reserved"
+_NEVER = 1 << 62
+
+
+class View:
+    """All rows as one worker reads them at one moment, as lists by worker."""
+
+    __slots__ = ("free", "resident", "taken_until", "up")
+
+    def __init__(self, up: list[bool] | None, taken_until: list[int], resident: list[int], free: list[int]) -> None:
+        self.up = up
+        """None: all are."""
+        self.taken_until = taken_until
+        """When a task that came now would find the GPU free."""
+        self.resident = resident
+        """Models that are there, or will be by then."""
+        self.free = free
+        """Bytes."""
+
+
+class Planner:
+    """Plans whole requests and places single tasks."""
+
+    def __init__(self, estimate: str, *, load: bool = True, cache: bool = True) -> None:
+        if estimate not in (QUEUED, RUNNING, RESERVED):
+            raise ExperimentError(f"option estimate={estimate} is none of {QUEUED}, {RUNNING}, {RESERVED}")
+        self.estimate = estimate
+        self.load = load
+        self.cache = cache
+
+    def bind(self, state: ServingState, hosts: Sequence[tuple[int, ...]]) -> None:
+        """Ranks, and everything about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
+        catalogue, fleet = state.catalogue, state.fleet
+        self._fleet = fleet
+        self._hosts = hosts
+        self._workers = len(state.workers)
+        functions = range(len(catalogue.functions))
+        self.runs = [[row[function] for row in state.latency.base] for function in functions]
+        """By function and worker: what one task takes."""
+        self._fetch_times = [fleet.fetch_time(model.size_bytes) for model in catalogue.models]
+        self._sizes = [model.size_bytes for model in catalogue.models]
+        self._masks = [function.mask for function in catalogue.functions]
+        self._models = [tuple(models_in(mask)) for mask in self._masks]
+        self._of_mask: dict[int, tuple[int, int]] = {0: (0, 0)}
+        self._ways: dict[tuple[int, int], list[int]] = {}
+        self._orders = [tuple(by_rank(self.ranks(graph), graph.order)) for graph in catalogue.graphs]
+        self._inputs = [
+            [
+                sum(graph.tasks[before].output_bytes for before in graph.predecessors[task])
+                or (0 if graph.predecessors[task] else graph.tasks[task].input_bytes)
+                for task in range(len(graph.tasks))
+            ]
+            for graph in catalogue.graphs
+        ]
+
+    def ranks(self, graph: Graph) -> list[int]:
+        """By task: the longest way from its start to the end of the request, with every edge between two workers."""
+        ranks = [0] * len(graph.tasks)
+        for task in reversed(graph.order):
+            runs = self.runs[graph.tasks[task].function]
+            across = self._across(graph.tasks[task].output_bytes)
+            rest = max((across + ranks[after] for after in graph.successors[task]), default=0)
+            ranks[task] = sum(runs) // len(runs) + rest
+        return ranks
+
+    # --- what rows say ----------------------------------------------------------------------------------------
+
+    def view(self, now: int, rows: Sequence[Row]) -> View:
+        """What a worker knows, in the form that plans read."""
+        resident = [row.resident for row in rows]
+        free = [row.free_bytes for row in rows]
+        up = None if all(row.up for row in rows) else [row.up for row in rows]
+        if not self.load:
+            return View(up, [now] * len(rows), resident, free)
+        if self.estimate == QUEUED:
+            return View(up, [now + row.queued for row in rows], resident, free)
+        for index, row in enumerate(rows):
+            if missing := row.wanted & ~row.resident:
+                free[index] -= self._bring(missing)[1]
+                resident[index] |= missing
+        return View(up, [self.taken_until(now, row) for row in rows], resident, free)
+
+    def taken_until(self, now: int, row: Row) -> int:
+        """When a task that came to a worker now would find its GPU free."""
+        if self.estimate == QUEUED:
+            return now + row.queued
+        until = max(now, row.busy_until) + row.queued
+        if self.estimate == RESERVED:
+            until += row.reserved
+        if missing := row.wanted & ~row.resident:
+            until += self._bring(missing)[0]
+        return until
+
+    # --- decisions --------------------------------------------------------------------------------------------
+
+    def plan(self, now: int, view: View, rs: RequestState, ingress: int) -> tuple[int, ...]:
+        """A worker for every task that has none and has not begun, by decreasing rank; -1: no worker is up for it.
+
+        The view is used up: it is changed as if the tasks were there.
+        """
+        graph, tasks = rs.request.graph, rs.graph.tasks
+        placed = list(rs.worker)
+        ends = [now] * len(tasks)
+        predecessors = rs.graph.predecessors
+        for task in self._orders[graph]:
+            function = tasks[task].function
+            where, stage = placed[task], rs.stage[task]
+            if stage >= Stage.RUNNING:
+                if stage == Stage.RUNNING:
+                    ends[task] = now + self.runs[function][where]
+                elif not rs.copies[task] >> where & 1:
+                    placed[task] = (rs.copies[task] & -rs.copies[task]).bit_length() - 1
+                continue
+            before = predecessors[task]
+            if before:
+                come = self._joined(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
+            else:
+                come = [now] * self._workers
+            where, start = self.soonest(view, come, function, (where,) if where >= 0 else self._hosts[function])
+            placed[task] = where
+            if where >= 0:
+                ends[task] = start + self._across(self._inputs[graph][task]) + self.runs[function][where]
+                self._occupy(view, where, function, ends[task])
+        return tuple(placed)
+
+    def soonest(self, view: View, come: Sequence[int], function: int, candidates: Sequence[int]) -> tuple[int, int]:
+        """Where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
+        least, best, begin = _NEVER, NOWHERE, 0
+        taken, up, runs = view.taken_until, view.up, self.runs[function]
+        models = self._models[function] if self.cache else ()
+        single = len(models) == 1
+        if single:
+            model = models[0]
+            bit, time, size = 1 << model, self._fetch_times[model], self._sizes[model]
+            resident, free = view.resident, view.free
+        for worker in candidates:
+            start = taken[worker]
+            if come[worker] > start:
+                start = come[worker]
+            end = start + runs[worker]
+            if end >= least:
+                continue
+            if single:
+                if not resident[worker] & bit:
+                    fetch = time if free[worker] >= size else time + time
+                    start += fetch
+                    end += fetch
+            elif models:
+                fetch = self.fetch(view, worker, function)
+                start += fetch
+                end += fetch
+            if end < least and (up is None or up[worker]):
+                least, best, begin = end, worker, start
+        return best, begin
+
+    def at_once(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
+        """Where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending; -1: nowhere."""
+        size = self._inputs[rs.request.graph][task]
+        come = [until + time for until, time in zip(view.taken_until, self.way(here, size), strict=True)]
+        return self.soonest(view, come, rs.graph.tasks[task].function, candidates)[0]
+
+    def fetch(self, view: View, worker: int, function: int) -> int:
+        """How long the missing models take to come; twice as long for one that something has to make room for."""
+        missing = self._masks[function] & ~view.resident[worker]
+        total = 0
+        free = view.free[worker]
+        while missing:
+            low = missing & -missing
+            missing ^= low
+            model = low.bit_length() - 1
+            total += self._fetch_times[model] * (1 if free >= self._sizes[model] else 2)
+        return total
+
+    def way(self, source: int, size_bytes: int) -> list[int]:
+        """By worker: how long bytes take to get there."""
+        found = self._ways.get((source, size_bytes))
+        if found is None:
+            found = [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
+            self._ways[source, size_bytes] = found
+        return found
+
+    # --- parts ------------------------------------------------------------------------------------------------
+
+    def _joined(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
+        """By worker: when the results of all (worker, end, bytes) are there. Those that are nowhere count as there."""
+        come: list[int] = []
+        for where, end, size in sources:
+            if where < 0:
+                continue
+            way = self.way(where, size)
+            if come:
+                come = [max(other, end + time) for other, time in zip(come, way, strict=True)]
+            else:
+                come = [end + time for time in way]
+        return come or [now] * self._workers
+
+    def _occupy(self, view: View, worker: int, function: int, until: int) -> None:
+        """A task was placed here."""
+        view.taken_until[worker] = until
+        missing = self._masks[function] & ~view.resident[worker]
+        if missing:
+            view.free[worker] -= self._bring(missing)[1]
+            if self.estimate != QUEUED:
+                view.resident[worker] |= missing
+
+    def _bring(self, mask: int) -> tuple[int, int]:
+        """Time and bytes of some models."""
+        found = self._of_mask.get(mask)
+        if found is None:
+            models = models_in(mask)
+            found = sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
+            self._of_mask[mask] = found
+        return found
+
+    def _across(self, size_bytes: int) -> int:
+        """Down from one GPU, over to another host and up again."""
+        return self._fleet.copy_time(NOWHERE, 0, size_bytes) + 2 * self._fleet.fetch_time(size_bytes)
+
+
+def by_rank(ranks: Sequence[int], order: Sequence[int]) -> list[int]:
+    """Tasks by decreasing rank; those of equal rank in the order of the graph, so that none comes before its inputs."""
+    return sorted(order, key=lambda task: -ranks[task])

@@ -1,0 +1,232 @@
+"""How a deadline is divided over the tasks of a graph, ESG's way: by dominators (the method is our reading).
+
+The weight of a function is its average normalised latency, ANL: the mean over configurations of its time by that of all.
+Tasks that every way through the graph passes, the dominators of its end, are a chain; what lies between two of them is
+one stage of that chain, as long as its longest branch, and costs what all its branches cost. The next three stages are a
+group that is searched together; a group's part of the time left is its part of the weights left. Within a stage of
+several branches each branch gets the time of the stage, and is divided in the same way.
+
+The exact way needs no split: ``fronts.whole`` says what any deadline costs for the whole graph.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import networkx as nx
+
+from headway.serving.catalogue import Configuration
+from headway.serving.graph import Graph
+from headway.serving.policies.fronts import NEVER, Option, front_of, whole
+from headway.serving.policies.search import Path, Search
+from headway.units import MILLISECOND
+
+GROUP = 3
+"""How many stages are searched together."""
+_IN, _OUT = -1, -2
+"""Before the first and after the last task."""
+_WHATEVER = Configuration(1, 0, 0)
+
+Stage = tuple[int, ...]
+"""One task, or several that lie between two dominators."""
+
+
+class Level(NamedTuple):
+    """What is planned together, within the graph or within a branch of it."""
+
+    stages: tuple[Stage, ...]
+    """The first one is, or holds, the task that is planned."""
+    fraction: float
+    """Their part of the time there is."""
+
+
+def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[float]:
+    """ANL of some functions: the mean over their common configurations of each one's part of the sum."""
+    common = set(profiles[0]).intersection(*profiles[1:])
+    if not common:
+        means = [sum(cells.values()) / len(cells) for cells in profiles]
+        return [mean / sum(means) for mean in means]
+    sums = [0.0] * len(profiles)
+    for configuration in sorted(common):
+        times = [cells[configuration] for cells in profiles]
+        total = sum(times)
+        for index, time in enumerate(times):
+            sums[index] += time / total
+    return [value / len(common) for value in sums]
+
+
+def levels(graph: Graph, weights: Sequence[float], size: int = GROUP) -> list[tuple[Level, ...]]:
+    """By task: what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
+    found: list[tuple[Level, ...]] = [()] * len(graph.tasks)
+    _divide(graph, frozenset(range(len(graph.tasks))), weights, size, (), found)
+    return found
+
+
+def _divide(
+    graph: Graph,
+    tasks: frozenset[int],
+    weights: Sequence[float],
+    size: int,
+    outer: tuple[Level, ...],
+    found: list[tuple[Level, ...]],
+) -> None:
+    """The levels of some tasks that lie within the first stage of the last outer level."""
+    chain = stages_of(graph, tasks)
+    lengths = [longest(graph, stage, weights) for stage in chain]
+    for at, stage in enumerate(chain):
+        after = chain[at + 1 : at + size]
+        ahead, total = sum(lengths[at + 1 : at + size]), sum(lengths[at + 1 :])
+        if len(stage) == 1:
+            length = lengths[at]
+            found[stage[0]] = (*outer, Level((stage, *after), (length + ahead) / (length + total)))
+            continue
+        for branch in branches_of(graph, stage):
+            if branch == tasks:  # neither a chain nor branches: no dominator helps, each task by its longest way
+                for task in branch:
+                    rest = _from(graph, branch, task)
+                    fraction = weights[task] / longest(graph, rest, weights)
+                    found[task] = (*outer, Level(((task,),), fraction))
+                continue
+            inside: list[tuple[Level, ...]] = [()] * len(graph.tasks)
+            _divide(graph, branch, weights, size, (), inside)
+            for task in branch:
+                # who begins a stage weighs all its branches; who is further on, what is left of its own
+                begins = not any(other in branch for other in graph.predecessors[task])
+                rest = stage if begins else _from(graph, branch, task)
+                length = longest(graph, rest, weights)
+                level = Level((rest, *after), (length + ahead) / (length + total))
+                found[task] = (*outer, level, *inside[task])
+
+
+def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
+    """The chain of some tasks: those that dominate their end, and between them what runs side by side."""
+    net = _net(graph, tasks)
+    above = nx.immediate_dominators(net, _IN)
+    chain: list[int] = []
+    node = above[_OUT]
+    while node != _IN:
+        chain.append(node)
+        node = above[node]
+    chain.reverse()
+    place = {task: index for index, task in enumerate(chain)}
+    gaps: dict[int, list[int]] = {}
+    behind: dict[int, int] = {}
+    for task in graph.order:
+        if task in tasks:
+            before = (other for other in graph.predecessors[task] if other in tasks)
+            behind[task] = place.get(task, max((behind[other] for other in before), default=-1))
+            if task not in place:
+                gaps.setdefault(behind[task], []).append(task)
+    found: list[Stage] = [tuple(sorted(gaps[-1]))] if -1 in gaps else []
+    for index, task in enumerate(chain):
+        found.append((task,))
+        if index in gaps:
+            found.append(tuple(sorted(gaps[index])))
+    return found
+
+
+def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
+    """The parts of a stage that have nothing to do with each other."""
+    net = nx.Graph()
+    net.add_nodes_from(stage)
+    net.add_edges_from((a, b) for a, b in graph.edges if a in stage and b in stage)
+    return [frozenset(branch) for branch in sorted(map(sorted, nx.connected_components(net)))]
+
+
+def longest(graph: Graph, tasks: Iterable[int], weights: Sequence[float]) -> float:
+    """The heaviest way through some tasks."""
+    inside = set(tasks)
+    lengths: dict[int, float] = {}
+    for task in graph.order:
+        if task in inside:
+            before = (lengths[other] for other in graph.predecessors[task] if other in inside)
+            lengths[task] = weights[task] + max(before, default=0.0)
+    return max(lengths.values())
+
+
+def _net(graph: Graph, tasks: frozenset[int]) -> nx.DiGraph:
+    """Some tasks with what is before the first and after the last of them."""
+    net = nx.DiGraph()
+    for task in sorted(tasks):
+        before = [other for other in graph.predecessors[task] if other in tasks]
+        net.add_edges_from((other, task) for other in before or (_IN,))
+        if not any(after in tasks for after in graph.successors[task]):
+            net.add_edge(task, _OUT)
+    return net
+
+
+def _from(graph: Graph, tasks: frozenset[int], first: int) -> Stage:
+    """A task and those of some tasks that wait for it."""
+    inside = {first}
+    for task in graph.order:
+        if task in tasks and any(other in inside for other in graph.predecessors[task]):
+            inside.add(task)
+    return tuple(sorted(inside))
+
+
+class Split:
+    """Plans any task of one graph: the K cheapest ways through its group, in the time that its split leaves."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        options: Sequence[Sequence[Option]],
+        weights: Sequence[float],
+        *,
+        size: int = GROUP,
+        ranks: int = 5,
+        bucket: int = MILLISECOND,
+    ) -> None:
+        """``options`` and ``weights`` by task."""
+        self.graph = graph
+        self._options = options
+        self._bucket = bucket
+        self._stages: dict[Stage, Sequence[Option]] = {}
+        self._searches: dict[tuple[tuple[Stage, ...], int], Search] = {}
+        self._plans: list[list[tuple[Search, float]]] = [
+            [
+                (self._search(level.stages, ranks if level is inmost[-1] else 1), level.fraction)
+                for level in inmost
+            ]
+            for inmost in levels(graph, weights, size)
+        ]
+
+    def plan(self, task: int, slack: int, queue: int) -> tuple[Path, ...]:
+        """Paths from a task on, cheapest first; the fastest one alone, if none keeps to the time there is."""
+        *outer, (inmost, fraction) = self._plans[task]
+        for search, part in outer:
+            path = search.near(int(slack * part), NEVER)[0]
+            slack = int(slack * part) - path.time + path.options[0].time
+        return inmost.near(int(slack * fraction), queue)
+
+    def _search(self, stages: tuple[Stage, ...], ranks: int) -> Search:
+        search = self._searches.get((stages, ranks))
+        if search is None:
+            search = Search([self._choices(stage) for stage in stages], ranks, self._bucket)
+            self._searches[stages, ranks] = search
+        return search
+
+    def _choices(self, stage: Stage) -> Sequence[Option]:
+        """A task's options; for several tasks the points of their front."""
+        if len(stage) == 1:
+            return self._options[stage[0]]
+        if stage not in self._stages:
+            front = whole(self.graph, {task: front_of(self._options[task]) for task in stage})
+            points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
+            self._stages[stage] = [Option(time, cost, _WHATEVER) for time, cost in points]
+        return self._stages[stage]
+
+
+def split_cost(split: Split, deadline: int) -> int | None:
+    """What a graph costs by a split when nothing waits and nothing varies, in femtodollars; None: the deadline is missed.
+
+    Every batch is full. Tasks are planned when they are reached, with the time that those before them left.
+    """
+    graph = split.graph
+    ends = [0] * len(graph.tasks)
+    cost = 0
+    for task in graph.order:
+        begin = max((ends[other] for other in graph.predecessors[task]), default=0)
+        option = split.plan(task, deadline - begin, NEVER)[0].options[0]
+        cost += option.cost
+        ends[task] = begin + option.time
+    return cost if max(ends) <= deadline else None

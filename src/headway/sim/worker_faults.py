@@ -1,0 +1,129 @@
+"""Workers that die and come back, drawn from named streams of the run's seed.
+
+Either each worker fails by itself (``mtbf``), or at every tick one of those that are up, drawn at random (``every``).
+Which worker fails when depends on nothing that happens in the run. The last worker that is up never fails: a fleet of
+none could answer nobody.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from headway.errors import ExperimentError
+from headway.formats.serving_settings import ServingExperiment, check_failures
+from headway.formats.settings import span
+from headway.serving.events import WorkerFailed, WorkerRecovered
+from headway.streams import small_stream
+
+FaultEvent = WorkerFailed | WorkerRecovered
+Fault = tuple[int, FaultEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class ByWorker:
+    """Mean time between failures of one worker and mean time to its return, both exponential."""
+
+    mtbf: int
+    repair: int
+
+
+@dataclass(frozen=True, slots=True)
+class ByTick:
+    """So often a worker dies; it is back after exactly ``repair``."""
+
+    every: int
+    repair: int
+
+
+class DrawnFaults:
+    """What befalls the workers of one run, each worker's part handed out one event at a time.
+
+    Nobody fails after ``until``, but who is down by then comes back.
+    """
+
+    def __init__(self, workers: int, seed: int, model: ByWorker | ByTick, until: int) -> None:
+        history = _by_worker(workers, seed, model) if isinstance(model, ByWorker) else _by_tick(workers, seed, model)
+        self._history = history
+        self._until = until
+        self._told: list[deque[Fault]] = [deque() for _ in range(workers)]
+        """What is known of each worker and has not been handed out."""
+        self._over = False
+
+    def first(self) -> Sequence[Fault]:
+        """The first failure of each worker that fails at all."""
+        found = (self._next(worker) for worker in range(len(self._told)))
+        return [fault for fault in found if fault is not None]
+
+    def after(self, now: int, event: FaultEvent) -> Fault | None:
+        """What befalls the same worker next."""
+        return self._next(event.worker)
+
+    def _next(self, worker: int) -> Fault | None:
+        told = self._told[worker]
+        while not told and not self._over:
+            time, lasts, failed = next(self._history)
+            if time > self._until:
+                self._over = True
+            else:
+                self._told[failed] += ((time, WorkerFailed(failed)), (time + lasts, WorkerRecovered(failed)))
+        return told.popleft() if told else None
+
+
+_Failure = tuple[int, int, int]
+"""When, for how long, which worker."""
+
+
+def _by_worker(workers: int, seed: int, model: ByWorker) -> Iterator[_Failure]:
+    draws = [small_stream(seed, f"worker-failures/{worker}") for worker in range(workers)]
+
+    def drawn(worker: int, mean: int) -> int:
+        return max(1, round(draws[worker].expovariate(1 / mean)))
+
+    due = [(drawn(worker, model.mtbf), worker) for worker in range(workers)]
+    heapify(due)
+    back = [-1] * workers
+    """When each worker that has failed is up again."""
+    while True:
+        time, worker = heappop(due)
+        soonest = min(returns for other, returns in enumerate(back) if other != worker)
+        if soonest >= time:  # the last one lives on
+            heappush(due, (soonest + drawn(worker, model.mtbf), worker))
+            continue
+        lasts = drawn(worker, model.repair)
+        back[worker] = time + lasts
+        heappush(due, (time + lasts + drawn(worker, model.mtbf), worker))
+        yield time, lasts, worker
+
+
+def _by_tick(workers: int, seed: int, model: ByTick) -> Iterator[_Failure]:
+    draw = small_stream(seed, "worker-failures")
+    back = [-1] * workers
+    time = 0
+    while True:
+        time += model.every
+        up = [worker for worker, returns in enumerate(back) if returns < time]
+        if len(up) < 2:  # on to the first tick at which somebody else is back
+            soonest = min(returns for worker, returns in enumerate(back) if worker not in up)
+            time = soonest // model.every * model.every
+            continue
+        worker = up[draw.randrange(len(up))]
+        back[worker] = time + model.repair
+        yield time, model.repair, worker
+
+
+def faults_of(experiment: ServingExperiment, workers: int, until: int) -> DrawnFaults | None:
+    """What an experiment's table of failures comes to, up to the last arrival; None where nobody fails."""
+    table = experiment.failures
+    check_failures(table)
+    if table.mtbf == "" and table.every == "":
+        return None
+    if workers < 2:
+        raise ExperimentError("failures need at least 2 workers: the last one that is up never fails")
+    repair = span(table.repair, "failures repair", least=1)
+    model: ByWorker | ByTick
+    if table.mtbf != "":
+        model = ByWorker(span(table.mtbf, "failures mtbf", least=1), repair)
+    else:
+        model = ByTick(span(table.every, "failures every", least=1), repair)
+    return DrawnFaults(workers, experiment.run.seed, model, until)

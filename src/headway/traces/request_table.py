@@ -1,0 +1,32 @@
+"""The requests of a run, kept beside its tape: a column a property."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headway.errors import TapeError
+from headway.serving.request import Request
+
+_SCHEMA = pa.schema([(name, pa.int64()) for name in Request._fields])
+
+
+def write(requests: Sequence[Request], path: Path) -> None:
+    """Keep them."""
+    columns = list(zip(*requests, strict=True)) if requests else [()] * len(Request._fields)
+    table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=_SCHEMA)
+    try:
+        pq.write_table(table, str(path), compression="zstd")
+    except OSError as problem:
+        raise TapeError(f"{path}: cannot be written ({problem.strerror or problem})") from None
+
+
+def read(path: Path) -> tuple[Request, ...]:
+    """As they were kept."""
+    try:
+        table = pq.read_table(str(path), schema=_SCHEMA)
+    except (OSError, pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        raise TapeError(f"{path}: cannot be read ({str(problem).splitlines()[0]})") from None
+    columns = [table.column(name).to_pylist() for name in Request._fields]
+    return tuple(Request(*values) for values in zip(*columns, strict=True))

@@ -1,0 +1,193 @@
+"""The requests of a serving run: when each comes, for which graph, to which worker, until when it must be answered.
+
+Times, graphs, workers and tenants come from streams of their own, so that changing one leaves the others as they were;
+the same seed at another rate gives the same arrivals, closer together or further apart.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.errors import ExperimentError, TraceError
+from headway.formats.scenario_file import Built
+from headway.formats.serving_limits import check_rate, deadlines, mix_of
+from headway.formats.serving_settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload
+from headway.formats.settings import span
+from headway.serving.request import Request
+from headway.streams import stream
+from headway.traces.requests import load_requests
+from headway.units import SECOND, counted
+
+Times = npt.NDArray[np.float64]
+"""Nanoseconds since the run began."""
+
+KINDS = ("poisson", "gamma:CV", "onoff", "onoff:ON,OFF", "uniform:A,B", "a trace of requests")
+ON, OFF = "10s", "30s"
+MOST_CV = 100.0
+MOST_PERIODS = 1_000_000
+_LATEST = float(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What arrives in a run, everything resolved."""
+
+    arrivals: str
+    rate: float | None
+    """Requests a second; None: as a trace has them."""
+    requests: int
+    slo: tuple[int, ...]
+    """By graph, nanoseconds; 0: no deadline."""
+    mix: tuple[float, ...]
+    tenants: int
+
+
+def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
+    """What an experiment says, and where it says nothing its scenario."""
+    table, plain = experiment.workload, built.workload
+    check_workload(table)
+    arrivals = (table.arrivals or plain.arrivals).strip()
+    paced = arrivals.partition(":")[0] in BY_RATE
+    rate = table.rate
+    if rate is None:
+        usual = plain.rate or _own_rate(plain.arrivals)
+        rate = usual if paced or not table.arrivals else _own_rate(arrivals)
+    if rate is None and paced:
+        raise ExperimentError(f"arrivals {arrivals}: at which rate? Give requests a second (workload.rate)")
+    requests = table.requests if table.requests is not None else plain.requests
+    tenants = table.tenants if table.tenants is not None else plain.tenants
+    return Chosen(arrivals, rate, requests, deadlines(experiment, built), mix_of(experiment, built), tenants)
+
+
+def _own_rate(arrivals: str) -> float | None:
+    """The rate that arrivals say themselves."""
+    kind, _, options = arrivals.strip().partition(":")
+    return SECOND / (sum(_bounds(options, arrivals)) / 2) if kind == "uniform" else None
+
+
+def draw(experiment: ServingExperiment, built: Built) -> tuple[Request, ...]:
+    """The requests of a run, in order of arrival; the same for the same experiment."""
+    what, seed = chosen(experiment, built), experiment.run.seed
+    times = _times(what, experiment, built)
+    count = len(times)
+    if count and times[-1] > _LATEST:
+        raise ExperimentError(f"{counted(count, 'request')} at this rate span over 100 years: raise the rate")
+    arrival = np.rint(times).astype(np.int64)
+    limits = np.cumsum(what.mix)
+    graphs = np.searchsorted(limits / limits[-1], stream(seed, "serving.graphs").random(count), side="right")
+    ingress = _uniform(seed, "serving.ingress", count, len(built.fleet.workers))
+    tenants = _uniform(seed, "serving.tenants", count, what.tenants)
+    slo = np.array(what.slo, dtype=np.int64)[graphs]
+    deadline = np.where(slo > 0, arrival + slo, 0)
+    columns = (graphs, arrival, ingress, deadline, tenants)
+    return tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+
+
+def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int64]:
+    """Whole numbers, each drawn from one number of its stream whatever the bound is."""
+    drawn = (stream(seed, name).random(count) * below).astype(np.int64)
+    return np.minimum(drawn, below - 1)
+
+
+def _times(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+    kind, _, options = what.arrivals.partition(":")
+    if kind in _GAPS:
+        assert what.rate is not None
+        check_rate(experiment, built, what.rate)
+        return _GAPS[kind](experiment.run.seed, what.requests, SECOND / what.rate, options)
+    return _from_trace(what, experiment, built)
+
+
+# --- drawn ------------------------------------------------------------------------------------------------------
+
+
+def _poisson(seed: int, count: int, mean: float, options: str) -> Times:
+    if options:
+        raise ExperimentError(f"arrivals 'poisson:{options}': poisson takes no options")
+    return np.cumsum(stream(seed, "serving.times").standard_exponential(count)) * mean
+
+
+def _gamma(seed: int, count: int, mean: float, options: str) -> Times:
+    try:
+        variation = float(options)
+    except ValueError:
+        variation = 0.0
+    if not (isfinite(variation) and 0 < variation <= MOST_CV):
+        raise ExperimentError(
+            f"arrivals 'gamma:{options}': write a coefficient of variation above 0, at most {MOST_CV:g}, like gamma:2"
+        )
+    shape = variation**-2
+    return np.cumsum(stream(seed, "serving.times").standard_gamma(shape, count)) * (mean / shape)
+
+
+def _on_off(seed: int, count: int, mean: float, options: str) -> Times:
+    """Poisson arrivals while on, none while off; both last exponential times, and the rate holds over all."""
+    on, off = _pair(options or f"{ON},{OFF}", f"onoff:{options}", "onoff:10s,30s")
+    if mean * count > MOST_PERIODS * (on + off):
+        raise ExperimentError(f"arrivals 'onoff:{options}': over {MOST_PERIODS:,} bursts; make them longer")
+    busy = np.cumsum(stream(seed, "serving.times").standard_exponential(count)) * (mean * on / (on + off))
+    lengths = stream(seed, "serving.periods")
+    waits = off * lengths.standard_exponential() if lengths.random() * (on + off) < off else 0.0
+    ends, pauses = [on * lengths.standard_exponential()], [waits]
+    while ends[-1] < busy[-1]:
+        pauses.append(pauses[-1] + off * lengths.standard_exponential())
+        ends.append(ends[-1] + on * lengths.standard_exponential())
+    paused: Times = np.array(pauses)[np.searchsorted(ends, busy)]
+    return busy + paused
+
+
+def _even(seed: int, count: int, mean: float, options: str) -> Times:
+    """Gaps between two bounds, stretched to the mean that is wanted."""
+    low, high = _bounds(options, f"uniform:{options}")
+    gaps = stream(seed, "serving.times").uniform(low, high, count)
+    return np.cumsum(gaps) * (mean / ((low + high) / 2))
+
+
+def _bounds(options: str, arrivals: str) -> tuple[float, float]:
+    low, high = _pair(options, arrivals, "uniform:40ms,67.2ms", least=0)
+    if not 0 <= low <= high or high <= 0:
+        raise ExperimentError(f"arrivals {arrivals!r}: the first bound must not be above the second")
+    return low, high
+
+
+def _pair(options: str, arrivals: str, example: str, *, least: int = 1) -> tuple[float, float]:
+    parts = options.split(",")
+    if len(parts) != 2:
+        raise ExperimentError(f"arrivals {arrivals!r} is not understood: write two times, like {example}")
+    first, second = (float(span(part, f"arrivals {arrivals!r}:", least=least)) for part in parts)
+    return first, second
+
+
+_GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
+    "poisson": _poisson,
+    "gamma": _gamma,
+    "onoff": _on_off,
+    "uniform": _even,
+}
+
+
+# --- recorded ---------------------------------------------------------------------------------------------------
+
+
+def _from_trace(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+    """The first arrivals of a trace, at their own pace or stretched to a rate."""
+    path = Path(what.arrivals).expanduser()
+    if not path.exists():
+        raise ExperimentError(f"arrivals {what.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
+    trace = load_requests(path, experiment.workload.format)
+    wanted = experiment.workload.requests
+    if wanted is not None and wanted > len(trace):
+        raise TraceError(f"trace {path}: holds {counted(len(trace), 'request')}, {wanted:,} were asked for")
+    count = min(len(trace), what.requests, MOST_REQUESTS)
+    times = trace.arrival[:count].astype(np.float64)
+    if count < 2:
+        return times
+    if not times[-1]:
+        raise TraceError(f"trace {path}: its first {count:,} requests come at once, so they have no rate")
+    pace = (count - 1) * SECOND / float(times[-1])
+    check_rate(experiment, built, what.rate or pace)
+    return times * (pace / what.rate) if what.rate else times
