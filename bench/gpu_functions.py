@@ -1,8 +1,8 @@
 """The six functions of ESG as services: a JPEG comes in, is decoded and resized, a network runs, an answer is encoded.
 
-The factories at the end are what ``headway.profiling.model`` measures, each as ``bench/gpu_functions.py:NAME``. Pictures
-are made here, photographs in size and grain. Weights are drawn once and kept as files, because reading a file is what
-a real service does when it starts. HEADWAY_SMALL=1 makes everything small, to try it without a GPU.
+The factories at the end are what ``headway.profiling.model`` measures, each as ``bench/gpu_functions.py:NAME``.
+Pictures are made here, photographs in size and grain. Weights are drawn once and kept as files, because reading a file
+is what a real service does when it starts. HEADWAY_SMALL=1 makes everything small, to try it without a GPU.
 """
 
 import io
@@ -30,12 +30,24 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def photograph(number: int, width: int, height: int) -> bytes:
-    """A JPEG of blurred colours with grain."""
+    """A JPEG of blurred colours with grain, made once and kept."""
+    path = kept() / f"{width}x{height}-{number}.jpg"
+    if path.exists():
+        return path.read_bytes()
     draw = np.random.default_rng(number)
     coarse = draw.integers(0, 256, (height // 32 + 2, width // 32 + 2, 3), dtype=np.uint8)
     smooth = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), dtype=np.int16)
     grain = draw.normal(0, 6, (height, width, 1)).astype(np.int16)
-    return jpeg(np.clip(smooth + grain, 0, 255).astype(np.uint8))
+    file = jpeg(np.clip(smooth + grain, 0, 255).astype(np.uint8))
+    path.write_bytes(file)
+    return file
+
+
+def kept() -> Path:
+    """The folder of what is made once."""
+    folder = Path(os.environ.get("HEADWAY_WEIGHTS") or Path(tempfile.gettempdir()) / "headway-networks")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def jpeg(pixels: np.ndarray) -> bytes:
@@ -138,11 +150,9 @@ def depth_map(depth: np.ndarray, _: bytes) -> bytes:
 
 def weighted(name: str, build: Callable[..., torch.nn.Module], small: dict[str, Any]) -> torch.nn.Module:
     """A network with the weights of its file, which is made if it is not there."""
-    folder = Path(os.environ.get("HEADWAY_WEIGHTS") or Path(tempfile.gettempdir()) / "headway-networks")
-    path = folder / f"{name}{'-small' if SMALL else ''}.pt"
+    path = kept() / f"{name}{'-small' if SMALL else ''}.pt"
     arguments = small if SMALL else {}
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(0)
         torch.save(build(**arguments).state_dict(), path.with_suffix(f".{os.getpid()}"))
         path.with_suffix(f".{os.getpid()}").rename(path)

@@ -175,8 +175,10 @@ class Encoder(nn.Module):
         super().__init__()
         self.taken = tuple(taken)
         self.patches = nn.Conv2d(3, width, patch, patch)
-        self.first = nn.Parameter(torch.randn(1, 1, width) * 0.02)
-        self.places = nn.Parameter(torch.randn(1, (side // patch) ** 2 + 1, width) * 0.02)
+        self.first = nn.Parameter(torch.empty(1, 1, width))
+        self.places = nn.Parameter(torch.empty(1, (side // patch) ** 2 + 1, width))
+        for drawn in (self.first, self.places):
+            nn.init.uniform_(drawn, -0.03, 0.03)
         self.blocks = nn.ModuleList(Attention(width, heads) for _ in range(blocks))
 
     def forward(self, x: Tensor) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Real networks of ESG's six functions on one GPU: times over batch × CPUs × share of the SMs, loads, cold starts, pairs.
+"""Networks of ESG's six functions on one GPU: times over batch × CPUs × share of the SMs, loads, cold starts, pairs.
 
 Run by scripts/gpu-profile. Parts: ``environment`` says what the machine has; ``measure`` times everything that is
 missing (``headway.profiling.model``); ``beside`` runs pairs side by side; ``write`` makes the profile file of it;
@@ -61,6 +61,7 @@ class Setting:
         self.log = Log(self.state / LOG)
         self.names = options.only or list(FUNCTIONS)
         self.runs: int = 3 if self.dry else options.runs
+        self.cold: int = 1 if self.dry else options.cold
         self.least_s = 0.0 if self.dry else 0.25
         here = len(os.sched_getaffinity(0))
         batches, shares = ((1, 2), (7,)) if self.dry else (options.batches, options.shares)
@@ -79,6 +80,7 @@ class Setting:
             self.deadline,
             say=lambda text: print(f"! {text}"),
             tell=lambda done, of, text: print(f"{time.monotonic() - BEGAN:6.1f} s  {done + 1}/{of}  {text}"),
+            cold_starts=self.cold,
         )
 
     def keep_copies(self) -> None:
@@ -349,6 +351,7 @@ def main() -> None:
     parser.add_argument("--batches", type=numbers, default=(1, 2, 4, 8))
     parser.add_argument("--cpus", type=numbers, default=(1, 2, 4, 8))
     parser.add_argument("--shares", type=numbers, default=(1, 2, 3, 4, 5, 6, 7))
+    parser.add_argument("--cold", type=int, default=2, help="cold starts of each")
     parser.add_argument("--dry", action="store_true", help="without a GPU, small and short")
     setting = Setting(parser.parse_args())
     part = parser.parse_args().part

@@ -70,20 +70,22 @@ class World:
     preloaded: bool = True
     seed: int = 0
     interference: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    central: bool | None = None
+    """Whether rows are read as they are; None: as the policy is."""
 
     def latency(self) -> LatencyModel:
         """How long things take."""
         return LatencyModel(self.catalogue, self.fleet, self.interference)
 
     def state(self, *, central: bool = False) -> ServingState:
-        """The fleet before anything happens."""
+        """The fleet before anything happens; ``central`` where the world does not say."""
         return ServingState(
             self.catalogue,
             self.fleet,
             self.latency(),
             to_come=len(self.requests),
             push_interval=self.push_interval,
-            central=central,
+            central=central if self.central is None else self.central,
             preloaded=self.preloaded,
         )
 
@@ -181,9 +183,7 @@ def graphs(draw: st.DrawFn, functions: int, name: str) -> Graph:
     pairs = [(a, b) for b in range(count) for a in range(b)]
     edges = tuple(pair for pair in pairs if draw(st.integers(0, 2)) == 0)
     sizes = st.sampled_from([0, 2_000, 3 * MB])
-    tasks = tuple(
-        Task(f"t{i}", draw(st.integers(0, functions - 1)), draw(sizes), draw(sizes)) for i in range(count)
-    )
+    tasks = tuple(Task(f"t{i}", draw(st.integers(0, functions - 1)), draw(sizes), draw(sizes)) for i in range(count))
     return Graph(name, tasks, edges)
 
 

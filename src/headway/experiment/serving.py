@@ -61,6 +61,10 @@ class ServingScene:
         """A fresh policy, as it was at the beginning."""
         return policy_of(self.experiment)
 
+    def name(self) -> str:
+        """Its policy as it is written, without what the fidelity adds to it."""
+        return describe(build(resolve(self.experiment.policy.name)))
+
     def latency(self) -> LatencyModel:
         """How long things take."""
         return LatencyModel(self.built.catalogue, self.built.fleet, self.built.interference)
@@ -163,7 +167,7 @@ def play(scene: ServingScene, folder: Path | None = None, progress: Progress | N
         wall_s = perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     took = (scheduler.stopped, wall_s, peak, folder, scheduler.decide_ns)
-    return ServingResult(scene, describe(policy), closed, *took, state.pushes, state.reads, state.stale_ns)
+    return ServingResult(scene, scene.name(), closed, *took, state.pushes, state.reads, state.stale_ns)
 
 
 def _far(scene: ServingScene, state: ServingState, now: int) -> Far:

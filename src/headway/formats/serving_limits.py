@@ -8,7 +8,7 @@ from headway.formats.scenario_build import Built
 from headway.formats.serving_settings import ServingExperiment, parse_slo
 from headway.serving.catalogue import Configuration, Function
 from headway.serving.fleet import MIG, MIG_SPAN, Worker
-from headway.units import SECOND, format_duration
+from headway.units import SECOND, counted, format_duration
 
 _MIG_PLACES = 8
 _NEAR = 1.0 + 1e-9
@@ -106,9 +106,9 @@ def check_rate(experiment: ServingExperiment, built: Built, rate: float) -> None
         return
     most = _programme(built, calls)
     if rate > most * _NEAR:
-        workers = len(built.fleet.workers)
+        workers = counted(len(built.fleet.workers), "worker")
         raise ExperimentError(
-            f"rate {rate:g}: {workers} workers carry at most {most:.3g} requests a second; "
+            f"rate {rate:g} is more than the fleet can carry: {workers}, at most {most:.3g} requests a second; "
             "lower it, add workers, or set workload.overload = true if this is meant"
         )
 

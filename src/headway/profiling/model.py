@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from headway.profiling.model_session import Grid, Log, Session
 
 Say = Callable[[str], None]
 MS = 1e6
+MOST_SPREAD = 2.0
+"""More than this the format does not take; only a machine that is busy with something else has it."""
 
 
 class Cell(NamedTuple):
@@ -221,8 +224,8 @@ def _cold(row: Mapping[str, Any]) -> dict[str, float]:
     """The steps of a cold start, in seconds."""
     steps = ("spawned", "began", "imported", "context", "built", "loaded", "ready")
     names = ("process", "import", "context", "build", "weights", "first")
-    times = [row[f"{step}_ns"] for step in steps]
-    return {name: (after - before) / 1e9 for name, before, after in zip(names, times, times[1:], strict=True)}
+    between = pairwise(row[f"{step}_ns"] for step in steps)
+    return {name: (after - before) / 1e9 for name, (before, after) in zip(names, between, strict=True)}
 
 
 def _table(parts: Mapping[tuple[int, int], _Part]) -> list[list[float]]:
@@ -265,7 +268,9 @@ def _function(profile: ModelProfile) -> store.Document:
         "cold_start": f"{profile.cold_start_s:.3f}s",
         "load": f"{best:.3f}ms",
         "instance_memory": profile.instance_bytes,
-        "cells": [[*cell[:3], float(f"{cell.ms:.5g}"), round(cell.spread, 4)] for cell in profile.cells],
+        "cells": [
+            [*cell[:3], float(f"{cell.ms:.5g}"), round(min(cell.spread, MOST_SPREAD), 4)] for cell in profile.cells
+        ],
         "measured": {
             **profile.seen,
             "load_ms": {kind: round(ms, 3) for kind, ms in profile.load_ms.items()},

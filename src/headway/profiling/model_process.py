@@ -84,10 +84,12 @@ class Worker:
         source = str(Path(__file__).parents[2])
         paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._said = (log or Path(os.devnull)).open("ab")
+        # Threads of torch that wait would otherwise spin on the few CPUs that other threads of the process need.
+        calm = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         self.spawned_ns = time.monotonic_ns()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "headway.profiling.model_worker", device],
-            env={**os.environ, "PYTHONPATH": paths, **(environment or {})},
+            env={**os.environ, "PYTHONPATH": paths, **calm, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

@@ -82,6 +82,7 @@ class Session:
         deadline: float = math.inf,
         say: Callable[[str], None] | None = None,
         tell: Callable[[int, int, str], None] | None = None,
+        cold_starts: int = COLD_STARTS,
     ) -> None:
         self.factories = dict(factories)
         self.grid = grid
@@ -89,6 +90,7 @@ class Session:
         self.device = device
         self._timing = {"runs": runs, "least_s": least_s}
         self._deadline = deadline
+        self._cold_starts = cold_starts
         self._say = say or (lambda _: None)
         self._tell = tell or (lambda *_: None)
         self._mps: Mps | None = None
@@ -101,7 +103,8 @@ class Session:
         elif self.shares != (SHARES,):
             try:
                 self._mps = Mps()
-                self.worker(self.shares[0]).end()
+                if not any(row["share"] < SHARES for row in self.log.all("share")):
+                    self.worker(self.shares[0]).end()  # a daemon that runs may still refuse its clients
             except ProfileError as problem:
                 self.close()
                 with Worker(self.device):  # without a GPU at all, this says so
@@ -144,7 +147,7 @@ class Session:
     def cold_starts(self) -> None:
         """A fresh process for each, from its start to its first answer; then what its weights take to load."""
         for name, factory in self.factories.items():
-            for turn in range(len(self.log.all("cold", name=name)), COLD_STARTS):
+            for turn in range(len(self.log.all("cold", name=name)), self._cold_starts):
                 self.in_time()
                 with self.worker(SHARES) as worker:
                     loaded = worker.ask("load", name=name, factory=factory)

@@ -44,7 +44,7 @@ class Subject:
             )
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of a request and of its answer, as far as the program says; an answer's perhaps after the first only."""
+        """Bytes of a request and of its answer, as the program says; an answer's perhaps after the first only."""
         return {key: int(getattr(self._made, key, 0)) for key in ("input_bytes", "output_bytes")}
 
     def made_inputs(self, batch: int) -> Any:

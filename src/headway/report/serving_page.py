@@ -79,7 +79,11 @@ def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
     bodies = {
         "table": _table(runs, names, baseline),
         "times": f'{key}<div class="pair">{latency}{slowdown}</div>',
-        "spent": figure("spent", "Mean time of a request on its deciding chain", "on the chain that decided the end"),
+        "spent": figure(
+            "spent",
+            "Mean time of the tasks of a request: computing, loading, in queues",
+            "tasks that ran side by side are added up",
+        ),
         "workers": "".join(
             for_run(index, figure(f"workers-{index}", "Share of time that each worker computed, loaded and stood idle"))
             for index in range(len(runs))
@@ -93,7 +97,7 @@ def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
         "maps": {},
     }
     nav = "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in QUESTIONS)
-    return assembled(body, title, _answer(runs, names, baseline), facts, nav=nav, runs=_picker(names))
+    return assembled(body, title, _answer(runs, names, baseline), facts, nav=nav, runs=_picker(names, best_of(runs)))
 
 
 def best_of(runs: Sequence[Shown]) -> int:
@@ -161,8 +165,11 @@ def _key(names: Sequence[str]) -> str:
     return f'<ul class="key">{items}</ul>'
 
 
-def _picker(names: Sequence[str]) -> str:
+def _picker(names: Sequence[str], first: int) -> str:
     if len(names) == 1:
         return ""
-    options = "".join(f'<option value="{index}">{plain(name)}</option>' for index, name in enumerate(names))
+    options = "".join(
+        f'<option value="{index}"{" selected" if index == first else ""}>{plain(name)}</option>'
+        for index, name in enumerate(names)
+    )
     return f'<label class="picker">Looking at <select id="run">{options}</select></label>'

@@ -1,13 +1,183 @@
-"""Placeholder of the lead until the real one is written over it."""
+"""A serving run in one flat object: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md.
 
+What is about requests (latency, slow-down, deadlines, cache hits, edges) leaves out the first of them, the warm-up;
+what is about machines (bytes, utilisation, cost) is of the whole run.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 
-def summarise(*_: Any, **__: Any) -> dict[str, Any]:
-    """Not there yet."""
-    raise NotImplementedError
+from headway.core.tape import Tape
+from headway.metrics.series import FloatArray, IntArray, exact_dot
+from headway.metrics.serving.cost import Costs, costs
+from headway.metrics.serving.ledger import BoolArray, Ledger
+from headway.metrics.serving.memory import bytes_fetched, memory_held, prefetches_used
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.latency import LatencyModel
+from headway.serving.request import Request
+from headway.serving.rows import Kind
+from headway.units import SECOND
 
 
-def messages(*_: Any) -> int:
-    """Not there yet."""
-    raise NotImplementedError
+def summarise(
+    catalogue: Catalogue,
+    fleet: Fleet,
+    requests: Sequence[Request],
+    tape: Tape,
+    *,
+    latency: LatencyModel,
+    warmup: float = 0.1,
+    policy: str = "",
+) -> dict[str, Any]:
+    """All numbers of one run, interrupted or not. ``warmup``: the share of the first requests that is not measured."""
+    ledger = Ledger(catalogue, fleet, requests, tape)
+    measured = ledger.arrived.copy()
+    measured[: int(warmup * len(requests) + 1e-9)] = False
+    ideal = critical_paths(catalogue, fleet, latency)
+    cost = costs(ledger)
+    answered = int(ledger.answered.sum())
+    return {
+        "policy": policy,
+        "requests": int(ledger.arrived.sum()),
+        "measured": int(measured.sum()),
+        "completed": answered,
+        "dropped": int(ledger.dropped.sum()),
+        "unfinished": int((ledger.arrived & (ledger.ended_by == 0)).sum()),
+        **_of_requests(ledger, measured, ideal),
+        **_of_tasks(ledger, measured),
+        **_of_machines(ledger),
+        "cost_per_request_usd": cost.total_usd / answered if answered else None,
+        "cost_total_usd": cost.total_usd,
+        "cost_keepalive_usd": cost.keepalive_usd,
+        "cost_fleet_usd": cost.fleet_usd,
+        "makespan_s": ledger.span / SECOND,
+        "graphs": _by_graph(ledger, measured, ideal, cost),
+    }
+
+
+def messages(tape: Tape, pushes: int, workers: int) -> int:
+    """Rows pushed, each to all other workers, and inputs sent from one worker to another, late or not."""
+    kind, value = tape.column("kind"), tape.column("value")
+    sent = (kind == Kind.TASK_ARRIVED) | ((kind == Kind.STALE) & (value == Kind.TASK_ARRIVED))
+    pulled = (kind == Kind.TASK) & (value > tape.column("time"))
+    return pushes * (workers - 1) + int(sent.sum()) + int(pulled.sum())
+
+
+def critical_paths(catalogue: Catalogue, fleet: Fleet, latency: LatencyModel) -> IntArray:
+    """By graph: its longest way when each task takes what it takes alone with the least configuration.
+
+    On the type of GPU of the fleet that is fastest for the graph.
+    """
+    first_of_type = {worker.gpu.type: index for index, worker in reversed(list(enumerate(fleet.workers)))}
+    paths = [
+        min(
+            graph.critical_path([latency.base[worker][task.function] for task in graph.tasks])
+            for worker in first_of_type.values()
+        )
+        for graph in catalogue.graphs
+    ]
+    return np.array(paths, dtype=np.int64)
+
+
+def _spread(values: FloatArray, *percents: int) -> list[float | None]:
+    """The mean and some percentiles, which interpolate linearly; None over nothing."""
+    if not len(values):
+        return [None] * (1 + len(percents))
+    return [float(values.mean()), *(float(found) for found in np.percentile(values, percents))]
+
+
+def _of_requests(ledger: Ledger, measured: BoolArray, ideal: IntArray) -> dict[str, Any]:
+    done = measured & ledger.answered
+    latencies = ledger.latency[done] / SECOND
+    slow = ledger.latency[done] / ideal[ledger.graph[done]]
+    in_time = done & ((ledger.deadline == 0) | (ledger.end <= ledger.deadline))
+    ends = ledger.end[measured]
+    span = 0
+    if len(ends):
+        last = ledger.horizon if (ends < 0).any() else int(ends.max())
+        span = last - int(ledger.arrival[measured].min())
+    slow_keys = ("slowdown_mean", "slowdown_p50", "slowdown_p95")
+    latency_keys = ("latency_mean_s", "latency_p50_s", "latency_p95_s", "latency_p99_s")
+    return {
+        **dict(zip(slow_keys, _spread(slow, 50, 95), strict=True)),
+        **dict(zip(latency_keys, _spread(latencies, 50, 95, 99), strict=True)),
+        "goodput_per_s": int(in_time.sum()) * SECOND / span if span else 0.0,
+        "slo_hit_rate": hit_rate(ledger, measured),
+    }
+
+
+def hit_rate(ledger: Ledger, measured: BoolArray) -> float | None:
+    """Of those with a deadline, who was answered by then; who still may be when the tape ends does not count."""
+    bound = measured & (ledger.deadline > 0)
+    bound &= (ledger.ended_by > 0) | (ledger.deadline <= ledger.horizon)
+    hits = bound & ledger.answered & (ledger.end <= ledger.deadline)
+    return float(hits.sum() / bound.sum()) if bound.any() else None
+
+
+def _of_tasks(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:
+    modelled = np.array([bool(function.models) for function in ledger.catalogue.functions], dtype=np.bool_)
+    counted = measured[ledger.run_request] & modelled[ledger.function[ledger.run_batch]]
+    hits = counted & (ledger.loads[ledger.run_batch] == 0)
+    lost = int(ledger.batch_size[ledger.lost].sum())
+    lost += int((ledger.value[ledger.rows(Kind.LOST)] == 1).sum())
+    return {
+        "cache_hit_rate": float(hits.sum() / counted.sum()) if counted.any() else None,
+        "edges_kept": edges_kept(ledger, measured),
+        "tasks": int(ledger.batch_size[ledger.finished].sum()),
+        "lost_tasks": lost,
+        "moves": ledger.count(Kind.MOVE),
+        "batch_mean": float(ledger.batch_size.mean()) if len(ledger.batch_size) else None,
+        "cold_starts": ledger.count(Kind.COLD),
+    }
+
+
+def edges_kept(ledger: Ledger, measured: BoolArray) -> float | None:
+    """Of the edges of answered requests, those whose two tasks ran on one worker; None where there are no edges."""
+    kept = total = 0
+    done = measured & ledger.answered
+    for index, graph in enumerate(ledger.catalogue.graphs):
+        first = ledger.first_task[:-1][done & (ledger.graph == index)]
+        for source, target in graph.edges:
+            kept += int((ledger.ran_at[first + source] == ledger.ran_at[first + target]).sum())
+            total += len(first)
+    return kept / total if total else None
+
+
+def _of_machines(ledger: Ledger) -> dict[str, Any]:
+    workers, span = ledger.fleet.workers, ledger.span
+    slices = sum(worker.gpu.slices for worker in workers)
+    capacity_bytes = sum(worker.gpu.memory_bytes for worker in workers)
+    held = exact_dot(ledger.slices, ledger.batch_end - ledger.began)
+    computed = exact_dot(ledger.slices, ledger.batch_end - ledger.computed_from)
+    return {
+        "bytes_fetched": bytes_fetched(ledger),
+        "evictions": ledger.count(Kind.EVICT, Kind.EVICTED),
+        "prefetches": ledger.count(Kind.FETCH),
+        "prefetches_used": prefetches_used(ledger),
+        "workers_used": len(np.unique(ledger.worker)),
+        "gpu_utilisation": held / (slices * span) if slices * span else 0.0,
+        "effective_gpu_utilisation": computed / (slices * span) if slices * span else 0.0,
+        "memory_utilisation": memory_held(ledger).mean(ledger.start, ledger.horizon) / max(capacity_bytes, 1),
+    }
+
+
+def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs) -> list[dict[str, Any]]:
+    found = []
+    for index, graph in enumerate(ledger.catalogue.graphs):
+        own = ledger.arrived & (ledger.graph == index)
+        answered = int((own & ledger.answered).sum())
+        numbers = _of_requests(ledger, own & measured, ideal)
+        found.append(
+            {
+                "graph": graph.name,
+                "requests": int(own.sum()),
+                "slowdown_mean": numbers["slowdown_mean"],
+                "latency_p99_s": numbers["latency_p99_s"],
+                "slo_hit_rate": numbers["slo_hit_rate"],
+                "cost_per_request_usd": float(cost.graphs_usd[index]) / answered if answered else None,
+            }
+        )
+    return found

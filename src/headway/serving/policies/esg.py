@@ -21,6 +21,7 @@ class Esg(PoolPolicy):
         late: str = LAST,
         patience: int = 3,
         prewarm: bool = True,
+        together: bool = False,
     ) -> None:
         self.ranks = ranks
         self.group = group
@@ -28,6 +29,7 @@ class Esg(PoolPolicy):
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
+        self.together = together
 
     def bind(self, state: ServingState) -> None:
         """The split of each graph."""
@@ -37,7 +39,7 @@ class Esg(PoolPolicy):
             functions = [task.function for task in graph.tasks]
             weights = average_latencies([state.latency.cells(0, function) for function in functions])
             options = [self.options[function] for function in functions]
-            self._splits.append(Split(graph, options, weights, size=self.group, ranks=self.ranks))
+            self._splits.append(Split(graph, options, weights, size=self.group, ranks=self.ranks, together=self.together))
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """The first stages of the K cheapest paths."""

@@ -42,17 +42,26 @@ class Search:
     ``paths`` is exact for the time it is asked for; ``near`` rounds the time down to a whole ``bucket`` and remembers.
     """
 
-    def __init__(self, stages: Sequence[Sequence[Option]], ranks: int = 5, bucket: int = MILLISECOND) -> None:
-        """``stages``: the options of each, one at least; ``ranks`` is K."""
+    def __init__(
+        self,
+        stages: Sequence[Sequence[Option]],
+        ranks: int = 5,
+        bucket: int = MILLISECOND,
+        *,
+        together: bool = False,
+    ) -> None:
+        """``stages``: the options of each, one at least; ``ranks`` is K.
+
+        ``together``: later batches are no larger than the first one may be; else, as in the paper, of any size.
+        """
         self.ranks = ranks
         self.bucket = bucket
         self.batches = tuple(sorted({option.configuration.batch for option in stages[0]}))
         self.fastest = sum(min(options).time for options in stages)
         """Of all ways, whatever the queue."""
-        self._first = tuple(stages[0])
-        self._later = [_stage(skyband(options, ranks)) for options in stages[1:]]
-        self._rests = rests(stages[1:])
-        self._heads: dict[int, _Stage] = {}
+        self._all = stages
+        self._together = together
+        self._prepared: dict[int, tuple[list[_Stage], list[Front]]] = {}
         self._slowest = sum(max(options).time for options in stages)
         self._known: dict[tuple[int, int], tuple[Path, ...]] = {}
 
@@ -67,8 +76,7 @@ class Search:
 
     def paths(self, slack: int, queue: int) -> tuple[Path, ...]:
         """The K cheapest paths within ``slack``, with a first batch of ``queue`` at most; else the fastest path alone."""
-        head = self._head(self._most(queue))
-        stages = [head, *self._later]
+        stages, after = self._prepare(self._most(queue))
         last = len(stages) - 1
         found: list[Path] = []
         heap: list[tuple[int, int, int, int, tuple[int, ...]]] = [(0, 0, 0, 0, ())]
@@ -83,7 +91,7 @@ class Search:
                 options = tuple(stage.options[at] for stage, at in zip(stages, chosen, strict=True))
                 found.append(Path(cost, time, options))
                 continue
-            stage, rest = stages[depth], self._rests[depth]
+            stage, rest = stages[depth], after[depth]
             left = slack - time
             feasible = int(stage.times.searchsorted(left - rest.fastest, side="right"))  # the time blade
             if not feasible:
@@ -94,22 +102,33 @@ class Search:
                 option = stage.options[at]
                 entry = (cost + int(bounds[at]), number, cost + option.cost, time + option.time, (*chosen, at))
                 heappush(heap, entry)
-        return tuple(sorted(found)[: self.ranks]) or (self._quickest(head),)
+        return tuple(sorted(found)[: self.ranks]) or (_quickest(stages),)
 
     def _most(self, queue: int) -> int:
         """The largest batch that a queue can fill; the smallest that there is, if none."""
         return max((batch for batch in self.batches if batch <= queue), default=self.batches[0])
 
-    def _head(self, most: int) -> _Stage:
-        head = self._heads.get(most)
-        if head is None:
-            within = [option for option in self._first if option.configuration.batch <= most]
-            head = self._heads[most] = _stage(skyband(within, self.ranks))
-        return head
+    def _prepare(self, most: int) -> tuple[list[_Stage], list[Front]]:
+        """The stages with a first batch of ``most`` at most, and what time costs after each of them."""
+        prepared = self._prepared.get(most)
+        if prepared is None:
+            first, *later = self._all
+            if self._together:
+                later = [_within(options, most) for options in later]
+            stages = [_stage(skyband(options, self.ranks)) for options in (_within(first, most), *later)]
+            prepared = self._prepared[most] = stages, rests(later)
+        return prepared
 
-    def _quickest(self, head: _Stage) -> Path:
-        options = tuple(stage.options[0] for stage in (head, *self._later))
-        return Path(sum(option.cost for option in options), sum(option.time for option in options), options)
+
+def _within(options: Sequence[Option], most: int) -> Sequence[Option]:
+    """Those with batches of ``most`` at most, or the smallest that there are."""
+    most = max(most, min(option.configuration.batch for option in options))
+    return [option for option in options if option.configuration.batch <= most]
+
+
+def _quickest(stages: Sequence[_Stage]) -> Path:
+    options = tuple(stage.options[0] for stage in stages)
+    return Path(sum(option.cost for option in options), sum(option.time for option in options), options)
 
 
 def rests(stages: Sequence[Sequence[Option]]) -> list[Front]:

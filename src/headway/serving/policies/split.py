@@ -175,11 +175,13 @@ class Split:
         size: int = GROUP,
         ranks: int = 5,
         bucket: int = MILLISECOND,
+        together: bool = False,
     ) -> None:
-        """``options`` and ``weights`` by task."""
+        """``options`` and ``weights`` by task; the rest as in ``Search``."""
         self.graph = graph
         self._options = options
         self._bucket = bucket
+        self._together = together
         self._stages: dict[Stage, Sequence[Option]] = {}
         self._searches: dict[tuple[tuple[Stage, ...], int], Search] = {}
         self._plans: list[list[tuple[Search, float]]] = [
@@ -194,14 +196,14 @@ class Split:
         """Paths from a task on, cheapest first; the fastest one alone, if none keeps to the time there is."""
         *outer, (inmost, fraction) = self._plans[task]
         for search, part in outer:
-            path = search.near(int(slack * part), NEVER)[0]
+            path = search.near(int(slack * part), queue)[0]
             slack = int(slack * part) - path.time + path.options[0].time
         return inmost.near(int(slack * fraction), queue)
 
     def _search(self, stages: tuple[Stage, ...], ranks: int) -> Search:
         search = self._searches.get((stages, ranks))
         if search is None:
-            search = Search([self._choices(stage) for stage in stages], ranks, self._bucket)
+            search = Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
             self._searches[stages, ranks] = search
         return search
 

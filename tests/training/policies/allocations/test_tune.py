@@ -215,3 +215,49 @@ def test_dues_are_those_of_the_job_s_own_nodes() -> None:
     stage.come("ten", "ten", "ten", "ten")
     assert stage.where == {1: (0,), 2: (1,), 3: (1,), 4: (0,)}
     assert stage.cpus == {1: 6, 2: 2, 3: 2, 4: 6}
+
+
+# --- 6: what is left, where it is asked for ---------------------------------------------------------------------------
+
+
+def steady(most: int) -> Profile:
+    """Of a program whose speed grows with each CPU up to so many."""
+    return Profile("any", (1000, most * 1000), (10 * GIGABYTE,), ((1_000_000,), (most * 1_000_000,)))
+
+
+def test_what_is_left_goes_to_those_held_to_their_due_only_where_asked_for() -> None:
+    profiles = {"eight": steady(8), "six": steady(6)}
+    plain, whole = (Stage(f"fifo+fit+{name}", profiles) for name in ("tune", "tune(leftovers=true)"))
+    for stage in (plain, whole):
+        stage.come("eight", "six")
+    assert plain.cpus == {0: 8, 1: 3}
+    assert whole.cpus == {0: 8, 1: 4}
+
+
+def test_who_gains_most_by_what_is_left_has_it_first() -> None:
+    stage = Stage("fifo+fit+tune(leftovers=true)", {"nine": steady(9), "slow": wants(11), "little": LITTLE})
+    stage.come("slow", gang("nine", 2), "little")
+    assert stage.cpus == {0: 3, 1: 8, 2: 1}  # one more CPU, or five, do nothing for the first
+
+
+def test_what_was_left_is_given_back_to_who_comes() -> None:
+    stage = Stage("fifo+fit+tune(leftovers=true)", {"eight": steady(8), "six": steady(6), "five": steady(5)})
+    stage.come("eight", "six")
+    assert stage.cpus == {0: 8, 1: 4}
+    stage.come("five", "five")
+    assert stage.cpus == {0: 3, 1: 3, 2: 3, 3: 3}
+    stage.end(3)
+    assert sum(stage.cpus.values()) == 12
+
+
+def test_a_job_over_several_nodes_gets_what_the_tightest_of_them_has_left() -> None:
+    stage = Stage("fifo+fit+tune(leftovers=true)", {"wide": steady(6), "four": steady(4)}, nodes(2))
+    stage.come(gang("wide", 2, over=2), "four", "four")
+    assert min(stage.state.pool.cpu_free) >= 0
+    assert stage.cpus[0] == 12
+
+
+@settings(max_examples=25, deadline=None)
+@given(world=divided_worlds())
+def test_with_leftovers_everything_that_holds_for_tune_still_does(world: Divided) -> None:
+    conforms(world, "fifo+fit+tune(leftovers=true)")

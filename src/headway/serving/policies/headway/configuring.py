@@ -24,6 +24,9 @@ SOON = 2 * MILLISECOND
 """What is overdue is expected within this."""
 RETRY = 500 * MILLISECOND
 """How long tasks without room wait at most before they are looked at again."""
+NEVER = 1 << 62
+ASIDE = 8
+"""How many tasks of a function may find no room before the others are not tried any more."""
 RENEW = 1.5
 """Tables are computed anew when a rate has changed by this factor."""
 
@@ -173,21 +176,26 @@ class Configuring:
                 given = state.requests[lot.request].request if lot.request in state.requests else None
                 if given is not None and given.deadline and self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
                     yield DropRequest(lot.request)
-        while lots := self._waiting(state, function):
+        aside: set[int] = set()
+        while lots := [lot for lot in self._waiting(state, function) if lot.request not in aside]:
             choice = batching.choose(now, lots, self._companions(now, state, function))
             if choice.until > now:
                 self._wakes[function] = choice.until
                 yield WakeAt(choice.until)
-                return
+                break
             action = self._fit(now, state, function, choice)
-            if action is None:
-                self._short[function] = None
-                if any(state.workers[index].up for index in self._capable[function]):
-                    self._wakes[function] = now + RETRY
-                    yield WakeAt(now + RETRY)
-                return
-            yield action
-            self._note(state, function, action)
+            if action is not None:
+                yield action
+                self._note(state, function, action)
+                continue
+            aside.update(lot.request for lot in choice.lots)
+            if len(aside) >= ASIDE:
+                break
+        if aside:
+            self._short[function] = None
+            if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
+                self._wakes[function] = now + RETRY
+                yield WakeAt(now + RETRY)
 
     def _companions(self, now: int, state: ServingState, function: int) -> list[Lot]:
         """Tasks that will join those that wait: whose predecessors run, and as many as are expected to arrive."""
@@ -249,8 +257,9 @@ class Configuring:
         if found is None:
             return None
         if best > choice.values.min() * 1.000001:
-            ends = [batch.end for worker in state.workers for batch in worker.running.values()]
-            if ends and best > batching.values(choice.lots, max(now + SOON, min(ends))).min():
+            offer = int(choice.values.argmin())
+            when = self._room_at(now, state, function, menu, offer)
+            if when < NEVER and best > batching.values(choice.lots, when)[offer]:
                 return None
         offer, worker = found
         tasks = tuple((lot.request, lot.task) for lot in choice.lots)
@@ -279,6 +288,26 @@ class Configuring:
             if best is None or rank < best:
                 best, found = rank, worker
         return found
+
+    def _room_at(self, now: int, state: ServingState, function: int, menu: Menu, offer: int) -> int:
+        """When a worker with a process has room for an offer, if nobody else takes it."""
+        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+        best = NEVER
+        for index in self._capable[function]:
+            worker = state.workers[index]
+            if self._make[index] != make or not worker.up:
+                continue
+            cpus_free, taken, warm = worker.cpus_free, worker.taken, bool(worker.idle.get(function))
+            for batch in sorted(worker.running.values(), key=lambda batch: batch.end):
+                cpus_free += batch.cpus
+                taken &= ~batch.mask
+                warm = warm or batch.function == function
+                if batch.end >= best:
+                    break
+                if warm and cpus_free >= cpus and places(worker.worker.gpu, slices, taken) is not None:
+                    best = max(batch.end, now + SOON)
+                    break
+        return best
 
     def _victims(self, state, worker, function, count):
         return ()

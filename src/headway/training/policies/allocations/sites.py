@@ -5,7 +5,10 @@ divided over several only for GPUs that nobody narrower waits for, only where th
 cluster gains at least half of what the job delivers.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
+import numpy.typing as npt
 
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
@@ -19,6 +22,8 @@ from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
 _WORTH = 2
+Prices = npt.NDArray[np.int64]
+"""What the others on a node lose, for each grant of a menu."""
 
 
 class Sites:
@@ -108,11 +113,9 @@ class Sites:
         best: tuple[int, Placement] | None = None
         for kind in dict.fromkeys(books.kinds[book.node] for book in there):
             alike = [book for book in there if books.kinds[book.node] == kind]
-            found = self._spread(js, alike)
-            if found is None or (fits_one and self._slow(js, found[1])):
-                continue
-            if best is None or found[0] > best[0]:
-                best = found
+            for found in self._spreads(js, alike):
+                if (best is None or found[0] > best[0]) and not (fits_one and self._slow(js, found[1])):
+                    best = found
         return best
 
     def _narrower_waits(self, js: JobState) -> bool:
@@ -125,16 +128,33 @@ class Sites:
         alone = self.state.speed.pace(js.job, ((node, (1 << js.gpus) - 1),))
         return self.books.pace(js, placement) < (1 - self.slowdown) * alone
 
-    def _spread(self, js: JobState, there: list[Book]) -> tuple[int, Placement] | None:
+    def _spreads(self, js: JobState, there: list[Book]) -> Iterator[tuple[int, Placement]]:
+        """With all its GPUs on a node if they are free there, half of them at most, a quarter, ...: the fewer it has on
+        a node, the more of everything else the node can give to each."""
+        free = [self.state.pool.free_count[book.node] for book in there]
+        known: dict[tuple[int, Grant, int], Prices] = {}
+        most = min(js.gpus, max(free))
+        while most:
+            found = self._spread(js, there, [min(most, count) for count in free], known)
+            if found is not None:
+                yield found
+            most //= 2
+
+    def _spread(
+        self, js: JobState, there: list[Book], free: list[int], known: dict[tuple[int, Grant, int], Prices]
+    ) -> tuple[int, Placement] | None:
         """For each grant of its menu the nodes that it costs least, and then the best grant."""
         pool = self.state.pool
-        counts = np.array([min(js.gpus, pool.free_count[book.node]) for book in there])
+        counts = np.array(free)
         if counts.sum() < js.gpus:
             return None
         menu = self.books.menu(js, tuple((book.node, 1) for book in there[:2]))
         prices = np.empty((len(there), len(menu.grants)), dtype=np.int64)
-        for row, book in enumerate(there):
-            prices[row] = book.gain - book.basin.gains(book.mark, book.spare, menu.amounts * counts[row])
+        for row, (book, count) in enumerate(zip(there, free, strict=True)):
+            alike = (book.mark, book.spare, count)  # nodes that are empty, most of all
+            if alike not in known:
+                known[alike] = book.gain - book.basin.gains(book.mark, book.spare, menu.amounts * count)
+            prices[row] = known[alike]
         taken = np.where(prices < -IMPOSSIBLE // 2, counts[:, None], 0)
         each = np.where(taken > 0, prices // np.maximum(taken, 1), -IMPOSSIBLE)
         order = np.lexsort((-taken, each), axis=0)

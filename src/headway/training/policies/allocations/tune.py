@@ -7,6 +7,8 @@
 4. If none can give that either, nodes are picked by GPUs alone. The jobs there are walked through, those on fewer nodes
    first, then those with more CPUs a GPU, then more memory a GPU, and brought down to their due until enough is free.
 5. Now it fits. Nobody who runs falls below their due.
+6. Not the paper's, and only with ``leftovers``: what is left to nobody goes to jobs that are held to their due, those
+   first that gain most by it (``leftovers.py``).
 
 Running jobs stay where they are; when somebody came or went they are divided anew on their nodes by the same steps,
 larger demands first. Departures: jobs that start at one instant find their nodes in the policy's order, one at a time,

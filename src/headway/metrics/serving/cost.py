@@ -1,0 +1,74 @@
+"""What a serving run costs: what batches hold, processes kept idle, and, beside it, the rent of the whole fleet."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.metrics.series import FloatArray
+from headway.metrics.serving.ledger import Ledger
+from headway.serving.fleet import GIB
+from headway.serving.rows import Kind
+from headway.units import HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """US dollars."""
+
+    batches_usd: float
+    keepalive_usd: float
+    fleet_usd: float
+    graphs_usd: FloatArray
+    """Batches and idle processes, by graph; adds up to both."""
+
+    @property
+    def total_usd(self) -> float:
+        """What was held: by batches, set-up included, and by idle processes."""
+        return self.batches_usd + self.keepalive_usd
+
+
+def costs(ledger: Ledger) -> Costs:
+    """What was held when, at the fleet's prices."""
+    prices = ledger.fleet.prices
+    rate = ledger.cpus * prices.cpu_hour + ledger.slices * prices.slice_hour
+    batches = rate * (ledger.batch_end - ledger.began) / HOUR
+    idle = idle_usd(ledger)
+    rent = sum(w.cpus * prices.cpu_hour + w.gpu.slices * prices.slice_hour for w in ledger.fleet.workers)
+    return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_graph(ledger, batches, idle))
+
+
+def idle_usd(ledger: Ledger) -> FloatArray:
+    """Memory of idle processes, by function.
+
+    Which process is taken does not matter for the sum: time idle is all ends less all beginnings.
+    """
+    functions = ledger.catalogue.functions
+    need = np.array([function.cold_start > 0 for function in functions], dtype=np.bool_)
+    finished, started = ledger.rows(Kind.FINISHED), ledger.rows(Kind.INSTANCE_STARTED)
+    finished = finished[need[ledger.detail[finished]]]
+    expired = ledger.rows(Kind.EXPIRED)
+    taken = ledger.batch_row[need[ledger.function] & ~ledger.cold]
+    left = np.zeros(len(functions))
+    """Nanoseconds that idle processes had before them until the last row; a process is gone at its time, if nobody
+    looks then."""
+    for rows, sign in ((finished, 1), (started, 1), (taken, -1)):
+        np.add.at(left, ledger.detail[rows], sign * (ledger.horizon - ledger.time[rows]))
+    gone = np.minimum(ledger.time[expired], ledger.value[expired] + ledger.fleet.keep_alive)
+    np.add.at(left, ledger.detail[expired], gone - ledger.horizon)
+    memory = np.array([function.instance_bytes / GIB for function in functions])
+    cost: FloatArray = left / HOUR * memory * ledger.fleet.prices.memory_gib_hour
+    return cost
+
+
+def _by_graph(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatArray:
+    """A batch is paid by its tasks in equal parts, idle processes of a function by the tasks that call it."""
+    graphs = len(ledger.catalogue.graphs)
+    graph = ledger.graph[ledger.run_request]
+    function = ledger.function[ledger.run_batch]
+    share = (batches / np.maximum(ledger.batch_size, 1))[ledger.run_batch]
+    calls = np.bincount(function, minlength=len(idle))
+    share = share + (idle / np.maximum(calls, 1))[function]
+    paid = np.bincount(graph, weights=share, minlength=graphs)
+    nobody = float(idle[calls == 0].sum())
+    """Processes that were started ahead and that nobody called: by all graphs alike."""
+    return (paid + nobody / max(graphs, 1)).astype(np.float64)

@@ -1,0 +1,193 @@
+"""Which batch held what from when to when, and how each request ended: a serving tape read once, as arrays.
+
+A *run* is one task in one batch; a task that was lost with its worker has several. A batch *holds* its CPUs, slices
+and activations from its RUN row to its end, *computes* from its LOADED row on (at once where it has none), and ends
+when it finishes, when its worker dies, or with the tape. Nothing here loops over rows.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.tape import Tape
+from headway.errors import TapeError
+from headway.metrics.series import IntArray
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.request import Request
+from headway.serving.rows import Kind
+
+_KINDS = 64
+_OF_REQUESTS = (
+    *(Kind.ARRIVED, Kind.DONE, Kind.DROP, Kind.TASK, Kind.TASK_ARRIVED, Kind.PLACE, Kind.MOVE),
+    *(Kind.LOST, Kind.READY, Kind.QUEUED, Kind.RUN),
+)
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Ledger:
+    """A tape, its workload and its fleet, taken apart into columns."""
+
+    def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape) -> None:
+        self.catalogue = catalogue
+        self.fleet = fleet
+        self.requests = requests
+        columns = np.ascontiguousarray(tape.rows.T)
+        self.time, self.kind, self.subject, self.lease, self.place, self.detail, self.value = columns
+        self.horizon = int(self.time[-1]) if len(tape) else 0
+        """The time of the last row."""
+        self._requests()
+        self._batches()
+        self._runs()
+
+    def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
+        """The positions of all rows of some kinds, in tape order."""
+        table = np.zeros(_KINDS, dtype=np.bool_)
+        table[list(kinds)] = True
+        return np.flatnonzero(table[self.kind])
+
+    def count(self, *kinds: Kind) -> int:
+        """How many rows of some kinds there are."""
+        return len(self.rows(*kinds))
+
+    def positions(self, rows: npt.NDArray[np.intp]) -> IntArray:
+        """Which requests, by their place in the workload, some rows are about."""
+        found: IntArray = self.subject[rows]
+        if not self._plain:
+            found = self._order[np.searchsorted(self._ids[self._order], found)]
+        return found
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def _requests(self) -> None:
+        table = np.array(self.requests, dtype=np.int64).reshape(-1, len(Request._fields))
+        self._ids, self.graph, _, _, self.deadline, _ = table.T
+        self._order = np.argsort(self._ids, kind="stable")
+        self._plain = bool((self._ids == np.arange(len(table))).all())
+        named = self.subject[self.rows(*_OF_REQUESTS)]
+        if (strange := named[~np.isin(named, self._ids)]).size:
+            raise TapeError(f"the tape names request {int(strange[0])}, which the workload does not have")
+        if self.place.size and self.place.max() >= len(self.fleet.workers):
+            wrong, there = int(self.place.max()), len(self.fleet.workers)
+            raise TapeError(f"the tape names worker {wrong}, the fleet has {there}: not its fleet")
+        self.arrival = np.full(len(table), -1, dtype=np.int64)
+        """When it arrived; -1 when it has not."""
+        self.end = np.full(len(table), -1, dtype=np.int64)
+        """When it was answered or dropped; -1 when it was neither."""
+        self.ended_by = np.zeros(len(table), dtype=np.int64)
+        """DONE or DROP; 0 for a request that has not ended."""
+        arrivals, ends = self.rows(Kind.ARRIVED), self.rows(Kind.DONE, Kind.DROP)
+        self.arrival[self.positions(arrivals)] = self.time[arrivals]
+        self.end[self.positions(ends)] = self.time[ends]
+        self.ended_by[self.positions(ends)] = self.kind[ends]
+
+    @property
+    def arrived(self) -> BoolArray:
+        """Requests that arrived."""
+        return self.arrival >= 0
+
+    @property
+    def answered(self) -> BoolArray:
+        """Requests that were answered."""
+        found: BoolArray = self.ended_by == Kind.DONE
+        return found
+
+    @property
+    def dropped(self) -> BoolArray:
+        """Requests that were given up."""
+        found: BoolArray = self.ended_by == Kind.DROP
+        return found
+
+    @property
+    def latency(self) -> IntArray:
+        """From arrival to answer; meaningless where there is none."""
+        return self.end - self.arrival
+
+    @property
+    def start(self) -> int:
+        """When the first request arrived."""
+        return int(self.arrival[self.arrived].min()) if self.arrived.any() else self.horizon
+
+    @property
+    def span(self) -> int:
+        """From the first arrival to the last row."""
+        return self.horizon - self.start
+
+    # --- batches ----------------------------------------------------------------------------------------------
+
+    def _batches(self) -> None:
+        begun = self.rows(Kind.RUN)
+        self.batch_row = begun
+        self.began = self.time[begun]
+        self.worker = self.place[begun]
+        self.function = self.detail[begun]
+        packed = self.value[begun]
+        self.cpus, self.slices = packed & 0xFFFF, packed >> 16 & 0xFFFF
+        self._of_lease = np.full(int(self.lease.max(initial=0)) + 1, -1, dtype=np.int64)
+        self._of_lease[self.lease[begun]] = np.arange(len(begun))
+        self.batch_size = self._per_batch(Kind.TASK)
+        self.cold = self._per_batch(Kind.COLD) > 0
+        self.loads = self._per_batch(Kind.LOAD)
+        """Models that it had to fetch first."""
+        self.batch_end = np.full(len(begun), -1, dtype=np.int64)
+        finished = self.rows(Kind.FINISHED)
+        self.batch_end[self._of_lease[self.lease[finished]]] = self.time[finished]
+        self.finished = self.batch_end >= 0
+        died = self.next_failure(self.worker, begun)
+        self.lost = ~self.finished & (died < len(self.time))
+        """Batches that ended because their worker died."""
+        self.batch_end[self.lost] = self.time[died[self.lost]]
+        self.batch_end[self.batch_end < 0] = self.horizon
+        self.computed_from = np.where(self.finished, self.began, self.batch_end)
+        loaded = self.rows(Kind.LOADED)
+        self.computed_from[self._of_lease[self.lease[loaded]]] = self.time[loaded]
+
+    def _per_batch(self, kind: Kind) -> IntArray:
+        """Rows of a kind, for each batch."""
+        batches = self._of_lease[self.lease[self.rows(kind)]]
+        return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
+
+    def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """For each (worker, row): the row at which that worker next dies; past the last row where it does not."""
+        return self.next_row(workers, rows, *self._deaths)
+
+    @cached_property
+    def _deaths(self) -> tuple[IntArray, npt.NDArray[np.intp]]:
+        failures = self.rows(Kind.WORKER_FAILED)
+        return self.place[failures], failures
+
+    def next_row(
+        self, keys: IntArray, rows: npt.NDArray[np.intp], among: IntArray, at: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.intp]:
+        """For each (key, row): the first of the rows ``at`` with that key, in ``among``, after it."""
+        width = len(self.time) + 1
+        sought = np.sort(among * width + at)
+        index = np.searchsorted(sought, keys * width + rows, side="right")
+        padded = np.append(sought, np.int64(1) << 62)
+        found = padded[index]
+        return np.where(found // width == keys, found % width, len(self.time)).astype(np.intp)
+
+    # --- runs of tasks ----------------------------------------------------------------------------------------
+
+    def _runs(self) -> None:
+        rows = self.rows(Kind.TASK)
+        self.run_request = self.positions(rows)
+        self.run_task = self.detail[rows]
+        self.run_batch = self._of_lease[self.lease[rows]]
+        if (self.run_batch < 0).any():
+            raise TapeError("the tape has a task of a batch that never began")
+
+    @cached_property
+    def first_task(self) -> IntArray:
+        """By request: where its tasks begin when all tasks of all requests stand in one row."""
+        counts = np.array([len(graph.tasks) for graph in self.catalogue.graphs], dtype=np.int64)
+        return np.concatenate(([0], np.cumsum(counts[self.graph])))
+
+    @cached_property
+    def ran_at(self) -> IntArray:
+        """By request and task, in one row: the worker of the last run; -1 for none."""
+        where = np.full(int(self.first_task[-1]), -1, dtype=np.int64)
+        where[self.first_task[self.run_request] + self.run_task] = self.worker[self.run_batch]
+        return where

@@ -1,0 +1,53 @@
+"""GPU memory on a tape: bytes held over time, models fetched, and which of those that were fetched ahead were used."""
+
+import numpy as np
+
+from headway.metrics.series import IntArray, Series, joined
+from headway.metrics.serving.ledger import Ledger
+from headway.serving.rows import Kind
+
+
+def sizes(ledger: Ledger) -> IntArray:
+    """Bytes of each model."""
+    return np.array([model.size_bytes for model in ledger.catalogue.models], dtype=np.int64)
+
+
+def bytes_fetched(ledger: Ledger) -> int:
+    """Weights that were brought into GPU memory, by batches and ahead of them."""
+    rows = ledger.rows(Kind.LOAD, Kind.FETCH)
+    return int(sizes(ledger)[ledger.detail[rows]].sum())
+
+
+def memory_held(ledger: Ledger) -> Series:
+    """Bytes of GPU memory in use on all workers: weights from when they are set aside, and activations."""
+    came, went = ledger.rows(Kind.LOAD, Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
+    rows = np.concatenate([came, went])
+    size = sizes(ledger)[ledger.detail[rows]]
+    size[len(came) :] *= -1
+    died = ledger.next_failure(ledger.place[rows], rows)
+    gone = died < len(ledger.time)  # what is left on a worker goes with it
+    activation = np.array([f.activation_bytes for f in ledger.catalogue.functions], dtype=np.int64)
+    held = activation[ledger.function] * ledger.batch_size if len(activation) else ledger.batch_size * 0
+    return joined(
+        [ledger.time[rows], ledger.time[died[gone]], ledger.began, ledger.batch_end],
+        [size, -size[gone], held, -held],
+    )
+
+
+def prefetches_used(ledger: Ledger) -> int:
+    """Models fetched ahead that a batch used before they were evicted or lost."""
+    fetched, went = ledger.rows(Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
+    count = len(ledger.catalogue.models)
+    uses = [
+        (ledger.worker[called] * count + model, ledger.batch_row[called])
+        for index, function in enumerate(ledger.catalogue.functions)
+        if (called := ledger.function == index).any()
+        for model in function.models
+    ]
+    if not len(fetched) or not uses:
+        return 0
+    keys = ledger.place[fetched] * count + ledger.detail[fetched]
+    used = ledger.next_row(keys, fetched, *(np.concatenate(column) for column in zip(*uses, strict=True)))
+    evicted = ledger.next_row(keys, fetched, ledger.place[went] * count + ledger.detail[went], went)
+    died = ledger.next_failure(ledger.place[fetched], fetched)
+    return int((used < np.minimum(evicted, died)).sum())

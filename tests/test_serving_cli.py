@@ -1,0 +1,181 @@
+"""Runs of a fleet from the command line, as a user would start them."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cli import main
+
+SMALL = ["--scenario", "compass", "--requests", "60", "--rate", "2", "--seed", "42"]
+KEYS = [
+    *("policy", "requests", "completed", "dropped", "slowdown_mean", "slowdown_p50", "slowdown_p95"),
+    *("latency_p50_s", "latency_p99_s", "cache_hit_rate", "bytes_fetched", "workers_used", "slo_hit_rate"),
+    *("cost_per_request_usd", "cost_total_usd", "decide_p50_us", "decide_p99_us", "tasks", "tasks_per_s", "wall_s"),
+    "peak_rss_bytes",
+]
+
+
+def _run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    try:
+        main(list(words))
+    except SystemExit as end:
+        assert not end.code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def _refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    assert end.value.code == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert told.err.count("\n") == 1, told.err
+    return told.err
+
+
+def test_a_run_prints_its_numbers_as_json_in_a_known_order(capsys: pytest.CaptureFixture[str]) -> None:
+    row = json.loads(_run(capsys, "simulate", *SMALL, "--policy", "compass", "--workers", "5", "--json"))
+    assert list(row)[: len(KEYS)] == KEYS
+    assert (row["policy"], row["requests"], row["completed"], row["dropped"]) == ("compass", 60, 60, 0)
+    assert row["slowdown_mean"] >= row["slowdown_p50"] >= 1 or row["slowdown_mean"] >= 1
+    assert row["slo_hit_rate"] is None
+    assert row["tasks"] > 60
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(capsys: pytest.CaptureFixture[str]) -> None:
+    def digest(*more: str) -> str:
+        return str(json.loads(_run(capsys, "simulate", *SMALL, "--policy", "compass", "--json", *more))["digest"])
+
+    assert digest() == digest()
+    assert digest() != digest("--seed", "43")
+
+
+def test_a_policy_goes_by_the_name_it_was_given_whatever_the_fidelity(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = _run(capsys, "simulate", *SMALL, "--policy", "compass(adjust=off)", "--fidelity", "authors", "--json")
+    assert json.loads(shown)["policy"] == "compass(adjust=off)"
+
+
+def test_policies_are_compared_with_the_first_or_a_named_one(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("compare", *SMALL, "--policies", "hash,compass", "--json")
+    first, second = json.loads(_run(capsys, *words))
+    assert first["baseline"] == second["baseline"] == "hash"
+    assert first["slowdown_change"] is None
+    assert second["slowdown_change"] == pytest.approx(second["slowdown_mean"] / first["slowdown_mean"] - 1)
+    assert json.loads(_run(capsys, *words, "--baseline", "compass"))[0]["baseline"] == "compass"
+
+
+def test_seeds_become_one_row_with_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    row = json.loads(_run(capsys, "simulate", *SMALL, "--policy", "hash", "--seeds", "3", "--json"))
+    assert row["seeds"] == 3
+    assert [run["seed"] for run in row["runs"]] == [42, 43, 44]
+    mean = sum(run["slowdown_mean"] for run in row["runs"]) / 3
+    assert row["slowdown_mean"] == pytest.approx(mean)
+    assert row["slowdown_mean_low"] < mean < row["slowdown_mean_high"]
+
+
+def test_a_kept_run_is_audited_replayed_told_exported_and_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = str(tmp_path / "run")
+    shown = _run(capsys, "simulate", *SMALL, "--policy", "compass", "--out", run, "--report", str(tmp_path / "a.html"))
+    assert "compass" in shown
+    assert "translation" in shown
+    assert "nothing found" in _run(capsys, "audit", run)
+    assert "identical" in _run(capsys, "replay", run)
+    told = _run(capsys, "story", run, "7")
+    assert told.startswith("request 7: ")
+    assert "answered after" in told
+    spent = json.loads(_run(capsys, "story", run, "7", "--json"))
+    latency = spent["answered_s"] - spent["arrival_s"]
+    assert sum(spent["spent_s"].values()) == pytest.approx(latency)
+    trace = tmp_path / "trace.json.gz"
+    _run(capsys, "export", run, "--perfetto", str(trace), "--csv", str(tmp_path / "sheets"))
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X", "C"}
+    assert len((tmp_path / "sheets" / "requests.csv").read_text().splitlines()) == 61
+    _run(capsys, "report", run, "--out", str(tmp_path / "b.html"))
+    page = (tmp_path / "b.html").read_text()
+    assert "times the critical path" in page
+    assert (tmp_path / "a.html").stat().st_size > 100_000
+
+
+def test_an_experiment_file_with_a_table_serving_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[serving]\nscenario = "compass"\n[workload]\nrequests = 40\nrate = 1\n'
+        '[[variants]]\nname = "a"\nset.policy.name = "hash"\n[[variants]]\nname = "b"\nset.serving.workers = 3\n'
+    )
+    rows = json.loads(_run(capsys, "run", str(path), "--json", "--set", "policy.name=compass"))
+    assert [row["variant"] for row in rows] == ["a", "b"]
+    assert rows[1]["workers_used"] <= 3
+
+
+def test_a_policy_from_a_file_serves_beside_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from headway.serving.actions import PlaceRequest\n"
+        "from headway.serving.policies.local import LocalQueue\n"
+        "from headway.serving.policies.parts import ServingPolicy\n\n\n"
+        "class Stay(ServingPolicy):\n"
+        '    """Everything where it came in."""\n\n'
+        '    name = "stay"\n\n'
+        "    def bind(self, state):\n"
+        "        self.queue = LocalQueue()\n"
+        "        self.queue.bind(state)\n\n"
+        "    def decide(self, now, state):\n"
+        "        for request in state.landed:\n"
+        "            rs = state.requests[request]\n"
+        "            yield PlaceRequest(request, (rs.request.ingress,) * len(rs.stage))\n"
+        "        for worker in list(state.touched):\n"
+        "            yield from self.queue.decide(state, state.workers[worker])\n"
+    )
+    out = str(tmp_path / "runs")
+    rows = json.loads(_run(capsys, "compare", *SMALL, "--policies", f"hash,{path}:Stay", "--json", "--out", out))
+    assert rows[1]["policy"] == "stay"
+    assert rows[1]["completed"] == 60
+    assert "identical" in _run(capsys, "replay", str(next(each for each in Path(out).iterdir() if "Stay" in each.name)))
+
+
+def test_a_plan_names_the_least_number_of_workers_that_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("plan", "question-answering", "--slo", "2s", "--rate", "3", "--requests", "200", "--json")
+    found: list[dict[str, Any]] = json.loads(_run(capsys, *words))
+    best = found[0]
+    assert best["slo_hit_rate"] >= 0.99
+    assert best["workers"] >= 2  # 3 requests a second of 0.587 s each are more than one worker can do
+    fewer = best["slo_hit_rate_one_fewer"]
+    assert fewer is None or fewer < 0.99
+
+
+BAD = {
+    "flag of jobs": (("simulate", *SMALL, "--nodes", "4"), "--nodes is about jobs"),
+    "flag of a fleet": (("simulate", "--workers", "4"), "--workers needs --scenario"),
+    "unknown scenario": (("simulate", "--scenario", "compas"), "did you mean 'compass'"),
+    "unknown policy": (("simulate", *SMALL, "--policy", "compas"), "did you mean 'compass'"),
+    "unknown option": (("simulate", *SMALL, "--policy", "compass(adjusted=off)"), "did you mean 'adjust'"),
+    "bad fidelity": (("simulate", *SMALL, "--fidelity", "author"), "did you mean 'authors'"),
+    "no worker": (("simulate", *SMALL, "--workers", "0"), "workers"),
+    "rate": (("simulate", *SMALL, "--rate", "-1"), "rate -1"),
+    "overload": (("simulate", "--scenario", "compass", "--rate", "500"), "can carry"),
+    "unknown graph": (("plan", "translatoin", "--slo", "3s", "--rate", "1"), "did you mean 'translation'"),
+    "hopeless": (("plan", "translation", "--slo", "100ms", "--rate", "1"), "critical path"),
+    "report": (("simulate", *SMALL, "--report", "a.txt"), "must end in .html"),
+}
+
+
+@pytest.mark.parametrize("words", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line(
+    words: tuple[tuple[str, ...], str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words[1] in _refused(capsys, *words[0])
+
+
+def test_a_story_needs_a_request_of_the_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    _run(capsys, "simulate", *SMALL, "--policy", "hash", "--out", run)
+    assert "go from 0 to 59" in _refused(capsys, "story", run, "60")
