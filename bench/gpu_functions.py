@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import gpu_networks as networks
 import numpy as np
 import torch
 from PIL import Image
-from torch.nn import functional
 
 SMALL = bool(os.environ.get("HEADWAY_SMALL"))
 PHOTOGRAPH = (160, 96) if SMALL else (1280, 720)
@@ -56,15 +56,17 @@ def jpeg(pixels: np.ndarray) -> bytes:
 
 
 def saved(image: Image.Image, **how: Any) -> bytes:
-    """An image as a file."""
-    file = io.BytesIO()
-    image.save(file, **how)
-    return file.getvalue()
+    """An image as a file. Only into a real one Pillow encodes without holding up the other threads."""
+    with os.fdopen(os.memfd_create("picture"), "w+b") as file:
+        image.save(file, **how)
+        file.seek(0)
+        return file.read()
 
 
-def decoded(file: bytes) -> np.ndarray:
-    """The pixels of a file."""
-    return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
+def decoded(file: bytes, size: tuple[int, int] | None) -> np.ndarray:
+    """The pixels of a file, perhaps in another width and height."""
+    image = Image.open(io.BytesIO(file)).convert("RGB")
+    return np.asarray(image if size is None else image.resize(size, Image.Resampling.BILINEAR))
 
 
 @cache
@@ -87,20 +89,22 @@ class Service:
         """``side``: height and width that the network takes, the picture's unless given."""
         self.network = network
         self._files = [photograph(number, *picture) for number in range(MOST)]
-        self._side = side
+        self._size = side and (side[1], side[0])
         self._answer = answer
-        self._centre = torch.tensor(MEAN).view(1, 3, 1, 1) if centred else None
-        self._deviation = torch.tensor(DEVIATION).view(1, 3, 1, 1)
+        self._centre = torch.tensor(MEAN if centred else (0.0, 0.0, 0.0)).mul(255).view(1, 3, 1, 1)
+        self._deviation = torch.tensor(DEVIATION if centred else (1.0, 1.0, 1.0)).mul(255).view(1, 3, 1, 1)
+        self._buffers: dict[int, torch.Tensor] = {}
         self.input_bytes = sum(map(len, self._files)) // MOST
         self.output_bytes = 0
 
     def prepare(self, batch: int, cpus: int) -> torch.Tensor:
-        """Decode the pictures, each on one CPU; resize and normalise all of them on all CPUs."""
-        pixels = list(threads(cpus).map(decoded, self._chosen(batch)))
-        pictures = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).to(torch.float32).contiguous().div_(255)
-        if self._side is not None:
-            pictures = functional.interpolate(pictures, size=self._side, mode="bilinear", antialias=True)
-        return pictures if self._centre is None else pictures.sub_(self._centre).div_(self._deviation)
+        """Decode and resize the pictures, each on one CPU; lay out and normalise all of them on all CPUs."""
+        pixels = list(threads(cpus).map(decoded, self._chosen(batch), repeat(self._size)))
+        pictures = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
+        if batch not in self._buffers:  # kept, because fresh memory costs more than what is written to it
+            locked = torch.cuda.is_available()
+            self._buffers[batch] = torch.empty(pictures.shape, dtype=torch.float32, pin_memory=locked)
+        return self._buffers[batch].copy_(pictures).sub_(self._centre).div_(self._deviation)
 
     def finish(self, outputs: torch.Tensor, cpus: int) -> list[bytes]:
         """Make the answers, each on one CPU."""

@@ -20,14 +20,16 @@ ROWS = ["--strict", "--lenient"]
 JOBS = ["--skip-infeasible", *ROWS]
 SURE = ["--warmup", "--measure-jobs", "--confidence", "--no-intervals"]
 FILE = ["--format", "--map", *ROWS, "--force"]
+FLEET = ["--scenario", "--setting", "--workers", "--rate", "--requests", "--arrivals", "--slo", "--fidelity"]
+FLEET += ["--push-interval", "--control"]
 COMMANDS = {
     "demo": ["--jobs", "--seed", "--seeds", "--baseline", "--json", "--picture", "--report", "--processes"],
     "simulate": [
-        *(*RUN, "--policy", *PARTS, *REST, "--load", *JOBS, "--seed", "--seeds", *SURE),
+        *(*RUN, "--policy", *PARTS, *REST, *FLEET, "--load", *JOBS, "--seed", "--seeds", *SURE),
         *("--out", "--json", "--by", "--report", "--set"),
     ],
     "compare": [
-        *("--policies", *RUN, *PARTS, *REST, "--load", *JOBS, "--seed", "--seeds", "--baseline", *SURE),
+        *("--policies", *RUN, *PARTS, *REST, *FLEET, "--load", *JOBS, "--seed", "--seeds", "--baseline", *SURE),
         *("--out", "--json", "--by", "--picture", "--report", "--set", "--processes"),
     ],
     "run": [
@@ -48,6 +50,10 @@ COMMANDS = {
     ],
     "backtest": [*RUN, "--config", "--policies", *JOBS, "--json", "--set"],
     "export": ["folder", "--perfetto", "--parquet", "--csv", "--force"],
+    "plan": [
+        *("graph", "--slo", "--rate", "--in-time", "--policy", "--arrivals", "--scenario", "--control"),
+        *("--requests", "--seed", "--json"),
+    ],
     "audit": ["folder"],
     "replay": ["folder"],
     "policies": ["--json"],

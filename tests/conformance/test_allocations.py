@@ -37,7 +37,7 @@ def _own(table: dict[str, Any]) -> list[str]:
     return sorted(name for name, part in table.items() if part.__module__.startswith("headway."))
 
 
-OWN = _own(ALLOCATIONS)
+OWN = [*_own(ALLOCATIONS), "tune(leftovers=true)"]
 SEEDS = st.integers(0, 2**32)
 few = settings(
     max_examples=15,

@@ -12,7 +12,9 @@ import pytest
 
 from headway import experiment
 from headway.cli import main
+from headway.cli.serving import variants
 from headway.errors import ExperimentError
+from headway.experiment import serving
 from headway.experiment.division import COMPLETIONS, MODELS
 from headway.experiment.parts import MIGRATIONS, SWITCH
 from headway.formats import cluster_table, toml
@@ -25,7 +27,9 @@ from tests.docs.pages import PAGES, ROOT, blocks, code, name, read
 PAGE = read("docs/experiments.md")
 MAIN, CLUSTER, DIVISION, VARIANTS = (block.text for block in blocks(PAGE, "toml"))
 COMMENTED = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
-FILES = sorted((ROOT / "experiments").glob("*.toml"))
+ALL = sorted((ROOT / "experiments").glob("*.toml"))
+FILES = [path for path in ALL if "serving" not in toml.read(path)]
+FLEETS = [path for path in ALL if path not in FILES]
 SAMPLES = {"philly-csv": "philly.csv", "helios-csv": "helios.csv", "synergy": "synergy.csv", "headway": "headway.csv"}
 ROWS = "".join(f"{60 * i},{600 + 97 * i % 5000},{2 ** (i % 5)},{'abc'[i % 3]}\n" for i in range(60))
 
@@ -160,13 +164,25 @@ def test_an_experiment_of_the_repository_is_listed_and_can_be_prepared(path: Pat
         assert build(scene.policy().name).name == scene.policy().name
 
 
+@pytest.mark.parametrize("path", FLEETS, ids=name)
+def test_an_experiment_with_a_fleet_is_listed_and_can_be_prepared(path: Path) -> None:
+    assert f"../experiments/{path.name}" in PAGE
+    document = toml.read(path)
+    toml.put(document, "workload.requests", 50)
+    found = list(variants(document, path.name))
+    assert len(found) == len({label for label, _ in found}) > 1
+    for _, each in found:
+        assert len(serving.prepare(each).requests) == 50
+
+
 def test_the_commands_in_the_heads_of_the_files_name_the_file_and_keys_that_exist() -> None:
-    for path in FILES:
+    for path in ALL:
         commands = re.findall(r"^#   headway run (\S+)(.*)$", path.read_text(), re.MULTILINE)
         assert commands, path.name
         for named, rest in commands:
             assert ROOT / named == path
-            assert experiment.read(path, re.findall(r"--set (\S+)", rest))
+            if path in FILES:
+                assert experiment.read(path, re.findall(r"--set (\S+)", rest))
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,15 +83,22 @@ def test_the_sure_rate_is_never_above_the_largest(data: st.DataObject) -> None:
 
 def test_a_rate_that_the_fleet_cannot_carry_says_what_it_can() -> None:
     built = load(of("compass"))
-    check_rate(of("compass"), built, 5.0)
+    assert not check_rate(of("compass"), built, 5.0)
     with pytest.raises(ExperimentError) as wrong:
-        check_rate(of("compass"), built, 6.0)
+        check_rate(of("compass"), built, 60.0)
     assert str(wrong.value) == (
-        "rate 6 is more than the fleet can carry: 5 workers, at most 5.02 requests a second; "
+        "rate 60 is more than the fleet can carry: 5 workers, at most 5.02 requests a second; "
         "lower it, add workers, or set workload.overload = true if this is meant"
     )
-    check_rate(of("compass", {"overload": True}), built, 6.0)
-    check_rate(of("compass", {"mix": {"perception-3d": 1}}), built, 11.0)
+    assert "queues grow" in check_rate(of("compass", {"overload": True}), built, 60.0)
+    assert not check_rate(of("compass", {"mix": {"perception-3d": 1}}), built, 11.0)
+
+
+def test_a_rate_somewhat_above_what_the_fleet_can_carry_is_played_with_a_note() -> None:
+    assert check_rate(of("compass"), load(of("compass")), 6.0) == (
+        "rate 6 is more than the fleet can carry: 5 workers, at most 5.02 requests a second; "
+        "queues grow until the last request has come"
+    )
 
 
 def test_a_deadline_below_the_critical_path_says_by_how_much() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import ProfileError
+from headway.errors import InputError, ProfileError
+from headway.formats import toml_text
 from headway.profiling import store
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -24,11 +25,11 @@ documents = st.recursive(
 
 @given(documents)
 def test_what_is_written_is_read_back(document: dict[str, Any]) -> None:
-    assert tomllib.loads(store.text_of(document)) == document
+    assert tomllib.loads(toml_text.write(document)) == document
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError):
         store.write({"model": object()}, tmp_path / "x.toml")
     assert list(tmp_path.iterdir()) == []
 
@@ -100,7 +101,7 @@ def test_a_newer_profile_replaces_the_one_with_its_key_and_no_other(tmp_path: Pa
     def document(key: str, value: int) -> dict[str, Any]:
         return {"model": "my model/x", "value": value, "measured": {"key": key}}
 
-    (tmp_path / "my_model_x-20200101T000000-k.toml").write_text(store.text_of(document("k", 1)))
+    (tmp_path / "my_model_x-20200101T000000-k.toml").write_text(toml_text.write(document("k", 1)))
     (tmp_path / "broken.toml").write_text("model = ")
     (tmp_path / "foreign.toml").write_text("model = 'x'")
     store.keep(document("other", 2), tmp_path)

@@ -208,7 +208,7 @@ def test_the_graphs_of_a_trace_are_drawn_as_for_any_arrivals(trace: Path) -> Non
         ({"arrivals": "uniform"}, "is not understood: write two times, like uniform:40ms,67.2ms"),
         ({"arrivals": "uniform:0,0"}, "arrivals 'uniform:0,0'"),
         ({"rate": -1.0}, "rate -1: must be above 0"),
-        ({"rate": 7.0}, "rate 7 is more than the fleet can carry: 5 workers, at most 5.02 requests a second"),
+        ({"rate": 70.0}, "rate 70 is more than the fleet can carry: 5 workers, at most 5.02 requests a second"),
         ({"arrivals": "uniform:1ms,2ms"}, "rate 666.667 is more than the fleet can carry: 5 workers"),
         ({"rate": 1e-9, "requests": 100_000}, "span over 100 years"),
         ({"requests": 0}, "requests 0 must lie in"),

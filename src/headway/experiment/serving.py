@@ -31,6 +31,7 @@ from headway.formats import scenario_file, toml
 from headway.formats.cluster_table import within
 from headway.formats.plugins import anchored, resolve
 from headway.formats.scenario_file import Built
+from headway.formats.serving_limits import check_rate
 from headway.formats.serving_settings import ServingExperiment, check
 from headway.formats.settings import span
 from headway.live.tasks import Far
@@ -45,7 +46,6 @@ from headway.traces import request_table, serving_arrivals
 from headway.traces.build import no_collection
 
 SCENARIO_NAME = "scenario"
-PROFILE_NAME = "profile.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,9 @@ def prepare(experiment: ServingExperiment) -> ServingScene:
     requests = serving_arrivals.draw(experiment, built)
     named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
     resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
-    scene = ServingScene(resolved, built, requests, tuple(built.notes))
+    rate = serving_arrivals.chosen(experiment, built).rate
+    note = check_rate(experiment, built, rate) if rate else ""
+    scene = ServingScene(resolved, built, requests, (*built.notes, *([note] if note else ())))
     scene.faults()
     scene.state()
     return scene
@@ -193,14 +195,16 @@ def _store(scene: ServingScene, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         serving = experiment.serving
-        scenario, profile = Path(serving.scenario), Path(serving.profile)
-        if scenario.is_file():
+        scenario = scenario_file.path_of(serving.scenario)
+        if serving.scenario not in scenario_file.SHIPPED:
             kept = SCENARIO_NAME + scenario.suffix
-            shutil.copyfile(scenario, folder / kept)
+            text = scenario_file.written(experiment)
+            (folder / kept).write_text(scenario.read_text(encoding="utf-8") if text is None else text, encoding="utf-8")
             serving = msgspec.structs.replace(serving, scenario=kept)
-        if serving.profile and profile.is_file():
-            shutil.copyfile(profile, folder / PROFILE_NAME)
-            serving = msgspec.structs.replace(serving, profile=PROFILE_NAME)
+        for path in scenario_file.profile_paths(experiment):
+            shutil.copyfile(path, folder / path.name)
+        if Path(serving.profile).is_file():
+            serving = msgspec.structs.replace(serving, profile=Path(serving.profile).name)
         kept_experiment = msgspec.structs.replace(experiment, serving=serving)
         text = toml.write(msgspec.to_builtins(kept_experiment))
         request_table.write(scene.requests, folder / REQUESTS_NAME)

@@ -1,8 +1,8 @@
 """TOML in and out: read a file, override keys, check it against typed tables, write it back.
 
 A document is checked against ``msgspec`` structs. Whatever is wrong with it is one ``ExperimentError`` line that names
-the key, the value and the rule; an unknown key gets the nearest valid one. The writer covers what documents hold
-(tables, arrays, text, numbers, booleans): the standard library only reads.
+the key, the value and the rule; an unknown key gets the nearest valid one. The writer (``toml_text.py``) covers
+what documents hold (tables, arrays, text, numbers, booleans): the standard library only reads.
 """
 
 import re
@@ -15,12 +15,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
+from headway.formats.toml_text import write as write
 
 Document = dict[str, Any]
 StructT = TypeVar("StructT", bound=msgspec.Struct)
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def read(path: Path, what: str = "experiment") -> Document:
@@ -120,43 +118,3 @@ def _known(value: Any, kind: Any, prefix: str, where: str) -> None:
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def write(document: Mapping[str, Any]) -> str:
-    """A document as text that reads back equal; None is left out."""
-    lines: list[str] = []
-    _table(document, (), lines)
-    return "\n".join(lines).strip() + "\n"
-
-
-def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
-    if path and (plain or not inner):
-        lines.extend(("", f"[{'.'.join(map(_key, path))}]"))
-    lines.extend(f"{_key(key)} = {_value(value)}" for key, value in plain.items())
-    for key, value in inner.items():
-        _table(value, (*path, key), lines)
-
-
-def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _value(key)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return (
-            '"' + "".join(_ESCAPES.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in value) + '"'
-        )
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None) + "}"
-    if isinstance(value, list | tuple):
-        items = [_value(item) for item in value]
-        if any(isinstance(item, Mapping) for item in value):
-            return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
-        return "[" + ", ".join(items) + "]"
-    raise ExperimentError(f"{value!r} cannot be written as TOML")

@@ -179,7 +179,10 @@ def profile_of(name: str, lines: Log) -> ModelProfile:
     about = lines.one("about")
     loaded, loads = lines.one("load", name=name), lines.one("loads", name=name)
     network = {(row["batch"], row["share"]): _Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
-    host = {(row["batch"], row["cpus"]): _Part.of(row["ns"]) for row in lines.all("cpu", name=name)}
+    passes: dict[tuple[int, int], list[int]] = {}
+    for row in lines.all("cpu", name=name):
+        passes.setdefault((row["batch"], row["cpus"]), []).extend(row["ns"])
+    host = {at: _Part.of(taken) for at, taken in passes.items()}
     cells = tuple(
         Cell(batch, cpus, share, *_sum(host[batch, cpus], part))
         for batch, cpus in sorted(host)

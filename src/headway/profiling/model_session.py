@@ -166,7 +166,10 @@ class Session:
                     self.log.keep("cold", name=name, turn=turn, spawned_ns=worker.spawned_ns, **stamps, **first)
 
     def share(self, share: int) -> None:
-        """All networks at one share; at the largest also what the CPUs do."""
+        """All networks at one share; at the largest and at the smallest also what the CPUs do.
+
+        CPUs are less steady than a GPU: two passes some minutes apart say more than one that is twice as long.
+        """
         missing = {name: list(self._missing(name, share)) for name in self.factories}
         if not any(missing.values()):
             return
@@ -185,18 +188,17 @@ class Session:
     def _one(self, worker: Worker, name: str, share: int, part: str, at: Mapping[str, int]) -> None:
         cpus = at.get("cpus", max(self.grid.cpus))
         found = worker.ask(part, name=name, batch=at["batch"], cpus=cpus, **self._timing)
-        place = {"share": share} if part != "cpu" else {}
-        self.log.keep(part, name=name, **at, **place, **found)
+        self.log.keep(part, name=name, **at, share=share, **found)
 
     def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
         """Part and coordinates of each measurement that is not in the log."""
         for batch in self.grid.batches:
             if not self.log.all("gpu", name=name, batch=batch, share=share):
                 yield "gpu", {"batch": batch}
-        if share == self.shares[-1]:
+        if share in (self.shares[0], self.shares[-1]):
             for batch in self.grid.batches:
                 for cpus in self.grid.cpus:
-                    if not self.log.all("cpu", name=name, batch=batch, cpus=cpus):
+                    if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, share=share):
                         yield "cpu", {"batch": batch, "cpus": cpus}
         for batch, cpus, at in checks_of(Grid(self.grid.batches, self.grid.cpus, self.shares)):
             if at == share and not self.log.all("joint", name=name, batch=batch, cpus=cpus, share=share):

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
+from headway.formats import toml_text
 
 KEY_LENGTH = 16
 _LARGEST_SCRIPT = 4 << 20
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 Document = dict[str, Any]
 
 
@@ -151,7 +151,7 @@ def check_target(path: Path) -> None:
 
 def write(document: Document, path: Path) -> None:
     """A profile as a file: all of it under its name, or nothing."""
-    text = text_of(document)
+    text = toml_text.write(document)
     tomllib.loads(text)  # what cannot be read back is not written
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,45 +169,3 @@ def write(document: Document, path: Path) -> None:
         with suppress(FileNotFoundError):
             os.unlink(trial)
         raise
-
-
-# --- TOML -----------------------------------------------------------------------------------------------------------
-
-
-def text_of(document: Document) -> str:
-    """A document as TOML: values first, then its tables, lists of lists and of tables a line each."""
-    lines: list[str] = []
-    _table(document, (), lines)
-    return "\n".join(lines).strip() + "\n"
-
-
-def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
-    if path and (plain or not inner):
-        lines += ["", f"[{'.'.join(map(_key, path))}]"]
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
-    for key, value in inner.items():
-        _table(value, (*path, key), lines)
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        escaped = (_ESCAPES.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in value)
-        return f'"{"".join(escaped)}"'
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items() if each is not None) + "}"
-    if isinstance(value, list | tuple):
-        items = [_value(item) for item in value]
-        if any(isinstance(item, Mapping | list | tuple) for item in value):
-            return "[\n" + "".join(f"  {item},\n" for item in items) + "]"
-        return "[" + ", ".join(items) + "]"
-    raise TypeError(f"{value!r} cannot be written as TOML")

@@ -1,50 +1,29 @@
 """What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from headway.core.tape import Tape, TapeRow
+from headway.metrics.serving.summary import critical_paths
+from headway.report.serving_passages import Passage, Passages, Stay
+from headway.report.words import clipped, listed
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
-from headway.serving.rows import Kind, unpack
-from headway.units import format_size, to_seconds
+from headway.serving.rows import Kind
+from headway.units import MILLISECOND, format_size, to_seconds
 
 _MOST_NEIGHBOURS = 3
-
-
-@dataclass(slots=True)
-class Stay:
-    """A batch on its worker."""
-
-    lease: int
-    worker: int
-    function: int
-    begin: int
-    cpus: int
-    slices: int
-    tasks: int = 0
-    start: int = -1
-    """When it began to compute."""
-    end: int = -1
-    lost: int = -1
-    """When its worker failed under it."""
-    loads: list[tuple[int, int]] = field(default_factory=list)
-    """(model, how long it took)."""
-    cold: int = 0
-    evicted: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Passage:
-    """One task of the request, as it was answered: when it was ready, where it waited, when it ran."""
-
-    task: int
-    ready: int = -1
-    queued: int = -1
-    stay: Stay | None = None
+_WORDS = {
+    "run": "computing",
+    "load": "loading",
+    "wait": "in queues",
+    "transfer": "inputs on their way",
+    "lost": "lost with workers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +41,53 @@ class RequestStory:
     request: Request
     graph: str
     steps: tuple[Step, ...]
+    arrived: bool
     answered: int
     """When; -1: never."""
     dropped: int
+    horizon: int
+    """When the tape ends."""
+    left: tuple[str, ...]
+    """Where its tasks are when the tape ends without an answer."""
     least: int
     """The critical path, had nothing been in the way."""
     spent: dict[str, int]
-    """Nanoseconds of the chain of tasks that decided when it was answered: run, wait, load, transfer."""
+    """Nanoseconds of the chain of tasks that decided when it was answered, by what they were spent on."""
 
     def lines(self) -> Iterator[str]:
         """For a terminal."""
         request = self.request
+        name = f"request {request.id}: {clipped(self.graph)}"
+        if not self.arrived:
+            yield f"{name}, due at {to_seconds(request.arrival):.3f} s"
+            yield f"not arrived: the run ended at {to_seconds(self.horizon):.3f} s"
+            return
         deadline = "" if not request.deadline else f", to be answered within {_ms(request.deadline - request.arrival)}"
-        yield f"request {request.id}: {self.graph}, arrived at {to_seconds(request.arrival):.3f} s{deadline}"
+        yield f"{name}, arrived at {to_seconds(request.arrival):.3f} s{deadline}"
+        width = max((len(_ms(step.time - request.arrival)) for step in self.steps), default=0) + 1
         for step in self.steps:
-            yield f"  {'+' + _ms(step.time - request.arrival):>12}  {step.text}"
+            yield f"  {'+' + _ms(step.time - request.arrival):>{width}}  {step.text}"
+        yield from self._end()
+
+    def _end(self) -> Iterator[str]:
+        request = self.request
         if self.answered >= 0:
             latency = self.answered - request.arrival
-            late = ""
-            if request.deadline:
-                over = self.answered - request.deadline
-                late = f", {_ms(over)} late" if over > 0 else f", {_ms(-over)} before its deadline"
-            times = f"{latency / self.least:.2f} times its critical path of {_ms(self.least)}"
-            yield f"answered after {_ms(latency)}: {times}{late}"
-            where = ", ".join(f"{_ms(time)} {what}" for what, time in self.spent.items() if time)
-            yield f"the chain that decided it: {where}"
+            times = f"{latency / max(self.least, 1):.2f} times its critical path of {_ms(self.least)}"
+            yield f"answered after {_ms(latency)}: {times}{self._margin(self.answered)}"
+            where = listed([f"{_ms(time)} {_WORDS[what]}" for what, time in self.spent.items() if time])
+            yield f"the chain of tasks that decided it: {where}"
         elif self.dropped >= 0:
-            yield f"dropped after {_ms(self.dropped - request.arrival)}"
+            yield f"given up after {_ms(self.dropped - request.arrival)}{self._margin(self.dropped)}"
         else:
-            yield "not answered: the run ended first"
+            yield f"not answered: the run ended {_ms(self.horizon - request.arrival)} after it came in"
+            yield from (f"  {line}" for line in self.left)
+
+    def _margin(self, time: int) -> str:
+        if not self.request.deadline:
+            return ""
+        over = time - self.request.deadline
+        return f", {_ms(over)} late" if over > 0 else f", {_ms(-over)} before its deadline"
 
     def record(self) -> dict[str, Any]:
         """For a program."""
@@ -110,98 +107,100 @@ class RequestStory:
 def story(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, number: int) -> RequestStory:
     """The story of the request with this number."""
     request = next(each for each in requests if each.id == number)
-    return _Teller(catalogue, fleet, request, tape).tell()
-
-
-def stays_of(tape: Tape) -> dict[int, Stay]:
-    """All batches of a run by lease."""
-    stays: dict[int, Stay] = {}
-    told = (Kind.RUN, Kind.TASK, Kind.LOAD, Kind.COLD, Kind.EVICTED, Kind.LOADED, Kind.FINISHED, Kind.WORKER_FAILED)
-    for values in tape.of(*told).tolist():
-        row = TapeRow(*values)
-        if row.kind == Kind.WORKER_FAILED:
-            for each in stays.values():
-                if each.worker == row.place and each.end < 0 and each.lost < 0:
-                    each.lost = row.time
-        elif row.kind == Kind.RUN:
-            cpus, slices, _ = unpack(row.value)
-            stays[row.lease] = Stay(row.lease, row.place, row.detail, row.time, cpus, slices, start=row.time)
-        elif (stay := stays.get(row.lease)) is None:
-            continue  # a fetch ahead
-        elif row.kind == Kind.TASK:
-            stay.tasks += 1
-        elif row.kind == Kind.LOAD:
-            stay.loads.append((row.detail, row.value))
-        elif row.kind == Kind.COLD:
-            stay.cold = row.value
-        elif row.kind == Kind.EVICTED:
-            stay.evicted.append(row.detail)
-        elif row.kind == Kind.LOADED:
-            stay.start = row.time
-        else:
-            stay.end = row.time
-    return stays
+    return _Teller(catalogue, fleet, requests, request, tape).tell()
 
 
 class _Teller:
-    def __init__(self, catalogue: Catalogue, fleet: Fleet, request: Request, tape: Tape) -> None:
-        self.catalogue, self.fleet, self.request, self.tape = catalogue, fleet, request, tape
+    def __init__(
+        self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], request: Request, tape: Tape
+    ) -> None:
+        self.catalogue, self.fleet, self.request = catalogue, fleet, request
         self.graph = catalogue.graphs[request.graph]
+        self.names = [clipped(task.name) for task in self.graph.tasks]
+        self.workers = [clipped(worker.name) for worker in fleet.workers]
         self.steps: list[Step] = []
-        self.passages = [Passage(task) for task in range(len(self.graph.tasks))]
-        self.answered = self.dropped = -1
-        self.stays = stays_of(tape)
+        self.passages = Passages(catalogue, requests, tape)
+        self.rows = [TapeRow(*row) for row in tape.rows[tape.column("subject") == request.id].tolist()]
 
     def tell(self) -> RequestStory:
-        rows = self.tape.rows[self.tape.column("subject") == self.request.id]
-        for values in rows.tolist():
-            self._read(TapeRow(*values))
+        found, number = self.passages, self.request.id
+        for (time, kind), rows in groupby(self.rows, key=lambda row: (row.time, row.kind)):
+            if kind == Kind.PLACE:
+                self._place(time, list(rows))
+            for row in rows:
+                self._read(row)
+        for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
+            self._pass(passage)
         self.steps.sort(key=lambda step: step.time)
         latency = LatencyModel(self.catalogue, self.fleet)
-        times = [min(base[task.function] for base in latency.base) for task in self.graph.tasks]
-        least = self.graph.critical_path(times)
-        answers = (self.answered, self.dropped)
-        return RequestStory(self.request, self.graph.name, tuple(self.steps), *answers, least, self._spent())
+        least = int(critical_paths(self.catalogue, self.fleet, latency)[self.request.graph])
+        return RequestStory(
+            self.request,
+            self.graph.name,
+            tuple(self.steps),
+            number in found.arrived,
+            found.answered.get(number, (-1, 0))[0],
+            found.dropped.get(number, -1),
+            found.horizon,
+            tuple(self._left()),
+            least,
+            found.spent(number),
+        )
+
+    # --- what was decided about it ---
+
+    def _place(self, time: int, rows: list[TapeRow]) -> None:
+        """All that is placed at once in one line, worker by worker."""
+        by_worker: dict[int, list[str]] = {}
+        for row in rows:
+            by_worker.setdefault(row.place, []).append(self.names[row.detail])
+        placed = "; ".join(f"{listed(tasks)} on {self.workers[worker]}" for worker, tasks in by_worker.items())
+        self._say(time, f"placed: {placed}")
 
     def _read(self, row: TapeRow) -> None:
-        name = self.graph.tasks[row.detail].name if 0 <= row.detail < len(self.graph.tasks) else ""
         if row.kind == Kind.ARRIVED:
-            self._say(row.time, f"came in at {self._worker(row.place)}")
-            for task in self.graph.entries:
-                self.passages[task].ready = row.time
-        elif row.kind == Kind.PLACE:
-            self._say(row.time, f"{name} is placed on {self._worker(row.place)}")
+            self._say(row.time, f"came in at {self.workers[row.place]}")
         elif row.kind == Kind.MOVE:
-            came = "" if row.value < 0 else f" instead of {self._worker(row.value)}"
-            self._say(row.time, f"{name} is placed on {self._worker(row.place)}{came}")
-        elif row.kind in (Kind.QUEUED, Kind.TASK_ARRIVED):
-            self.passages[row.detail].queued = row.time
-            self._say(row.time, f"{name} is queued at {self._worker(row.place)}")
-        elif row.kind == Kind.READY:
-            self.passages[row.detail].ready = row.time
-        elif row.kind == Kind.LOST:
-            what = "its result is lost" if row.value else "it is lost"
-            self._say(row.time, f"{name}: {what} with its worker, and must run again")
-        elif row.kind == Kind.TASK:
-            self._ran(row, name)
+            came = "" if row.value < 0 else f" instead of {self.workers[row.value]}"
+            self._say(row.time, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
         elif row.kind == Kind.DROP:
-            self.dropped = row.time
-            self._say(row.time, "is given up")
-        elif row.kind == Kind.DONE:
-            self.answered = row.time
+            self._say(row.time, f"given up, with {row.value} of {len(self.names)} tasks done")
 
-    def _ran(self, row: TapeRow, name: str) -> None:
-        stay = self.stays[row.lease]
-        passage = self.passages[row.detail]
-        passage.stay = stay
-        since = max(passage.queued, passage.ready)
-        waited = f" after {_ms(row.time - since)} in the queue{self._behind(stay, since)}" if row.time > since else ""
-        self._say(row.time, f"{name} is taken up by {self._worker(row.place)}{waited}; {self._given(stay)}")
-        before = self._before_start(stay)
-        if before:
+    # --- what became of each task ---
+
+    def _pass(self, passage: Passage) -> None:
+        """One attempt at a task: where it waited, what it got, how it ended."""
+        name, stay = self.names[passage.task], passage.stay
+        begin = stay.begin if stay is not None else -1
+        for index, (worker, since, until) in enumerate(passage.stops):
+            if since != begin:
+                came = "" if index or since <= passage.ready else f", its inputs {_ms(since - passage.ready)} on their way"
+                self._say(since, f"{name} is queued at {self.workers[worker]}{came}")
+            if until >= 0 and until not in (begin, passage.lost):
+                self._say(until, f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}")
+        if stay is not None:
+            self._ran(passage, stay, name)
+        if passage.lost >= 0:
+            self._say(passage.lost, self._lost(passage, name))
+
+    def _ran(self, passage: Passage, stay: Stay, name: str) -> None:
+        since = passage.stops[-1][1] if passage.stops else passage.ready
+        waited = f" after {_ms(stay.begin - since)} of waiting{self._behind(stay, since)}" if stay.begin > since else ""
+        self._say(stay.begin, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
+        if stay.start > stay.begin and (before := self._before_start(stay)):
             self._say(stay.start, f"{name} has {before}")
         if stay.end >= 0:
             self._say(stay.end, f"{name} is done, in {_ms(stay.end - stay.start)}")
+
+    def _lost(self, passage: Passage, name: str) -> str:
+        stay = passage.stay
+        if stay is None:
+            where = f"{self.workers[passage.stops[-1][0]]} fails" if passage.stops else "its worker fails"
+            return f"{where}: {name} must go elsewhere"
+        which = self.workers[stay.worker]
+        if stay.lost >= 0:
+            return f"{which} fails: {name} is lost after {_ms(stay.lost - stay.begin)}, and must run again"
+        return f"{which} fails: the result of {name} is lost, and {name} must run again"
 
     def _given(self, stay: Stay) -> str:
         batch = "alone" if stay.tasks == 1 else f"in a batch of {stay.tasks}"
@@ -216,61 +215,52 @@ class _Teller:
             parts.append(f"its process after {_ms(stay.cold)}")
         for model, time in stay.loads:
             weights = self.catalogue.models[model]
-            parts.append(f"the weights of {weights.name} ({format_size(weights.size_bytes)}) after {_ms(time)}")
+            parts.append(f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}")
         if stay.evicted:
-            parts.append(
-                "room where " + ", ".join(self.catalogue.models[model].name for model in stay.evicted) + " was"
-            )
-        if not parts and stay.start > stay.begin:
-            parts.append(f"its inputs after {_ms(stay.start - stay.begin)}")
+            gone = [clipped(self.catalogue.models[model].name) for model in stay.evicted]
+            parts.append(f"room where {listed(gone)} {'was' if len(gone) == 1 else 'were'}")
+        if not stay.cold and not stay.loads:
+            what = "its inputs" if stay.inputs >= stay.start else "weights that were on their way"
+            parts.append(f"{what} after {_ms(stay.start - stay.begin)}")
         return ", ".join(parts)
 
     def _behind(self, stay: Stay, since: int) -> str:
         """What its worker did meanwhile."""
+        horizon = self.passages.horizon
         others = [
             other
-            for other in self.stays.values()
+            for other in self.passages.stays.values()
             if other.worker == stay.worker
             and other.lease != stay.lease
             and other.begin < stay.begin
-            and other.end > since
+            and other.until(horizon) > since
         ]
         if not others:
             return ""
-        names = [self.catalogue.functions[other.function].name for other in others[:_MOST_NEIGHBOURS]]
-        more = f" and {len(others) - _MOST_NEIGHBOURS} more" if len(others) > _MOST_NEIGHBOURS else ""
-        return f" behind {', '.join(names)}{more}"
+        names = [clipped(self.catalogue.functions[other.function].name) for other in others[:_MOST_NEIGHBOURS]]
+        rest = len(others) - len(names)
+        return f" behind {listed([*names, f'{rest} more'] if rest else names)}"
 
-    def _spent(self) -> dict[str, int]:
-        """Back from the task that ended last: which predecessor it waited for, and what each did with its time."""
-        spent = {"run": 0, "wait": 0, "load": 0, "transfer": 0}
-        done = [passage for passage in self.passages if passage.stay is not None and passage.stay.end >= 0]
-        if self.answered < 0 or not done:
-            return spent
-        passage: Passage | None = max(done, key=_end)
-        while passage is not None and passage.stay is not None:
-            stay = passage.stay
-            before = [self.passages[task] for task in self.graph.predecessors[passage.task]]
-            last = max(before, key=_end) if before else None
-            ready = _end(last) if last is not None else self.request.arrival
-            queued = passage.queued if passage.queued >= ready else ready
-            spent["run"] += stay.end - stay.start
-            spent["load"] += stay.start - stay.begin
-            spent["wait"] += max(0, stay.begin - queued)
-            spent["transfer"] += max(0, queued - ready)
-            passage = last
-        return spent
+    def _left(self) -> Iterator[str]:
+        """Where its tasks are when the tape ends."""
+        for attempts in self.passages.tasks.get(self.request.id, ()):
+            passage = attempts[-1]
+            name, stay = self.names[passage.task], passage.stay
+            if stay is not None:
+                if stay.end < 0:
+                    yield f"{name} runs on {self.workers[stay.worker]}"
+            elif passage.stops and passage.stops[-1][2] < 0:
+                yield f"{name} waits at {self.workers[passage.stops[-1][0]]}"
+            elif passage.ready >= 0:
+                yield f"{name} is ready, and waits for a worker"
+            else:
+                before = self.graph.predecessors[passage.task]
+                yield f"{name} waits for {listed([self.names[task] for task in before])}"
 
     def _say(self, time: int, text: str) -> None:
         self.steps.append(Step(time, text))
 
-    def _worker(self, index: int) -> str:
-        return self.fleet.workers[index].name if 0 <= index < len(self.fleet.workers) else "a client"
-
-
-def _end(passage: Passage) -> int:
-    return passage.stay.end if passage.stay is not None else -1
-
 
 def _ms(time: int) -> str:
-    return f"{time / 1e6:,.1f} ms"
+    """Milliseconds, or where that is less than a tenth of one, the microseconds that it is."""
+    return f"{time / MILLISECOND:,.1f} ms" if time >= MILLISECOND // 10 or not time else f"{time / 1000:,.1f} µs"

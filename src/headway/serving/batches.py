@@ -172,7 +172,8 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> None:
             state.journal((now, Kind.DONE, request, 0, worker.id, task, now - rs.request.arrival))
             continue
         for after in rs.graph.successors[task]:
-            _go_on(state, now, request, task, after)
+            if rs.stage[after] < Stage.RUNNING:  # else this one was lost and computed again for another
+                _go_on(state, now, request, task, after)
 
 
 def _go_on(state: "ServingState", now: int, request: int, task: int, after: int) -> None:

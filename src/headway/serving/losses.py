@@ -85,10 +85,16 @@ def _unplaced(rs: RequestState) -> bool:
 def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
     """A task must be placed anew."""
     state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, finished))
+    rs.waits[task] = _unmet(rs, task)
     if rs.waits[task]:
         rs.stage[task] = Stage.WAITING
     else:
         state.make_ready(now, rs, task)
+
+
+def _unmet(rs: RequestState, task: int) -> int:
+    """Predecessors that are not done; one that ran for this task may be computed again for another."""
+    return sum(rs.stage[before] != Stage.DONE for before in rs.graph.predecessors[task])
 
 
 def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
@@ -111,6 +117,7 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
             rs.waits[after] += 1
         state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, 1))
         rs.stage[task] = Stage.WAITING
+        rs.waits[task] = _unmet(rs, task)
     for task in graph.order:
         before = [other for other in graph.predecessors[task] if rs.stage[other] != Stage.DONE]
         if rs.stage[task] == Stage.WAITING and rs.worker[task] == NOWHERE and not before and any_lost:

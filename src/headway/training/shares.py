@@ -25,16 +25,28 @@ def times(per_gpu: Grant, width_milli: int) -> Grant:
     return Grant(cpu_milli * width_milli // 1000, memory_bytes * width_milli // 1000, storage * width_milli // 1000)
 
 
+def counted(cluster: Cluster) -> tuple[bool, bool, bool]:
+    """Whether CPUs, memory and storage bandwidth are counted, on any node."""
+    return (
+        any(node.cpu_milli is not None for node in cluster.nodes),
+        any(node.memory_bytes is not None for node in cluster.nodes),
+        any(node.storage_bytes_per_second is not None for node in cluster.nodes),
+    )
+
+
+def felt(grant: Grant, counts: tuple[bool, bool, bool]) -> Grant:
+    """A grant as a job feels it: of what no node counts there is always enough."""
+    if all(counts):
+        return grant
+    return Grant(*(held if each else UNCOUNTED for held, each in zip(grant, counts, strict=True)))
+
+
 class Dues:
     """The dues of a cluster's nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.of_node = [due_a_gpu(node) for node in cluster.nodes]
-        self.counted = (
-            any(node.cpu_milli is not None for node in cluster.nodes),
-            any(node.memory_bytes is not None for node in cluster.nodes),
-            any(node.storage_bytes_per_second is not None for node in cluster.nodes),
-        )
+        self.counted = counted(cluster)
         """Whether CPUs, memory and storage bandwidth are counted anywhere."""
         kinds: dict[Grant, int] = {}
         for index, (due, node) in enumerate(zip(self.of_node, cluster.nodes, strict=True)):
@@ -55,7 +67,5 @@ class Dues:
         return times(self.a_gpu(placement), width_milli)
 
     def felt(self, grant: Grant) -> Grant:
-        """A grant as a job feels it: of what is counted nowhere there is always enough."""
-        if all(self.counted):
-            return grant
-        return Grant(*(held if counts else UNCOUNTED for held, counts in zip(grant, self.counted, strict=True)))
+        """A grant as a job feels it."""
+        return felt(grant, self.counted)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.pool import UNCOUNTED
 from headway.training.sensitivity import Matrix, Profile
+from headway.training.shares import counted, felt
 from headway.units import REFERENCE_SPEED_PPM
 
 
@@ -50,7 +50,7 @@ class SpeedModel:
         self.sharing_penalty_ppm = sharing_penalty_ppm
         self.sensitivity = sensitivity
         self.profiles: Mapping[str, Profile] = profiles or {}
-        self._counted = _counted(cluster)
+        self._counted = counted(cluster)
         self._gpu_ppm = [cluster.gpu_speed_ppm.get(node.gpu_type, REFERENCE_SPEED_PPM) for node in cluster.nodes]
         self._same_gpus = all(ppm == REFERENCE_SPEED_PPM for ppm in self._gpu_ppm)
         self._paths = [node.path for node in cluster.nodes]
@@ -65,11 +65,8 @@ class SpeedModel:
         return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.felt(grant), pace), 1)
 
     def felt(self, grant: Grant) -> Grant:
-        """A grant as a job feels it: of what no node counts there is always enough."""
-        if all(self._counted):
-            return grant
-        felt = (held if counts else UNCOUNTED for held, counts in zip(grant, self._counted, strict=True))
-        return Grant(*felt)
+        """A grant as a job feels it."""
+        return felt(grant, self._counted)
 
     def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0) -> int:
         """How fast a job's GPUs would run a program that nothing else hinders."""
@@ -111,15 +108,6 @@ class SpeedModel:
                 return level
             level += 1
         return level
-
-
-def _counted(cluster: Cluster) -> tuple[bool, bool, bool]:
-    """Whether CPUs, memory and storage bandwidth are counted, on any node."""
-    return (
-        any(node.cpu_milli is not None for node in cluster.nodes),
-        any(node.memory_bytes is not None for node in cluster.nodes),
-        any(node.storage_bytes_per_second is not None for node in cluster.nodes),
-    )
 
 
 def _slowdowns(cluster: Cluster) -> list[int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.serving.policies.fronts import Option
+from headway.serving.policies.fronts import Option, cells_on
 from headway.serving.policies.pool import LAST, Key, PoolPolicy
 from headway.serving.policies.split import GROUP, Split, average_latencies
 from headway.serving.state import ServingState
@@ -17,7 +17,7 @@ class Esg(PoolPolicy):
         self,
         ranks: int = 5,
         group: int = GROUP,
-        margin: float = 0.1,
+        deviations: float = 2.0,
         late: str = LAST,
         patience: int = 3,
         prewarm: bool = True,
@@ -25,7 +25,7 @@ class Esg(PoolPolicy):
     ) -> None:
         self.ranks = ranks
         self.group = group
-        self.margin = margin
+        self.deviations = deviations
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
@@ -37,9 +37,11 @@ class Esg(PoolPolicy):
         self._splits = []
         for graph in state.catalogue.graphs:
             functions = [task.function for task in graph.tasks]
-            weights = average_latencies([state.latency.cells(0, function) for function in functions])
+            weights = average_latencies([cells_on(state, function) for function in functions])
             options = [self.options[function] for function in functions]
-            self._splits.append(Split(graph, options, weights, size=self.group, ranks=self.ranks, together=self.together))
+            self._splits.append(
+                Split(graph, options, weights, size=self.group, ranks=self.ranks, together=self.together)
+            )
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """The first stages of the K cheapest paths."""

@@ -1,23 +1,26 @@
 """exact: the cheapest configurations for all that is left of a graph, planned anew at each stage. The yardstick.
 
 No split and no groups: a label-setting programme over (time, cost) fronts gives the optimum for the whole rest of the
-graph, for any graph. Where the rest is a chain the K cheapest paths are searched as in ``esg``, through all of it. Where
-it forks, what runs already counts with the time that it still needs, and a task's alternatives are its own cheapest
-options within the time that the optimum gives it. Queues, dispatch and warm processes are those of ``esg``.
+graph, for any graph. Where the rest is a chain the K cheapest paths are searched as in ``esg``, through all of it. In
+graphs that fork, what runs already counts with the time that it still needs, and a task's alternatives are its own
+cheapest options within the time that the optimum gives it. Queues, dispatch and warm processes are those of ``esg``.
 """
 
 from collections.abc import Sequence
 
 from headway.serving.graph import Graph
-from headway.serving.policies.fronts import NEVER, Front, Option, fixed, front_of, whole
+from headway.serving.policies.fronts import Front, Option, fixed, front_of, skyband, whole
 from headway.serving.policies.pool import LAST, Key, PoolPolicy
-from headway.serving.policies.search import Search
+from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
 _BUCKET = 10 * MILLISECOND
 """How finely the time that running tasks still need is told apart."""
+_DONE, _OPEN = -2, -1
+_KEPT = 256
+"""How many fronts are remembered: they may have thousands of points."""
 
 
 class Exact(PoolPolicy):
@@ -26,30 +29,88 @@ class Exact(PoolPolicy):
     name = "exact"
 
     def __init__(
-        self, ranks: int = 5, margin: float = 0.1, late: str = LAST, patience: int = 3, prewarm: bool = True
+        self,
+        ranks: int = 5,
+        together: bool = False,
+        deviations: float = 2.0,
+        late: str = LAST,
+        patience: int = 3,
+        prewarm: bool = True,
     ) -> None:
         self.ranks = ranks
-        self.margin = margin
+        self.together = together
+        self.deviations = deviations
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
 
     def bind(self, state: ServingState) -> None:
-        """Searches for chains, fronts for the rest."""
+        """Searches where the rest is a chain; fronts are made when they are needed."""
         super().bind(state)
-        self._fronts = [front_of(options) for options in self.options]
-        self._searches: dict[Key, Search | None] = {}
-        self._wholes: dict[tuple[int, tuple[int, ...]], Front] = {}
+        self._searches: dict[Key, Search] = {}
+        for index, graph in enumerate(state.catalogue.graphs):
+            for task in graph.order:
+                if chain := _chain(graph, task):
+                    stages = [self.options[graph.tasks[other].function] for other in chain]
+                    self._searches[index, task] = Search(stages, self.ranks, together=self.together)
+        self._wholes: dict[tuple[Key, tuple[int, ...], int], Front] = {}
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """The first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
-        graph = state.catalogue.graphs[key[0]]
-        if key not in self._searches:
-            chain = _chain(graph, key[1])
-            stages = [self.options[graph.tasks[task].function] for task in chain]
-            self._searches[key] = Search(stages, self.ranks) if chain else None
-        search = self._searches[key]
+        search = self._searches.get(key)
         if search is not None:
-            paths = search.near(slack, len(requests))
-            return list(dict.fromkeys(path.options[0] for path in paths))
-        return self._forked(now, state, key, requests, slack)
+            return list(dict.fromkeys(path.options[0] for path in search.near(slack, len(requests))))
+        graph, task = state.catalogue.graphs[key[0]], key[1]
+        left = _left(now, state, state.requests[requests[0]])
+        front = self._whole(graph, key, left, len(requests))
+        picks = front.picks(max(0, front.within(slack)))
+        after = 0
+        tails: dict[int, int] = {}
+        for other in reversed(graph.order):
+            after = max((tails[successor] for successor in graph.successors[other]), default=0)
+            if other == task:
+                break
+            tails[other] = after + (picks[other].time if other in picks else max(0, left[other]))
+        options = within_batch(self.options[graph.tasks[task].function], len(requests))
+        feasible = [option for option in skyband(options, self.ranks) if option.time <= slack - after]
+        return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]
+
+    def _whole(self, graph: Graph, key: Key, left: tuple[int, ...], queue: int) -> Front:
+        """What time costs for the tasks that are not done, with batches of ``key``'s task that its queue can fill."""
+        known = self._wholes.get((key, left, queue))
+        if known is None:
+            if len(self._wholes) >= _KEPT:
+                self._wholes.clear()
+            fronts: dict[int, Front] = {}
+            for task, time in enumerate(left):
+                options = self.options[graph.tasks[task].function]
+                if task == key[1] or self.together:
+                    options = tuple(within_batch(options, queue))
+                if time != _DONE:
+                    fronts[task] = front_of(options, task) if time == _OPEN else fixed(time)
+            known = self._wholes[key, left, queue] = whole(graph, fronts)
+        return known
+
+
+def _chain(graph: Graph, task: int) -> list[int]:
+    """A task and all that follow it, if they are a chain and nothing else leads into it; else nothing."""
+    chain = [task]
+    while graph.successors[chain[-1]]:
+        after = graph.successors[chain[-1]]
+        if len(after) > 1 or len(graph.predecessors[after[0]]) > 1:
+            return []
+        chain.append(after[0])
+    return chain
+
+
+def _left(now: int, state: ServingState, rs: RequestState) -> tuple[int, ...]:
+    """By task: done, open, or the time that it still runs, rounded up."""
+    found = []
+    for task, stage in enumerate(rs.stage):
+        time = _DONE if stage == Stage.DONE else _OPEN
+        if stage == Stage.RUNNING:
+            running = state.workers[rs.worker[task]].running.values()
+            end = next(batch.end for batch in running if (rs.request.id, task) in batch.tasks)
+            time = -(-max(0, end - now) // _BUCKET) * _BUCKET
+        found.append(time)
+    return tuple(found)

@@ -7,11 +7,11 @@ other). ``front.within(time)`` is the cheapest point that takes no longer, ``fro
 No point that could be part of a best choice is lost, so what is read off a front is exact, not an estimate.
 
 ``whole`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
-possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each of
-its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995).
+possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each
+of its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995).
 
-Costs are whole femtodollars: sums then do not depend on their order, and ties are ties. Nothing here knows of requests
-or workers; ``options_of`` is the one place that turns a profile and prices into points.
+Costs are whole femtodollars: sums then do not depend on their order, and ties are ties. ``options_of``
+turns a profile and prices into options, ``options_on`` does so for what the workers of a fleet can hold.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headway.errors import ExperimentError
 from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Prices
+from headway.serving.fleet import Prices, places
 from headway.serving.graph import Graph
+from headway.serving.state import ServingState
 from headway.units import SECOND
 
 Numbers = npt.NDArray[np.int64]
@@ -60,6 +62,34 @@ def options_of(
             if possible is None or possible(configuration)
         )
     )
+
+
+def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
+    """A function's profile on a fleet; where types of GPU differ, the times on the slowest."""
+    found: dict[Configuration, int] = {}
+    for worker in {worker.worker.gpu.type: worker.id for worker in state.workers}.values():
+        for configuration, time in state.latency.cells(worker, function).items():
+            found[configuration] = max(time, found.get(configuration, 0))
+    return found
+
+
+def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
+    """What a function can be given on some worker of a fleet, fastest first."""
+    kind = state.catalogue.functions[function]
+    weights = state.catalogue.size_of(kind.mask)
+    sorts = {(worker.worker.gpu, worker.worker.cpus) for worker in state.workers}
+
+    def possible(configuration: Configuration) -> bool:
+        need = weights + kind.activation_bytes * configuration.batch
+        return any(
+            configuration.cpus <= cpus and need <= gpu.memory_bytes and places(gpu, configuration.slices, 0) is not None
+            for gpu, cpus in sorts
+        )
+
+    found = options_of(cells_on(state, function), state.fleet.prices, possible)
+    if not found:
+        raise ExperimentError(f"function {kind.name}: no worker can hold any of its configurations")
+    return found
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
@@ -168,9 +198,7 @@ def parallel(first: Front, second: Front) -> Front:
     times = times[times >= max(first.fastest, second.fastest)]
     first_at = first.times.searchsorted(times, side="right") - 1
     second_at = second.times.searchsorted(times, side="right") - 1
-    return Front(
-        times, first.costs[first_at] + second.costs[second_at], ("both", first, first_at, second, second_at)
-    )
+    return Front(times, first.costs[first_at] + second.costs[second_at], ("both", first, first_at, second, second_at))
 
 
 def either(fronts: Sequence[Front]) -> Front:

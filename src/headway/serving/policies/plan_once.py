@@ -1,16 +1,18 @@
 """plan-once: one plan for the whole graph when a request arrives, kept to the end. What Orion does, by class.
 
-Best-first search by cost: from the cheapest configuration of every task, each step takes one task to its next faster one
-on its front; the first state that keeps the deadline is the plan. The search ends after ``cutoff`` states; the rest of
-the way is then taken greedily from the state that was nearest to the deadline, by time gained for the money. Batches are
-no larger than the queue was on arrival. Queues, dispatch and warm processes are as with ``esg``: only the choice differs.
+Best-first search by cost: from the cheapest configuration of every task, each step takes one task to its next faster
+one on its front; the first state that keeps the deadline is the plan. The search ends after ``cutoff`` states; the rest
+of the way is then taken greedily from the state that was nearest to the deadline, by time gained for the money. Batches
+are no larger than the queue was on arrival. Queues, dispatch and warm processes are those of ``esg``: only the choice
+differs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
+from headway.serving.actions import Action
 from headway.serving.graph import Graph
-from headway.serving.policies.fronts import Option, skyband
+from headway.serving.policies.fronts import NEVER, Option, skyband
 from headway.serving.policies.pool import LAST, Key, PoolPolicy
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
@@ -25,10 +27,10 @@ class PlanOnce(PoolPolicy):
     name = "plan-once"
 
     def __init__(
-        self, cutoff: int = 500, margin: float = 0.1, late: str = LAST, patience: int = 3, prewarm: bool = True
+        self, cutoff: int = 500, deviations: float = 2.0, late: str = LAST, patience: int = 3, prewarm: bool = True
     ) -> None:
         self.cutoff = cutoff
-        self.margin = margin
+        self.deviations = deviations
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
@@ -43,20 +45,30 @@ class PlanOnce(PoolPolicy):
             sum(self.options[task.function][-1].time for task in graph.tasks) for graph in state.catalogue.graphs
         ]
 
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """As in the pool; plans of requests that are over are forgotten."""
+        for request, _ in state.ended:
+            if request not in state.requests:
+                self._plans.pop(request, None)
+        yield from super().decide(now, state)
+
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """What the plan of the first of them says."""
+        graph, task = state.catalogue.graphs[key[0]], key[1]
         first = requests[0]
+        if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
+            return (self._plan(graph, key[0], NEVER, len(requests))[task],)
         plan = self._plans.get(first)
-        if plan is None or slack > self._slowest[key[0]]:  # who is late is served as cheaply as can be
-            plan = self._plan(state.catalogue.graphs[key[0]], key[0], slack, len(requests))
-            for request in requests[: plan[key[1]].configuration.batch]:
-                self._plans.setdefault(request, plan)
-        if not state.catalogue.graphs[key[0]].successors[key[1]]:
-            self._plans.pop(first, None)
-        return (plan[key[1]],)
+        if plan is None:
+            request = state.requests[first].request
+            whole = int((request.deadline - request.arrival) / max(self.slower[key[0]]))
+            plan = self._plan(graph, key[0], whole, len(requests))
+            for other in requests[: plan[task].configuration.batch]:
+                self._plans.setdefault(other, plan)
+        return (plan[task],)
 
     def _plan(self, graph: Graph, index: int, slack: int, queue: int) -> Plan:
-        rounded = max(0, min(slack, self._slowest[index] + _BUCKET)) // _BUCKET * _BUCKET
+        rounded = min(slack, self._slowest[index] + _BUCKET) // _BUCKET * _BUCKET
         plan = self._known.get((index, rounded, queue))
         if plan is None:
             fronts = []
@@ -90,9 +102,7 @@ def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, 
     return _options(fronts, _greedy(graph, fronts, deadline, nearest[1] if nearest is not None else start))
 
 
-def _greedy(
-    graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]
-) -> tuple[int, ...]:
+def _greedy(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]) -> tuple[int, ...]:
     """Faster and faster until the deadline is kept, or nothing is gained any more."""
     times = [front[at].time for front, at in zip(fronts, state, strict=True)]
     now = graph.critical_path(times)

@@ -1,27 +1,32 @@
 """What policies share that decide in one place and pull tasks from a pool: queues, dispatch, warm processes.
 
 One queue a (graph, task), oldest first. A policy says which configurations to try for the head of a queue, in order;
-the first that fits somewhere is run with as many tasks as it holds: where the predecessor ran, if it is warm there; else
-on a warm worker; else anywhere; of several where the fewest slices stay free. What fits nowhere goes on the recheck
-list, which is served first next time, and after repeated failures the least configuration is tried too.
+the first that fits is run with as many tasks as it holds: where the predecessor ran, if it is warm there; else on a
+warm worker; of several where the fewest slices stay free. What fits nowhere goes on the recheck list, which is served
+first next time, and after repeated failures the least configuration is tried too.
 
-Where the sheet of the paper is silent (our reading): a task never waits *inside* a batch for a process to start, holding
-slices for seconds; a process is started ahead, and the task runs there or wherever one is free sooner. Requests that
-can no longer keep their deadline even with the fastest configurations are set apart and served at least cost when
-nobody else waits for room (``late=last``), or treated as the policy says (``late=plan``). Processes are kept for what
-the moving average of inter-arrival times forecasts, by Little's law with a reserve for chance.
+Where ESG's paper is silent, our reading:
+
+- Cold starts take seconds, so no batch waits for one while it holds slices: a process is started ahead, and the task
+  runs there or wherever one is free sooner. Processes are kept for what a moving average of inter-arrival times
+  forecasts: by Little's law, with a reserve for chance.
+- Run times vary. Plans keep ``deviations`` standard deviations of what lies ahead in reserve.
+- Who can no longer keep the deadline even with the fastest configurations is set apart and served at least cost, while
+  an eighth of the fleet stays free for the others (``late=last``). ``late=plan`` gives them the fastest configurations,
+  as the paper has it: a backlog then takes twice the slices just when there are none, and never goes away.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import islice
 from math import ceil, sqrt
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
-from headway.serving.catalogue import Configuration, models_in
-from headway.serving.fleet import FREE, Worker, places
-from headway.serving.policies.fronts import NEVER, Option, options_of
+from headway.serving.catalogue import models_in
+from headway.serving.fleet import FREE, places
+from headway.serving.policies.fronts import NEVER, Option, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -31,14 +36,17 @@ from headway.units import MILLISECOND
 Key = tuple[int, int]
 """(graph, task): a queue."""
 LAST, PLAN = "last", "plan"
+_EVERY = 200 * MILLISECOND
+"""How often to compare what there is with the forecast."""
+_WEIGHT = 0.1
+"""Of the latest gap in the moving average."""
 
 
 class PoolPolicy(ServingPolicy):
     """Decides in one place; what a queue's head is given is for ``choices`` to say."""
 
     central = True
-    ranks: int
-    margin: float
+    deviations: float
     late: str
     patience: int
     prewarm: bool
@@ -47,30 +55,43 @@ class PoolPolicy(ServingPolicy):
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """What to try for the tasks at the head of a queue, in order.
 
-        ``slack``: time to the earliest of their deadlines, less the margin; negative when it has passed.
+        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
         """
 
     def bind(self, state: ServingState) -> None:
-        """Options by function, and the queues."""
+        """Options by function, times by task, empty queues."""
         if self.late not in (LAST, PLAN):
             raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
-        catalogue = state.catalogue
-        self.options = [_options(state, function) for function in range(len(catalogue.functions))]
+        functions = range(len(state.catalogue.functions))
+        self.options = [options_on(state, function) for function in functions]
+        """By function: what some worker can hold, fastest first."""
+        self.least = [min(options, key=lambda option: option.configuration) for options in self.options]
         self._most = [max(option.configuration.batch for option in options) for options in self.options]
-        self._least = [min(options, key=lambda option: option.configuration) for options in self.options]
-        self.rest: list[list[int]] = []
-        """By graph and task: the least time from a task to the end of its graph."""
-        for graph in catalogue.graphs:
-            rest = [0] * len(graph.tasks)
-            for task in reversed(graph.order):
-                fastest = self.options[graph.tasks[task].function][0].time
-                rest[task] = fastest + max((rest[after] for after in graph.successors[task]), default=0)
-            self.rest.append(rest)
+        self._ahead(state)
         self._live: dict[Key, dict[int, None]] = {}
         self._late: dict[Key, dict[int, None]] = {}
         self._waiting: dict[Key, int] = {}
         """The recheck list: queues whose head fitted nowhere, and how often."""
-        self._warmth = Warmth(state, [option.time for option in self._least])
+        self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
+        self._warmth = Warmth(state, [option.time for option in self.least])
+
+    def _ahead(self, state: ServingState) -> None:
+        """What lies ahead of each task, itself included: the least time, and by how much more to plan with."""
+        self.rest: list[list[int]] = []
+        self.slower: list[list[float]] = []
+        for graph in state.catalogue.graphs:
+            rest, mean, variance = ([0.0] * len(graph.tasks) for _ in range(3))
+            for task in reversed(graph.order):
+                function = graph.tasks[task].function
+                after = max(graph.successors[task], key=lambda other: mean[other], default=None)
+                time, spread = self.least[function].time, state.catalogue.functions[function].profile.spread
+                mean[task] = time + (mean[after] if after is not None else 0.0)
+                variance[task] = (time * spread) ** 2 + (variance[after] if after is not None else 0.0)
+                fastest = self.options[function][0].time
+                rest[task] = fastest + max((rest[other] for other in graph.successors[task]), default=0.0)
+            self.rest.append([int(time) for time in rest])
+            slower = [1.0 + self.deviations * sqrt(v) / m for m, v in zip(mean, variance, strict=True)]
+            self.slower.append(slower)
 
     # --- queues -----------------------------------------------------------------------------------------------
 
@@ -81,7 +102,7 @@ class PoolPolicy(ServingPolicy):
         keys.update(fresh)
         for key in keys:
             yield from self._serve(now, state, key)
-        if self._late and not self._waiting:
+        if self._late:
             for key in list(self._late):
                 yield from self._serve_late(now, state, key)
         if self.prewarm:
@@ -97,45 +118,38 @@ class PoolPolicy(ServingPolicy):
         for request, task in state.ended:
             if (found := state.requests.get(request)) is not None:
                 for after in found.graph.successors[task]:
-                    if found.stage[after] == Stage.READY:
-                        self._join(found, after, fresh)
+                    self._join(found, after, fresh)
         for request in state.displaced:
             if (found := state.requests.get(request)) is not None:
-                for task, stage in enumerate(found.stage):
-                    if stage == Stage.READY:
-                        self._join(found, task, fresh)
+                for task in range(len(found.stage)):
+                    self._join(found, task, fresh)
         return fresh
 
     def _join(self, rs: RequestState, task: int, fresh: dict[Key, None]) -> None:
         key = (rs.request.graph, task)
-        if rs.request.id not in self._late.get(key, ()):
+        if rs.stage[task] == Stage.READY and rs.request.id not in self._late.get(key, ()):
             self._live.setdefault(key, {})[rs.request.id] = None
             fresh[key] = None
 
     def _serve(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
         """Run what fits of a queue, from its head on."""
-        queue, ready = self._live[key], state.ready.get(key, {})
-        function = state.catalogue.graphs[key[0]].tasks[key[1]].function
-        while queue:
-            heads = [request for request in islice(queue, self._most[function])]
-            slack = min(_time_left(now, state, request) for request in heads)
-            gone = [r for r in heads if r not in ready]
-            for request in gone:
-                del queue[request]
-            if gone:
-                continue
-            if self.late == LAST and _time_left(now, state, heads[0]) < self.rest[key[0]][key[1]]:
+        queue, (graph, task) = self._live[key], key
+        function = state.catalogue.graphs[graph].tasks[task].function
+        while heads := self._heads(state, key, queue, function):
+            left = [_time_left(now, state, request) for request in heads]
+            if left[0] < self.rest[graph][task] and self.late == LAST:
                 del queue[heads[0]]
                 self._late.setdefault(key, {})[heads[0]] = None
                 continue
-            planned = slack if slack >= NEVER else int(slack / (1.0 + self.margin))
+            slack = min(left)
+            planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
             options = self.choices(now, state, key, heads, planned)
             if self._waiting.get(key, 0) >= self.patience:
-                options = [*options, self._least[function]]
-            action = self._dispatch(state, function, heads, key[1], options)
+                options = [*options, self.least[function]]
+            action = self._dispatch(state, function, heads, task, options)
             if action is None:
                 self._waiting[key] = self._waiting.get(key, 0) + 1
-                yield from self._warmth.wanted(state, function, options, len(queue))
+                yield from self._warmth.missing(state, function, options, len(queue))
                 return
             for request, _ in action.tasks:
                 del queue[request]
@@ -144,58 +158,77 @@ class PoolPolicy(ServingPolicy):
         self._waiting.pop(key, None)
 
     def _serve_late(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
-        """The same for those whose deadline is lost: as cheap as can be."""
-        queue, ready = self._late[key], state.ready.get(key, {})
-        function = state.catalogue.graphs[key[0]].tasks[key[1]].function
-        while queue:
-            heads = [request for request in islice(queue, self._most[function])]
-            gone = [request for request in heads if request not in ready]
-            for request in gone:
-                del queue[request]
-            if gone:
-                continue
-            options = [*self.choices(now, state, key, heads, NEVER), self._least[function]]
-            action = self._dispatch(state, function, heads, key[1], options)
+        """The same for those whose deadline is lost: as cheap as can be, and only while others have room."""
+        queue, (graph, task) = self._late[key], key
+        function = state.catalogue.graphs[graph].tasks[task].function
+        while heads := self._heads(state, key, queue, function):
+            free = sum(worker.slices_free for worker in state.workers)
+            if free <= self._reserve and any(worker.running for worker in state.workers):
+                return
+            options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
+            action = self._dispatch(state, function, heads, task, options)
             if action is None:
-                yield from self._warmth.wanted(state, function, options, len(queue))
+                yield from self._warmth.missing(state, function, options, 1)
                 return
             for request, _ in action.tasks:
                 del queue[request]
             yield action
         del self._late[key]
 
+    def _heads(self, state: ServingState, key: Key, queue: dict[int, None], function: int) -> list[int]:
+        """The first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
+        ready = state.ready.get(key, {})
+        while True:
+            heads = list(islice(queue, self._most[function]))
+            gone = [request for request in heads if request not in ready]
+            if not gone:
+                return heads
+            for request in gone:
+                del queue[request]
+
     # --- dispatch ---------------------------------------------------------------------------------------------
 
     def _dispatch(
         self, state: ServingState, function: int, heads: Sequence[int], task: int, options: Sequence[Option]
     ) -> RunBatch | None:
-        """The first option that fits on a worker where it can start at once, and where that is."""
-        before = state.requests[heads[0]].graph.predecessors[task]
-        near = state.requests[heads[0]].worker[before[0]] if before else -1
+        """The first option that fits on a worker where a process is free, and where that is."""
         kind = state.catalogue.functions[function]
-        room = [worker for worker in state.workers if worker.slices_free and worker.up]
-        if kind.cold_start:
-            room = [worker for worker in room if worker.warm >> function & 1]
+        bit = 1 << function if kind.cold_start else 0
+        room = [w for w in state.workers if w.slices_free and w.up and (not bit or w.warm & bit)]
         if not room:
             return None
+        rs = state.requests[heads[0]]
+        before = rs.graph.predecessors[task]
+        near = rs.worker[before[0]] if before else -1
         for option in options:
             batch, cpus, slices = option.configuration
-            tasks = tuple((request, task) for request in heads[:batch])
+            count = min(batch, len(heads))
             best: tuple[tuple[int, ...], WorkerState, tuple[int, ...]] | None = None
             for worker in room:
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
-                missing = kind.mask & ~worker.memory.resident
-                rank = (missing.bit_count(), worker.id != near, worker.slices_free, worker.cpus_free, worker.id)
+                missing = (kind.mask & ~worker.memory.resident).bit_count()
+                rank = (missing, worker.id != near, worker.slices_free, worker.cpus_free, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
-                if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
-                    continue
-                if (evict := make_room(state, worker, function, len(tasks))) is not None:
+                evict = _fits(state, worker, function, count, cpus, slices)
+                if evict is not None:
                     best = rank, worker, evict
             if best is not None:
+                tasks = tuple((request, task) for request in heads[:count])
                 return RunBatch(best[1].id, tasks, cpus, slices, best[2])
         return None
+
+
+def _fits(
+    state: ServingState, worker: WorkerState, function: int, batch: int, cpus: int, slices: int
+) -> tuple[int, ...] | None:
+    """What must be evicted to run a batch on a worker with CPUs and slices enough; None: it cannot be run there."""
+    if state.latency.run_time(worker.id, function, batch, cpus, slices) is None:
+        return None
+    if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
+        return None
+    return make_room(state, worker, function, batch)
 
 
 def make_room(state: ServingState, worker: WorkerState, function: int, batch: int) -> tuple[int, ...] | None:
@@ -221,93 +254,117 @@ def _time_left(now: int, state: ServingState, request: int) -> int:
     return deadline - now if deadline else NEVER
 
 
-def _options(state: ServingState, function: int) -> tuple[Option, ...]:
-    """What a function can be given on some worker; of GPUs of several types the first one's times."""
-    kind = state.catalogue.functions[function]
-    weights = state.catalogue.size_of(kind.mask)
-    workers = [worker.worker for worker in state.workers]
-
-    def possible(configuration: Configuration) -> bool:
-        need = weights + kind.activation_bytes * configuration.batch
-        return any(_holds(worker, configuration, need) for worker in workers)
-
-    found = options_of(state.latency.cells(0, function), state.fleet.prices, possible)
-    if not found:
-        raise ExperimentError(f"function {kind.name}: no worker can hold any of its configurations")
-    return found
-
-
-def _holds(worker: Worker, configuration: Configuration, need: int) -> bool:
-    return (
-        configuration.cpus <= worker.cpus
-        and need <= worker.gpu.memory_bytes
-        and configuration.slices <= worker.gpu.slices
-        and places(worker.gpu, configuration.slices, 0) is not None
-    )
-
-
 class Warmth:
-    """Processes that are started before anybody waits for them."""
+    """Forecasts what each function needs from how often its graphs arrive, and starts what is missing."""
 
-    def __init__(self, state: ServingState, times: Sequence[int], every: int = 200 * MILLISECOND) -> None:
+    def __init__(self, state: ServingState, times: Sequence[int]) -> None:
         """``times``: what one task of a function takes, about."""
         self._times = times
-        self._every = every
-        self._checked = -every
+        self._checked = -_EVERY
         self._last: dict[int, int] = {}
         self._gaps: dict[int, float] = {}
-        self._cold = [index for index, kind in enumerate(state.catalogue.functions) if kind.cold_start]
+        """By graph: the moving average of its inter-arrival times."""
+        self._due: list[tuple[int, int]] = []
+        """(when, graph): processes that would be gone by the next arrival are started anew then."""
+        cold = [index for index, kind in enumerate(state.catalogue.functions) if kind.cold_start]
+        self._calls = {
+            function: [
+                (index, calls)
+                for index, graph in enumerate(state.catalogue.graphs)
+                if (calls := sum(task.function == function for task in graph.tasks))
+            ]
+            for function in cold
+        }
+
+    def wanted(self, function: int) -> int:
+        """How many processes the forecast asks for: the mean of those busy at once, and a reserve for chance."""
+        busy = 0.0
+        for graph, calls in self._calls[function]:
+            if gap := self._gaps.get(graph):
+                busy += calls * self._times[function] / gap
+        return ceil(busy + 2.0 * sqrt(busy)) + 1 if busy else 0
 
     def ahead(self, now: int, state: ServingState) -> Iterator[Action]:
         """Learn from arrivals; every now and then start what is missing."""
-        for request in state.landed:
-            rs = state.requests.get(request)
-            if rs is not None:
-                graph = rs.request.graph
-                if graph in self._last:
-                    gap = float(now - self._last[graph])
-                    known = self._gaps.get(graph)
-                    self._gaps[graph] = gap if known is None else known + 0.1 * (gap - known)
-                self._last[graph] = now
-        if not self._cold or now - self._checked < self._every:
+        if not self._calls:
             return
-        self._checked = now
-        for function in self._cold:
-            load = 0.0
-            for graph, gap in self._gaps.items():
-                calls = sum(task.function == function for task in state.catalogue.graphs[graph].tasks)
-                load += calls * self._times[function] / max(gap, 1.0)
-            if load:
-                yield from self._fill(state, function, ceil(load + 2 * sqrt(load)) + 1)
+        for request in state.landed:
+            if (rs := state.requests.get(request)) is not None:
+                yield from self._learn(now, state, rs.request.graph)
+        while self._due and self._due[0][0] <= now:
+            graph = heappop(self._due)[1]
+            for function in {task.function for task in state.catalogue.graphs[graph].tasks} & self._calls.keys():
+                yield from self._fill(state, function, 1)
+        if now - self._checked >= _EVERY:
+            self._checked = now
+            for function in self._calls:
+                if wanted := self.wanted(function):
+                    yield from self._fill(state, function, wanted)
+
+    def _learn(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
+        last = self._last.get(graph)
+        self._last[graph] = now
+        if last is None:
+            return
+        gap, known = float(now - last), self._gaps.get(graph)
+        self._gaps[graph] = known = gap if known is None else known + _WEIGHT * (gap - known)
+        if known > state.fleet.keep_alive:
+            slowest = max(
+                state.catalogue.functions[task.function].cold_start for task in state.catalogue.graphs[graph].tasks
+            )
+            due = now + int(known) - slowest
+            heappush(self._due, (due, graph))
+            yield WakeAt(due)
+
+    def missing(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
+        """Tasks wait: start processes where one of the options would fit, unless as many are being started."""
+        if function not in self._calls:
+            return
+        starting = sum(list(w.starting.values()).count(function) for w in state.workers if w.starting)
+        if starting >= count:
+            return
+        cpus = min(option.configuration.cpus for option in options)
+        slices = min(option.configuration.slices for option in options)
+        room = [
+            w
+            for w in state.workers
+            if w.up and w.slices_free >= slices and w.cpus_free >= cpus and not w.warm >> function & 1
+        ]
+        most = max(1, 2 * self.wanted(function))
+        if room and (have := sum(processes(w, function) for w in state.workers if w.up)) < most:
+            for worker in _fewest(room, function, min(count - starting, most - have)):
+                yield from _start(state, worker, function)
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
-        have = {worker.id: processes(worker, function) for worker in up}
-        for _ in range(wanted - sum(have.values())):
-            worker = min(up, key=lambda w: (have[w.id], -w.slices_free, w.id))
-            if have[worker.id] >= worker.worker.gpu.slices:
-                return
-            have[worker.id] += 1
-            yield StartInstance(worker.id, function)
+        short = wanted - sum(processes(worker, function) for worker in up)
+        for worker in _fewest(up, function, short):
+            yield from _start(state, worker, function)
 
-    def wanted(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
-        """Tasks wait: start a process where they would fit, unless enough are being started."""
-        if not state.catalogue.functions[function].cold_start:
-            return
-        starting = sum(list(worker.starting.values()).count(function) for worker in state.workers)
-        slices = min(option.configuration.slices for option in options)
-        while starting < count:
-            room = [w for w in state.workers if w.up and w.slices_free >= slices and not w.warm >> function & 1]
-            room = [w for w in room if processes(w, function) < w.worker.gpu.slices]
-            if not room:
-                return
-            worker = min(room, key=lambda w: (processes(w, function), -w.slices_free, w.id))
-            starting += 1
-            yield StartInstance(worker.id, function)
+
+def _fewest(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
+    """Where to start some processes: each where there are fewest, at most as many as a worker has slices."""
+    heap = [(processes(w, function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
+    found: list[WorkerState] = []
+    heap.sort(key=lambda entry: entry[:3])
+    while heap and len(found) < count:
+        have, free, index, worker = heappop(heap)
+        if have < worker.worker.gpu.slices:
+            found.append(worker)
+            heappush(heap, (have + 1, free, index, worker))
+    return found
+
+
+def _start(state: ServingState, worker: WorkerState, function: int) -> Iterator[Action]:
+    """Start a process; its weights come along where there is room."""
+    yield StartInstance(worker.id, function)
+    for model in models_in(state.catalogue.functions[function].mask & ~worker.memory.resident):
+        if 0 < state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:
+            yield FetchModel(worker.id, model)
 
 
 def processes(worker: WorkerState, function: int) -> int:
     """How many of a function's a worker has: idle, running, starting."""
     count = len(worker.idle.get(function, ()))
     count += sum(batch.function == function for batch in worker.running.values())
-    return count + list(worker.starting.values()).count(function)
+    return count + list(worker.starting.values()).count(function) if worker.starting else count

@@ -7,11 +7,15 @@ from typing import Any, get_type_hints
 
 from headway.errors import ExperimentError, unknown_name
 from headway.serving.policies.compass import Compass
+from headway.serving.policies.esg import Esg
+from headway.serving.policies.exact import Exact
 from headway.serving.policies.hash import Hash
 from headway.serving.policies.headway import Headway
 from headway.serving.policies.heft import Heft
 from headway.serving.policies.jit import Jit
 from headway.serving.policies.parts import ServingPolicy
+from headway.serving.policies.plan_once import PlanOnce
+from headway.serving.policies.stagewise import Stagewise
 
 POLICIES: dict[str, type[ServingPolicy]] = {
     policy.name: policy
@@ -21,6 +25,10 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         Heft,
         Jit,
         Headway,
+        Esg,
+        Stagewise,
+        PlanOnce,
+        Exact,
         #
     )
 }
@@ -30,7 +38,7 @@ _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
 def build(spec: str, *, authors: bool = False, defaults: Mapping[str, Any] | None = None) -> ServingPolicy:
-    """The policy that a string names. ``authors``: options that are not given as the papers' simulators have them."""
+    """The policy that a string names. ``authors``: options that are not given as in the papers' own programs."""
     matched = _SPEC.fullmatch(spec)
     if matched is None:
         raise ExperimentError(f"policy {spec!r} is not understood: write it like compass or compass(adjust=off)")

@@ -1,11 +1,11 @@
 """ESG_1Q: the K cheapest ways through some stages in a row within the time that is left for them.
 
-The search of "ESG: Pipeline-Conscious Efficient Scheduling of DNN Workflows on Serverless Platforms with Shareable GPUs"
-(HPDC 2024), A* with two blades. The time blade ends a stage where even the fastest rest would be too late; the cost
-blade leaves out what K other ways beat. Where the paper bounds the rest of a path by its least cost, whatever time that
-takes, the bound here is its least cost *within the time left*, read from the front of the rest (``fronts``), which does
-not depend on the request and is made once. That bound is exact, so that only prefixes of results are ever expanded: the
-K results are the same, as exhaustive search and a literal transcription in the tests show, in a fraction of the time.
+The search of ESG (arXiv 2404.16812, HPDC 2024), A* with two blades. The time blade ends a stage where even the fastest
+rest would be too late; the cost blade leaves out what K other ways beat. Where the paper bounds the rest of a path by
+its least cost, whatever time that takes, the bound here is its least cost *within the time left*, read from the front
+of the rest (``fronts``), which does not depend on the request and is made once. That bound is exact, so that only
+prefixes of results are ever expanded: the K results are the same, as exhaustive search and a literal transcription in
+the tests show, in a fraction of the time.
 
 Dominated configurations are dropped only where K others dominate them: fewer may still be among the results 2..K.
 Paths are in order of cost, then time, then their options, so that ties are settled the same way everywhere.
@@ -75,7 +75,7 @@ class Search:
         return found
 
     def paths(self, slack: int, queue: int) -> tuple[Path, ...]:
-        """The K cheapest paths within ``slack``, with a first batch of ``queue`` at most; else the fastest path alone."""
+        """The K cheapest paths within ``slack``, the first batch ``queue`` at most; else the fastest path alone."""
         stages, after = self._prepare(self._most(queue))
         last = len(stages) - 1
         found: list[Path] = []
@@ -114,13 +114,13 @@ class Search:
         if prepared is None:
             first, *later = self._all
             if self._together:
-                later = [_within(options, most) for options in later]
-            stages = [_stage(skyband(options, self.ranks)) for options in (_within(first, most), *later)]
+                later = [within_batch(options, most) for options in later]
+            stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
             prepared = self._prepared[most] = stages, rests(later)
         return prepared
 
 
-def _within(options: Sequence[Option], most: int) -> Sequence[Option]:
+def within_batch(options: Sequence[Option], most: int) -> Sequence[Option]:
     """Those with batches of ``most`` at most, or the smallest that there are."""
     most = max(most, min(option.configuration.batch for option in options))
     return [option for option in options if option.configuration.batch <= most]

@@ -1,10 +1,10 @@
 """How a deadline is divided over the tasks of a graph, ESG's way: by dominators (the method is our reading).
 
-The weight of a function is its average normalised latency, ANL: the mean over configurations of its time by that of all.
-Tasks that every way through the graph passes, the dominators of its end, are a chain; what lies between two of them is
-one stage of that chain, as long as its longest branch, and costs what all its branches cost. The next three stages are a
-group that is searched together; a group's part of the time left is its part of the weights left. Within a stage of
-several branches each branch gets the time of the stage, and is divided in the same way.
+The weight of a function is its average normalised latency, ANL: the mean over configurations of its part of the time
+of all. Tasks that every way through the graph passes, the dominators of its end, are a chain; what lies between two of
+them is one stage of that chain, as long as its longest branch, and costs what all its branches cost. The next three
+stages are a group that is searched together; a group's part of the time left is its part of the weights left. Within a
+stage of several branches each branch gets the time of the stage, and is divided in the same way.
 
 The exact way needs no split: ``fronts.whole`` says what any deadline costs for the whole graph.
 """
@@ -185,10 +185,7 @@ class Split:
         self._stages: dict[Stage, Sequence[Option]] = {}
         self._searches: dict[tuple[tuple[Stage, ...], int], Search] = {}
         self._plans: list[list[tuple[Search, float]]] = [
-            [
-                (self._search(level.stages, ranks if level is inmost[-1] else 1), level.fraction)
-                for level in inmost
-            ]
+            [(self._search(level.stages, ranks if level is inmost[-1] else 1), level.fraction) for level in inmost]
             for inmost in levels(graph, weights, size)
         ]
 
@@ -219,7 +216,7 @@ class Split:
 
 
 def split_cost(split: Split, deadline: int) -> int | None:
-    """What a graph costs by a split when nothing waits and nothing varies, in femtodollars; None: the deadline is missed.
+    """What a graph costs by a split when nothing waits and nothing varies, in femtodollars; None: it comes too late.
 
     Every batch is full. Tasks are planned when they are reached, with the time that those before them left.
     """

@@ -1,8 +1,8 @@
 """stagewise: each stage alone, within its fixed share of the deadline. What INFless and FaST-GShare do, by class.
 
-The deadline is divided once over the tasks, by their mean service time along the longest way through each. A stage takes
-its cheapest configurations that keep to its share, less what it waited; what earlier stages saved or lost is not its
-business. Queues, dispatch and warm processes are those of ``esg``: only the choice differs.
+The deadline is divided once over the tasks, by their mean service time along the longest way through each. A stage
+takes its cheapest configurations that keep to its share, less what it waited; what earlier stages saved or lost is not
+its business. Queues, dispatch and warm processes are those of ``esg``: only the choice differs.
 """
 
 from bisect import bisect_right
@@ -19,10 +19,10 @@ class Stagewise(PoolPolicy):
     name = "stagewise"
 
     def __init__(
-        self, ranks: int = 5, margin: float = 0.1, late: str = LAST, patience: int = 3, prewarm: bool = True
+        self, ranks: int = 5, deviations: float = 2.0, late: str = LAST, patience: int = 3, prewarm: bool = True
     ) -> None:
         self.ranks = ranks
-        self.margin = margin
+        self.deviations = deviations
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
@@ -47,8 +47,8 @@ class Stagewise(PoolPolicy):
         graph, task = key
         if slack < NEVER:
             rs = state.requests[requests[0]]
-            share = self._shares[graph][task] * (rs.request.deadline - rs.request.arrival) / (1.0 + self.margin)
-            slack = int(share) - (now - rs.since[task])
+            share = self._shares[graph][task] * (rs.request.deadline - rs.request.arrival)
+            slack = int(share / max(self.slower[graph])) - (now - rs.since[task])
         band = self._band(state.catalogue.graphs[graph].tasks[task].function, len(requests))
         feasible = bisect_right(band, slack, key=lambda option: option.time)
         return sorted(band[:feasible], key=lambda option: (option.cost, option.time))[: self.ranks] or band[:1]

@@ -186,6 +186,18 @@ def test_but_not_where_that_would_slow_the_job_down() -> None:
         assert (2 in stage.where) is starts
 
 
+def test_a_job_that_wants_more_cpus_than_a_node_has_is_spread_thinly_over_empty_ones() -> None:
+    stage = Stage("fifo+fit+headway", {"six": wants(6)}, nodes(3))
+    stage.come(gang("six", 4))
+    assert (len(stage.where[0]), stage.cpus) == (2, {0: 24})
+    stage = Stage("fifo+fit+headway", {"twelve": wants(12)}, nodes(4))
+    stage.come(gang("twelve", 4))
+    assert (len(stage.where[0]), stage.cpus) == (4, {0: 48})
+    stage = Stage("fifo+fit+headway", {"little": LITTLE}, nodes(4))
+    stage.come(gang("little", 4))
+    assert stage.where == {0: (0,)}  # nothing to be had by it
+
+
 def test_a_job_over_several_nodes_weighs_what_it_takes_on_each() -> None:
     stage = Stage("fifo+fit+headway(moves=0)", {"ramp": ramp(9, 200_000), "fast": ramp(9)}, nodes(2))
     stage.come(gang("ramp", 8))

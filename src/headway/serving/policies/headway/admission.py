@@ -1,14 +1,23 @@
-"""Which requests are given up: those that cannot be answered in time any more, whatever they are given."""
+"""Which requests are given up, and what CPUs and slices are worth while there are too few of them.
+
+Given up are those that cannot be answered in time any more, whatever they are given. While more is asked for than the
+fleet has, its CPUs or slices are counted at a multiple of their price: offers that need much of what is scarce are then
+taken by those alone who cannot do without, and a request that would cost more than its answer is worth does not begin.
+"""
 
 from collections.abc import Sequence
 from math import exp
 
 from headway.serving.policies.headway.offers import Menu, rest_lengths
 from headway.serving.state import ServingState
+from headway.units import MILLISECOND
 
 LUCK = 2.0
 """A run may be shorter than expected: so many of its spreads are counted in its favour before all hope is lost."""
-NEVER = 1 << 62
+LOOK_EVERY = 500 * MILLISECOND
+EASY, CROWDED = 0.7, 0.85
+"""Shares in use below which what is scarce becomes cheaper, and above which it becomes dearer."""
+DEAREST = (8.0, 4.0)
 
 
 class Admission:
@@ -47,3 +56,36 @@ class Admission:
     def hopeless(self, now: int, graph: int, task: int, deadline: int, there: Sequence[int]) -> bool:
         """Whether a request misses its deadline whatever this task and those after it are given."""
         return self.earliest(now, graph, task, there) > deadline
+
+
+class Scarcity:
+    """What CPUs and slices are worth, in prices: a power of two each, doubled while hardly any is left."""
+
+    def __init__(self) -> None:
+        self.worth = (1.0, 1.0)
+        self._used = [0.0, 0.0]
+        self._seen = 0
+
+    def look(self, now: int, state: ServingState) -> bool:
+        """See how much is in use, now and then; whether that changed anything."""
+        if now - self._seen < LOOK_EVERY:
+            return False
+        self._seen = now
+        all_of, free = [0, 0], [0, 0]
+        for worker in state.workers:
+            if worker.up:
+                all_of[0] += worker.worker.cpus
+                all_of[1] += worker.worker.gpu.slices
+                free[0] += worker.cpus_free
+                free[1] += worker.slices_free
+        worth = list(self.worth)
+        for kind in (0, 1):
+            used = 1.0 - free[kind] / all_of[kind] if all_of[kind] else 0.0
+            self._used[kind] += 0.5 * (used - self._used[kind])
+            if self._used[kind] > CROWDED and worth[kind] < DEAREST[kind]:
+                worth[kind] *= 2.0
+            elif self._used[kind] < EASY and worth[kind] > 1.0:
+                worth[kind] /= 2.0
+        changed = self.worth != (worth[0], worth[1])
+        self.worth = worth[0], worth[1]
+        return changed

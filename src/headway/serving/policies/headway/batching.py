@@ -39,8 +39,9 @@ class Choice(NamedTuple):
 class Batching:
     """Weighs batches of one function by the tables of an outlook."""
 
-    def __init__(self, menus: Sequence[Menu], outlook: Outlook) -> None:
+    def __init__(self, menus: Sequence[Menu], usd: Sequence[Array], outlook: Outlook) -> None:
         self.menus = menus
+        self._usd = usd
         self.sizes = tuple(menu.size for menu in menus)
         self.largest = self.sizes[-1]
         self._tables = outlook.tables
@@ -56,7 +57,7 @@ class Batching:
     def values(self, lots: Sequence[Lot], at: int) -> Array:
         """By offer: what these cost together, and all that follows, if they run at this time."""
         position = self._position[len(lots) - 1]
-        found = self.menus[position].usd.copy()
+        found = self._usd[position].copy()
         for lot in lots:
             table = self._tables[lot.graph][lot.task]
             found += table.after[position][table.index(lot.deadline - at)]
@@ -70,7 +71,7 @@ class Batching:
     def choose(self, now: int, lots: Sequence[Lot], coming: Sequence[Lot]) -> Choice:
         """The best way to go on. ``lots``: who waits, tightest first; ``coming``: who will, soonest first."""
         first = lots[: self.largest]
-        best, chosen = self._now(now, lots, first)
+        best, chosen = self._now(now, first)
         if len(first) == len(lots) and len(first) < self.largest and coming:
             companions = coming[: self.largest - len(first)]
             apart = [0.0]
@@ -87,10 +88,10 @@ class Batching:
                     best, chosen = total, Choice(together, values, at)
         return chosen
 
-    def _now(self, now: int, lots: Sequence[Lot], first: Sequence[Lot]) -> tuple[float, Choice]:
+    def _now(self, now: int, first: Sequence[Lot]) -> tuple[float, Choice]:
         """The best of those that wait, and what all who wait then cost."""
         best, chosen = np.inf, None
-        apart = [self.alone(lot, now) for lot in lots]
+        apart = [self.alone(lot, now) for lot in first]
         for count in (*(size for size in self.sizes if size < len(first)), len(first)):
             together = tuple(first[:count])
             values = self.values(together, now)

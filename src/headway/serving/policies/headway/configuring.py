@@ -6,16 +6,17 @@ fits a worker with a warm process, or waits where waiting for room is cheaper. `
 ``Admission`` gives up what cannot be answered in time. docs/serving/headway.md, "Configurations".
 """
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
+from math import log
 
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
-from headway.serving.catalogue import models_in
-from headway.serving.fleet import FREE, places
-from headway.serving.policies.headway.admission import Admission
+from headway.serving.policies.headway.admission import Admission, Scarcity
 from headway.serving.policies.headway.batching import Batching, Choice, Lot
-from headway.serving.policies.headway.offers import Menu, Outlook, hold_usd, makes_of, menus_of
+from headway.serving.policies.headway.offers import Menu, Outlook, makes_of, menus_of
+from headway.serving.fleet import FREE, places
 from headway.serving.policies.headway.warming import Warming
-from headway.serving.requeststate import Stage
+from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
@@ -27,14 +28,17 @@ RETRY = 500 * MILLISECOND
 NEVER = 1 << 62
 ASIDE = 8
 """How many tasks of a function may find no room before the others are not tried any more."""
-RENEW = 1.5
-"""Tables are computed anew when a rate has changed by this factor."""
+COARSE = 1.5
+"""Tables are made for rates of this to whole powers."""
+KEPT = 8
+"""Tables that are remembered."""
+RANK = lambda s, c: abs(s * 16 - c * 7)
 
 
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0, scarcity: bool = True, waitroom: int = 1) -> None:
         """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
         cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
         in hand, in deviations of the number that is busy."""
@@ -42,10 +46,13 @@ class Configuring:
         self.worth = worth
         self.patience = patience
         self.spare = spare
+        self.scarcity = scarcity
+        self.waitroom = waitroom
 
     def bind(self, state: ServingState) -> None:
         """Offers, tables and empty memories."""
         catalogue = state.catalogue
+        functions = len(catalogue.functions)
         self._menus = menus_of(state)
         _, self._make = makes_of(state.fleet.workers)
         self._capable = [
@@ -53,32 +60,32 @@ class Configuring:
             for offers in self._menus
         ]
         self._worths = [
-            self.worth * sum(min(menu.usd.min() / menu.size for menu in self._menus[task.function][:1]) for task in graph.tasks)
+            self.worth * sum(float((self._menus[task.function][0].usd / self._menus[task.function][0].size).min()) for task in graph.tasks)
             for graph in catalogue.graphs
         ]
-        least = [min(row[index] for row in state.latency.base) for index in range(len(catalogue.functions))]
+        least = [min(row[index] for row in state.latency.base) for index in range(functions)]
         self._grace = [
             round(self.patience * graph.critical_path([least[task.function] for task in graph.tasks]))
             for graph in catalogue.graphs
         ]
-        self._sources: list[list[tuple[int, int]]] = [[] for _ in catalogue.functions]
-        self._openers: list[list[int]] = [[] for _ in catalogue.functions]
+        self._entries = [graph.entries for graph in catalogue.graphs]
+        self._openers: list[list[tuple[int, int]]] = [[] for _ in range(functions)]
         for index, graph in enumerate(catalogue.graphs):
-            for position, task in enumerate(graph.tasks):
-                self._sources[task.function].append((index, position))
             for position in graph.entries:
-                self._openers[graph.tasks[position].function].append(index)
+                self._openers[graph.tasks[position].function].append((index, position))
         self._admission = Admission(state, self._menus)
         self._warming = Warming(state, self._capable, self._worths, self.spare)
-        self._coming: list[dict[tuple[int, int], Lot]] = [{} for _ in catalogue.functions]
-        self._gaps: list[float] = [0.0] * len(catalogue.functions)
-        self._latest: list[int] = [-1] * len(catalogue.functions)
+        self._scarcity = Scarcity()
+        self._queues: list[list[Lot]] = [[] for _ in range(functions)]
+        self._coming: list[dict[tuple[int, int], Lot]] = [{} for _ in range(functions)]
+        self._gaps: list[float] = [0.0] * functions
+        self._latest: list[int] = [-1] * functions
         self._allowed = list(self._grace)
-        self._wakes: list[int] = [0] * len(catalogue.functions)
+        self._wakes: list[int] = [0] * functions
         self._short: dict[int, None] = {}
-        self._rates = [0.0] * len(catalogue.functions)
-        self._renewed = 0
-        self._renew(state)
+        self._known: dict[tuple, list[Batching | None]] = {}
+        self._looked = 0
+        self._renew(0, state)
 
     # --- an instant ---------------------------------------------------------------------------------------------
 
@@ -89,9 +96,11 @@ class Configuring:
             if request in state.requests:
                 yield from self._warming.first(now, state, state.requests[request].request.graph)
         yield from self._warming.look(now, state, list(self._short))
-        self._outdated(now, state)
-        urgent = sorted((min(queue.deadline for queue in lots), function) for function in new if (lots := self._waiting(state, function)))
-        for _, function in urgent:
+        changed = self.scarcity and self._scarcity.look(now, state)
+        if changed or now - self._looked > SECOND:
+            self._looked = now
+            self._renew(now, state)
+        for _, function in sorted((self._queues[function][0].deadline, function) for function in new if self._queues[function]):
             yield from self._go_on(now, state, function)
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
@@ -99,12 +108,13 @@ class Configuring:
         new: dict[int, None] = {}
         for request in state.landed:
             rs = state.requests[request]
-            self._warming.landed(now, rs.request.graph)
+            graph = rs.request.graph
+            self._warming.landed(now, graph)
             if rs.request.deadline:
-                allowed = self._allowed[rs.request.graph]
-                self._allowed[rs.request.graph] += round(0.1 * (rs.request.deadline - now - allowed))
-            for task in rs.graph.entries:
-                function = rs.graph.tasks[task].function
+                allowed = self._allowed[graph]
+                self._allowed[graph] += round(0.1 * (rs.request.deadline - now - allowed))
+            for task in self._entries[graph]:
+                function = self._join(rs, task)
                 if self._latest[function] >= 0:
                     gap = now - self._latest[function]
                     known = self._gaps[function]
@@ -115,55 +125,61 @@ class Configuring:
             found = state.requests.get(request)
             if found is not None:
                 for after in found.graph.successors[task]:
-                    function = found.graph.tasks[after].function
-                    self._coming[function].pop((request, after), None)
-                    new[function] = None
+                    if found.stage[after] == Stage.READY:
+                        function = self._join(found, after)
+                        self._coming[function].pop((request, after), None)
+                        new[function] = None
         if state.displaced:
-            for request in state.displaced:
-                for coming in self._coming:
-                    for key in [key for key in coming if key[0] == request]:
-                        del coming[key]
-            new.update(dict.fromkeys(range(len(self._menus))))
+            self._start_over(state)
+            new.update((function, None) for function, queue in enumerate(self._queues) if queue)
         if state.touched or state.displaced:
             new.update(self._short)
         new.update((function, None) for function, time in enumerate(self._wakes) if 0 < time <= now)
         return new
 
-    def _outdated(self, now: int, state: ServingState) -> None:
-        """Compute the tables anew when rates have changed."""
-        if now - self._renewed < SECOND:
-            return
-        self._renewed = now
-        rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
-        if any(max(new, old) > RENEW * min(new, old) for new, old in zip(rates, self._rates, strict=True)):
-            self._rates = rates
-            self._renew(state)
+    def _join(self, rs: RequestState, task: int) -> int:
+        """A task is ready: it queues for its function."""
+        function = rs.graph.tasks[task].function
+        insort(self._queues[function], Lot(self._deadline(rs), rs.request.id, rs.request.graph, task))
+        return function
 
-    def _renew(self, state: ServingState) -> None:
-        waits = {
-            (function, menu.size): (menu.size - 1) / 2 / rate if rate else float("inf") if menu.size > 1 else 0.0
-            for function, rate in enumerate(self._rates)
-            for menu in self._menus[function]
-        }
-        self._outlook = Outlook(state, self._menus, self._worths, waits, self.drop)
-        self._batching = [Batching(offers, self._outlook) if offers else None for offers in self._menus]
+    def _start_over(self, state: ServingState) -> None:
+        """A worker is gone: what waits and what comes is read from the state again."""
+        for queue in self._queues:
+            queue.clear()
+        for (_, task), requests in state.ready.items():
+            for request in requests:
+                self._join(state.requests[request], task)
+        lost = set(state.displaced)
+        for function, coming in enumerate(self._coming):
+            self._coming[function] = {key: lot for key, lot in coming.items() if key[0] not in lost}
+
+    def _deadline(self, rs: RequestState) -> int:
+        given = rs.request
+        return given.deadline or given.arrival + self._grace[given.graph]
+
+    def _renew(self, now: int, state: ServingState) -> None:
+        """Have the tables for the rates and prices of today; those that were made lately are remembered."""
+        steps = []
+        for function in range(len(self._menus)):
+            rate = self._warming.rate(now, function)
+            steps.append(round(log(rate * SECOND) / log(COARSE)) if rate * SECOND > 1e-3 else None)
+        key = (self._scarcity.worth, *steps)
+        found = self._known.pop(key, None)
+        if found is None:
+            waits = {}
+            for function, step in enumerate(steps):
+                for menu in self._menus[function]:
+                    if menu.size > 1:
+                        waits[function, menu.size] = (menu.size - 1) / 2 * SECOND / COARSE**step if step is not None else float(NEVER)
+            outlook = Outlook(state, self._menus, self._worths, waits, self.drop, self._scarcity.worth)
+            found = [Batching(offers, usd, outlook) if offers else None for offers, usd in zip(self._menus, outlook.usd, strict=True)]
+            if len(self._known) >= KEPT:
+                del self._known[next(iter(self._known))]
+        self._known[key] = found
+        self._batching = found
 
     # --- a function -------------------------------------------------------------------------------------------------
-
-    def _waiting(self, state: ServingState, function: int) -> list[Lot]:
-        """Its tasks in the pool, tightest first."""
-        found = []
-        for graph, task in self._sources[function]:
-            queue = state.ready.get((graph, task))
-            if queue:
-                for request in queue:
-                    found.append(Lot(self._deadline(state, request), request, graph, task))
-        found.sort()
-        return found
-
-    def _deadline(self, state: ServingState, request: int) -> int:
-        given = state.requests[request].request
-        return given.deadline or given.arrival + self._grace[given.graph]
 
     def _go_on(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
         """Run what should run now; say when to look again at what waits."""
@@ -171,31 +187,43 @@ class Configuring:
         assert batching is not None
         self._wakes[function] = 0
         self._short.pop(function, None)
+        queue = self._queues[function]
         if self.drop:
-            for lot in self._waiting(state, function):
-                given = state.requests[lot.request].request if lot.request in state.requests else None
-                if given is not None and given.deadline and self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
+            for lot in [lot for lot in queue if self._given_up(now, state, lot)]:
+                queue.remove(lot)
+                if lot.request in state.requests:
                     yield DropRequest(lot.request)
-        aside: set[int] = set()
-        while lots := [lot for lot in self._waiting(state, function) if lot.request not in aside]:
-            choice = batching.choose(now, lots, self._companions(now, state, function))
+        aside: list[Lot] = []
+        while queue:
+            choice = batching.choose(now, queue, self._companions(now, state, function))
             if choice.until > now:
                 self._wakes[function] = choice.until
                 yield WakeAt(choice.until)
                 break
             action = self._fit(now, state, function, choice)
+            for lot in choice.lots:
+                queue.remove(lot)
             if action is not None:
                 yield action
                 self._note(state, function, action)
                 continue
-            aside.update(lot.request for lot in choice.lots)
+            aside += choice.lots
             if len(aside) >= ASIDE:
                 break
         if aside:
+            for lot in aside:
+                insort(queue, lot)
             self._short[function] = None
             if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
                 self._wakes[function] = now + RETRY
                 yield WakeAt(now + RETRY)
+
+    def _given_up(self, now: int, state: ServingState, lot: Lot) -> bool:
+        """Whether a task shall not run any more."""
+        rs = state.requests.get(lot.request)
+        if rs is None:
+            return True
+        return rs.request.deadline > 0 and self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there)
 
     def _companions(self, now: int, state: ServingState, function: int) -> list[Lot]:
         """Tasks that will join those that wait: whose predecessors run, and as many as are expected to arrive."""
@@ -212,9 +240,8 @@ class Configuring:
             since = now - self._latest[function]
             gap = max(gap, since - gap)
             for step in range(1, 8):
-                graph = openers[step % len(openers)]
+                graph, task = openers[step % len(openers)]
                 when = now + round(gap * step)
-                task = next(t for t in state.catalogue.graphs[graph].entries if state.catalogue.graphs[graph].tasks[t].function == function)
                 found.append(Lot(when + self._allowed[graph], -1, graph, task, when))
         found.sort(key=lambda lot: lot.when)
         return found
@@ -229,7 +256,7 @@ class Configuring:
                 others = rs.graph.predecessors[after]
                 if all(rs.stage[other] >= Stage.RUNNING for other in others):
                     target = rs.graph.tasks[after].function
-                    lot = Lot(self._deadline(state, request), request, rs.request.graph, after, batch.end)
+                    lot = Lot(self._deadline(rs), request, rs.request.graph, after, batch.end)
                     known = self._coming[target].get((request, after))
                     self._coming[target][request, after] = lot if known is None or known.when < lot.when else known
 
@@ -256,7 +283,7 @@ class Configuring:
                     break
         if found is None:
             return None
-        if best > choice.values.min() * 1.000001:
+        if self.waitroom and best > choice.values.min() * 1.000001 and (self.waitroom == 1 or self._scarcity.worth == (1, 1)):
             offer = int(choice.values.argmin())
             when = self._room_at(now, state, function, menu, offer)
             if when < NEVER and best > batching.values(choice.lots, when)[offer]:
@@ -284,7 +311,7 @@ class Configuring:
                 continue
             if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
                 continue
-            rank = (slices_free, cpus_free)
+            rank = RANK(slices_free-slices, cpus_free-cpus)
             if best is None or rank < best:
                 best, found = rank, worker
         return found

@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 
 POINTS = 64
 """Points of a table for each time that the rest of a graph takes at the least configuration."""
-LOW, HIGH = 0.5, 4.5
+LOW, HIGH = 0.5, 3.5
 """How far a table goes, as shares of that time: so much too late, so much left."""
 TOLERATED = 1.15
 """Offers that cost more than this times a faster one are left out; those between may fit where the best does not."""
@@ -48,9 +48,9 @@ class Make(NamedTuple):
 class Menu:
     """The offers of one function for one size of batch, on all makes."""
 
-    __slots__ = ("cpus", "makes", "size", "slices", "times", "usd")
+    __slots__ = ("_hold", "cpus", "makes", "size", "slices", "times", "usd")
 
-    def __init__(self, size: int, rows: Sequence[tuple[int, int, int, int, float]]) -> None:
+    def __init__(self, size: int, rows: Sequence[tuple[int, int, int, int, float]], prices: Prices) -> None:
         """``rows``: make, CPUs, slices, time, dollars for holding them that long."""
         self.size = size
         self.makes = [row[0] for row in rows]
@@ -58,6 +58,16 @@ class Menu:
         self.slices = [row[2] for row in rows]
         self.times = np.array([row[3] for row in rows], dtype=np.float64)
         self.usd = np.array([row[4] for row in rows], dtype=np.float64)
+        """What each costs to hold, while nothing is scarce."""
+        self._hold = (
+            self.times * np.array(self.cpus) * prices.cpu_hour / _HOUR_NS,
+            self.times * np.array(self.slices) * prices.slice_hour / _HOUR_NS,
+        )
+
+    def priced(self, scarce: tuple[float, float]) -> Array:
+        """What each costs where CPUs and slices are worth so many times their price."""
+        found: Array = self._hold[0] * scarce[0] + self._hold[1] * scarce[1]
+        return found
 
 
 def make_of(worker: Worker) -> Make:
@@ -86,7 +96,7 @@ def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
                 rows.setdefault(size, []).extend((make, *row) for row in more)
         if not rows and index in used:
             raise ExperimentError(f"function {function.name}: no worker can hold any configuration of its profile")
-        found.append(tuple(Menu(size, rows[size]) for size in sorted(rows)))
+        found.append(tuple(Menu(size, rows[size], state.fleet.prices) for size in sorted(rows)))
     return tuple(found)
 
 
@@ -161,10 +171,14 @@ class Outlook:
         worths: Sequence[float],
         waits: Mapping[tuple[int, int], float],
         drop: bool,
+        scarce: tuple[float, float] = (1.0, 1.0),
     ) -> None:
-        """``worths``: dollars, by graph. ``waits``: (function, size) to how long a request waits for such a batch."""
+        """``worths``: dollars, by graph. ``waits``: (function, size) to how long a request waits for such a batch.
+        ``scarce``: what CPUs and slices are worth, in prices."""
         self._functions = state.catalogue.functions
         self._menus = menus
+        self.usd = [[menu.priced(scarce) for menu in offers] for offers in menus]
+        """By function and size: what the offers cost to hold."""
         self._waits = waits
         self._drop = drop
         self.tables: list[list[Table]] = []
@@ -180,14 +194,15 @@ class Outlook:
             table, function = tables[task], self._functions[graph.tasks[task].function]
             following = [(tables[after], shares[task, after]) for after in graph.successors[task]]
             best: Array | None = None
-            for menu in self._menus[graph.tasks[task].function]:
+            called = graph.tasks[task].function
+            for menu, usd in zip(self._menus[called], self.usd[called], strict=True):
                 if following:
                     after = _expected(table.grid, menu.times, function.profile.spread, following)
                 else:
                     after = _forfeit(table.grid, menu.times, function.profile.spread, worth, max(lengths))
                 table.after.append(after)
-                table.rest = (after + menu.usd / menu.size).min(axis=1)
-                waited = table.at(table.grid - self._waits.get((graph.tasks[task].function, menu.size), 0.0))
+                table.rest = (after + usd / menu.size).min(axis=1)
+                waited = table.at(table.grid - self._waits.get((called, menu.size), 0.0))
                 best = waited if best is None else np.minimum(best, waited)
             assert best is not None
             table.rest = np.minimum(best, worth) if self._drop else best

@@ -3,12 +3,16 @@
 Where one place decides for the whole fleet (``state.central``) it is ``Configuring`` that does: batches, CPUs and
 slices against the deadline at true cost. Where every worker decides with its own view it is ``Placed``: each request
 is placed by the worker that it reached, and each worker orders, batches, evicts and fetches for itself.
+docs/serving/headway.md says how, and where it departs from Compass.
 """
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol
 
+from headway.errors import ExperimentError
 from headway.serving.actions import Action
+from headway.serving.policies.headway.configuring import Configuring
+from headway.serving.policies.headway.placed import Placed
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
@@ -31,6 +35,11 @@ class Headway(ServingPolicy):
     authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0}
 
     def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3, drop: bool = True) -> None:
+        """``drop``: give up requests that cannot be answered by their deadline."""
+        if evict not in (FIFO, LOOKAHEAD):
+            raise ExperimentError(f"policy headway: option evict={evict} is neither {LOOKAHEAD} nor {FIFO}")
+        if prefetch < 0:
+            raise ExperimentError(f"policy headway: option prefetch={prefetch} is negative: it counts tasks to look at")
         self.evict = evict
         self.prefetch = prefetch
         self.drop = drop
@@ -39,13 +48,9 @@ class Headway(ServingPolicy):
         """Choose the half that the setting asks for."""
         self._half: Half
         if state.central:
-            from headway.serving.policies.headway.configuring import Configuring
-
             self._half = Configuring(drop=self.drop)
         else:
-            from headway.serving.policies.headway.placing import Placed
-
-            self._half = Placed(self.evict, self.prefetch, self.drop)
+            self._half = Placed(self.evict, self.prefetch, drop=self.drop)
         self._half.bind(state)
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.programmes import Cell, Room, undominated, within
-from headway.training.policies.allocations.wants import Wants, above
+from headway.training.policies.allocations.wants import Wants, above, for_width
 from headway.training.sensitivity import Profile, a_gpu
 from headway.training.shares import times
 from headway.training.state import TrainingState
@@ -85,7 +85,7 @@ class Kinds:
                 bare = Grant(cpu_milli * counted[0], memory_bytes * counted[1])
                 ppm = self._ppm(profile, times(Grant(*bare[:2], 1 << 59), width), width, pace_ppm)
                 storage = profile.storage_need(ppm, memory_bytes) * counted[2]
-                grid.append(_enough(bare._replace(storage=storage), width))
+                grid.append(for_width(bare._replace(storage=storage), width))
         return grid
 
     def _ppm(self, profile: Profile, grant: Grant, width: int, pace_ppm: int) -> int:
@@ -97,8 +97,3 @@ class Kinds:
 
     def _worth(self, js: JobState, ppm: int) -> int:
         return ppm * js.width // WHOLE_GPU_MILLI if self._by_gpus else ppm
-
-
-def _enough(per_gpu: Grant, width: int) -> Grant:
-    """So much for each GPU, for a job of so many thousandths of a GPU: rounded up, so that none of them has less."""
-    return Grant(*(-(-amount * width // WHOLE_GPU_MILLI) for amount in per_gpu))

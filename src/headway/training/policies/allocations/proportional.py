@@ -31,7 +31,9 @@ class Proportional(Allocation):
             return rule.place(state.pool, js)
         assert self._wants is not None
         dues = self._wants.dues
-        return place_by_gpus(state, state.jobs[js.id], rule, lambda node, gpus: can_have_due(state, dues, node, gpus))
+        return place_by_gpus(
+            state, state.jobs[js.id], rule, lambda _, node, gpus: can_have_due(state, dues, node, gpus)
+        )
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement

@@ -1,8 +1,9 @@
 """Where a job goes: on the node, or the nodes, where all jobs together are then fastest.
 
 Ties go as best fit has them: where the fewest GPUs stay free, then to the first node. A job that one node could hold is
-divided over several only for GPUs that nobody narrower waits for, only where that hardly slows it down, and only if the
-cluster gains at least half of what the job delivers.
+divided over several only where the cluster gains more by that, only for GPUs that nobody narrower waits for, and only
+where that hardly slows it down; where none has room for it now, only if the cluster gains at least half of what the job
+delivers.
 """
 
 from collections.abc import Iterator
@@ -14,14 +15,16 @@ from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.books import Book, Books, less
 from headway.training.policies.allocations.room import part
+from headway.training.policies.allocations.wants import place_by_gpus
 from headway.training.policies.allocations.water import IMPOSSIBLE, Item
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import members
-from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
 _WORTH = 2
+Alike = tuple[int, tuple[int, int, int], int]
+"""Who is on a node, what it has for them, and how many GPUs are taken there."""
 Prices = npt.NDArray[np.int64]
 """What the others on a node lose, for each grant of a menu."""
 
@@ -65,19 +68,12 @@ class Sites:
 
     def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
         """Where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
-        pool, eligible = self.state.pool, js.eligible
-        while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
-            modest = self.books.modest(js, found)
-            short = [
-                node
-                for node, mask in found
-                if not self.books.holds(self.books.current(node), part(modest, mask.bit_count(), js.gpus))
-            ]
-            if not short:
-                return found
-            for node in short:
-                eligible &= ~pool.bits[node]
-        return None
+        books = self.books
+
+        def suits(found: Placement, node: int, count: int) -> bool:
+            return books.holds(books.current(node), part(books.modest(js, found), count, js.gpus))
+
+        return place_by_gpus(self.state, js, rule, suits)
 
     def _one_node(self, js: JobState) -> tuple[int, Placement] | None:
         pool, books, kinds = self.state.pool, self.books, self.books.kinds
@@ -132,16 +128,17 @@ class Sites:
         """With all its GPUs on a node if they are free there, half of them at most, a quarter, ...: the fewer it has on
         a node, the more of everything else the node can give to each."""
         free = [self.state.pool.free_count[book.node] for book in there]
-        known: dict[tuple[int, Grant, int], Prices] = {}
-        most = min(js.gpus, max(free))
+        known: dict[Alike, Prices] = {}
+        most = js.gpus
         while most:
-            found = self._spread(js, there, [min(most, count) for count in free], known)
-            if found is not None:
-                yield found
+            if most == 1 or most // 2 < max(free):  # else half of them is no other limit
+                found = self._spread(js, there, [min(most, count) for count in free], known)
+                if found is not None:
+                    yield found
             most //= 2
 
     def _spread(
-        self, js: JobState, there: list[Book], free: list[int], known: dict[tuple[int, Grant, int], Prices]
+        self, js: JobState, there: list[Book], free: list[int], known: dict[Alike, Prices]
     ) -> tuple[int, Placement] | None:
         """For each grant of its menu the nodes that it costs least, and then the best grant."""
         pool = self.state.pool

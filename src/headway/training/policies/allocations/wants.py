@@ -67,7 +67,7 @@ class Wants:
             return known
         profile = self.profile(job)
         if profile is not None:
-            found = self._counted(_for_width(_demand_at(profile, pace_ppm), width))
+            found = self._counted(for_width(_demand_at(profile, pace_ppm), width))
             self._known[(job.model, width, pace_ppm)] = found
             return found
         if not job.gpus:
@@ -90,7 +90,7 @@ def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
     return Grant(cpu_milli, memory_bytes, storage)
 
 
-def _for_width(per_gpu: Grant, width_milli: int) -> Grant:
+def for_width(per_gpu: Grant, width_milli: int) -> Grant:
     """So much for each GPU, for a job of so many thousandths of one; rounded up, so that no speed is lost."""
     if width_milli == WHOLE_GPU_MILLI:
         return per_gpu
@@ -143,16 +143,16 @@ def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementR
         wish = Wish(js, _less(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
         if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
             return found
-    return place_by_gpus(state, js, rule, lambda node, count: can_have_due(state, wants.dues, node, count))
+    return place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
 
 
 def place_by_gpus(
-    state: TrainingState, js: JobState, rule: PlacementRule, suits: Callable[[int, int], bool]
+    state: TrainingState, js: JobState, rule: PlacementRule, suits: Callable[[Placement, int, int], bool]
 ) -> Placement | None:
-    """Where the rule puts a job by its GPUs alone, on nodes each of which suits it for so many of them."""
+    """Where the rule puts a job by its GPUs alone; of a placement, each node suits it for so many of them."""
     pool, eligible = state.pool, js.eligible
     while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
-        short = [node for node, mask in found if not suits(node, mask.bit_count())]
+        short = [node for node, mask in found if not suits(found, node, mask.bit_count())]
         if not short:
             return found
         for node in short:

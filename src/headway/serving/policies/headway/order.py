@@ -1,0 +1,218 @@
+"""Which task goes first, and how much of a backlog goes before a task: what a worker knows of graphs and their mix.
+
+The order is Smith's rule for the mean slow-down: a task that takes ``p`` and whose request would take ``L`` at best is
+worth ``1 / (p · L)`` a nanosecond of waiting less. Weights that must be fetched count as running time, so that tasks
+whose models are there go before those that thrash; what waits becomes more urgent, so that nothing starves; what has
+a deadline far away waits for what has none or a near one.
+"""
+
+from collections.abc import Sequence
+from math import exp
+
+from headway.errors import ExperimentError
+from headway.serving.catalogue import Configuration
+from headway.serving.fleet import places
+from headway.serving.graph import Graph
+from headway.serving.requeststate import RequestState
+from headway.serving.state import ServingState
+from headway.serving.workerstate import TaskId, WorkerState
+
+AGEING = 5.0
+"""A task that waited so many times what its request takes at best is twice as urgent."""
+LATE = 0.25
+"""How much a request is still worth whose deadline is lost."""
+_FAR = 5.0
+"""Slack beyond so many times what a request takes at best makes it wait no longer, so that ageing still works."""
+_FIRST, _LEAST = 8, 64
+"""Requests after which a worker first trusts what it has seen, and the number after which it forgets by half."""
+
+
+class Outline:
+    """What follows from catalogue and fleet alone: times, sizes, ranks, where a function can run at all."""
+
+    def __init__(self, state: ServingState) -> None:
+        catalogue, fleet = state.catalogue, state.fleet
+        self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
+        self.masks = [function.mask for function in catalogue.functions]
+        self.sizes = [model.size_bytes for model in catalogue.models]
+        self.fetches = [fleet.fetch_time(size) for size in self.sizes]
+        self.write_back = 2 if fleet.links.write_back else 1
+        self._weights: dict[int, tuple[int, int]] = {0: (0, 0)}
+        self.base = state.latency.base
+        """What a task counts for in queues, by worker and function."""
+        self.pace = [
+            [_fastest(state, worker.id, index) for index in range(len(catalogue.functions))] for worker in state.workers
+        ]
+        """What a task takes when it has a worker to itself; 0: it cannot run there."""
+        self.hosts = [self._hosts(state, index) for index in range(len(catalogue.functions))]
+        """By function: the workers that can run it, as bits."""
+        self.lanes = [_lanes(state, worker.id) for worker in state.workers]
+        """How many tasks may run on a worker at once."""
+        self.mean, best = self._times(state)
+        self.ranks = [_tails(graph, self.mean) for graph in catalogue.graphs]
+        """By graph and task: the longest way from there to the end."""
+        self.tails = [_tails(graph, best) for graph in catalogue.graphs]
+        """The same on the best workers: what is left cannot take less."""
+        self.lows = [max(1, *tails) for tails in self.tails]
+        """What a request takes at best."""
+        self.sequences = [_by_rank(graph, rank) for graph, rank in zip(catalogue.graphs, self.ranks, strict=True)]
+        """Tasks by decreasing rank, predecessors first."""
+
+    def weights(self, mask: int) -> tuple[int, int]:
+        """Bytes of some models, and what fetching them takes."""
+        found = self._weights.get(mask)
+        if found is None:
+            models = [model for model in range(len(self.sizes)) if mask >> model & 1]
+            found = sum(self.sizes[model] for model in models), sum(self.fetches[model] for model in models)
+            self._weights[mask] = found
+        return found
+
+    def _hosts(self, state: ServingState, index: int) -> int:
+        function = state.catalogue.functions[index]
+        need = state.catalogue.size_of(function.mask) + function.activation_bytes
+        hosts = 0
+        for worker in state.workers:
+            if self.pace[worker.id][index] and need <= worker.memory.capacity_bytes:
+                hosts |= 1 << worker.id
+        if not hosts:
+            raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
+        return hosts
+
+    def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
+        """By function: what it takes on average over the workers that can run it, and on the best of them."""
+        mean, best = [], []
+        for index, hosts in enumerate(self.hosts):
+            times = [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
+            mean.append(sum(times) // len(times))
+            best.append(min(times))
+        return mean, best
+
+
+class Mix:
+    """What one worker has seen of the requests: how often each graph is asked for."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._seen = [1.0] * len(outline.functions)
+        self._count = 0
+        self._next = _FIRST
+        self._ahead: list[list[float]] | None = None
+
+    def note(self, graph: int) -> None:
+        """A request came."""
+        self._seen[graph] += 1.0
+        self._count += 1
+        if self._count == self._next:
+            self._ahead = None
+            self._next += min(self._count, _LEAST)
+            if self._count > _LEAST:
+                self._seen = [seen / 2 for seen in self._seen]
+
+    def rates_per_second(self, now: int, workers: int) -> list[float]:
+        """How often each graph is asked for in the whole fleet, if the others see what this one sees."""
+        if self._count < _FIRST:
+            return [0.0] * len(self._seen)
+        total = sum(self._seen) * max(now, 1)
+        return [seen * self._count * workers * 1e9 / total for seen in self._seen]
+
+    @property
+    def ahead(self) -> list[list[float]]:
+        """By graph and task: which share of a backlog goes before the task, by ``Order``."""
+        if self._ahead is None:
+            self._ahead = self._shares()
+        return self._ahead
+
+    def _shares(self) -> list[list[float]]:
+        outline = self._outline
+        entries = []
+        for graph, functions in enumerate(outline.functions):
+            for task, function in enumerate(functions):
+                work = outline.mean[function]
+                entries.append((work * outline.lows[graph], self._seen[graph] * work, graph, task))
+        entries.sort()
+        total = sum(entry[1] for entry in entries) or 1.0
+        shares = [[0.0] * len(functions) for functions in outline.functions]
+        before, position = 0.0, 0
+        while position < len(entries):
+            same = position
+            while same < len(entries) and entries[same][0] == entries[position][0]:
+                before += entries[same][1]
+                same += 1
+            for _, _, graph, task in entries[position:same]:
+                shares[graph][task] = before / total
+            position = same
+        return shares
+
+
+class Order:
+    """The order of one worker's queue."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+
+    def urgency(self, now: int, worker: WorkerState, rs: RequestState, task: int) -> float:
+        """The larger, the sooner."""
+        outline = self._outline
+        graph = rs.request.graph
+        function = outline.functions[graph][task]
+        missing = outline.masks[function] & ~worker.memory.resident
+        takes = outline.pace[worker.id][function]
+        if missing:
+            takes += outline.weights(missing)[1] * outline.write_back
+        low = outline.lows[graph]
+        worth = (1.0 + (now - rs.since[task]) / (AGEING * low)) / (takes * low)
+        deadline = rs.request.deadline
+        if deadline:
+            slack = deadline - now - outline.ranks[graph][task]
+            worth *= exp(-min(slack / low, _FAR)) if slack >= 0 else LATE
+        return worth
+
+    def queue(self, now: int, state: ServingState, worker: WorkerState) -> Sequence[TaskId]:
+        """All tasks that wait here, the most urgent first."""
+        if len(worker.queue) < 2:
+            return list(worker.queue)
+        requests = state.requests
+        return sorted(worker.queue, key=lambda key: -self.urgency(now, worker, requests[key[0]], key[1]))
+
+
+def _tails(graph: Graph, times: Sequence[int]) -> list[int]:
+    tails = [0] * len(graph.tasks)
+    for task in reversed(graph.order):
+        after = max((tails[other] for other in graph.successors[task]), default=0)
+        tails[task] = times[graph.tasks[task].function] + after
+    return tails
+
+
+def _by_rank(graph: Graph, ranks: Sequence[int]) -> list[int]:
+    position = {task: index for index, task in enumerate(graph.order)}
+    return sorted(position, key=lambda task: (-ranks[task], position[task]))
+
+
+def fitting(state: ServingState, worker: WorkerState, function: int) -> list[Configuration]:
+    """The configurations that a worker has room for now, memory aside."""
+    gpu, taken = worker.worker.gpu, worker.taken
+    cpus, slices = worker.cpus_free, worker.slices_free
+    return [
+        cell
+        for cell in state.latency.cells(worker.id, function)
+        if cell.cpus <= cpus and cell.slices <= slices and places(gpu, cell.slices, taken) is not None
+    ]
+
+
+def _fastest(state: ServingState, index: int, function: int) -> int:
+    cells = state.latency.cells(index, function)
+    worker = state.fleet.workers[index]
+    times = [
+        time
+        for cell, time in cells.items()
+        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0)
+    ]
+    return max(1, min(times)) if times else 0
+
+
+def _lanes(state: ServingState, index: int) -> int:
+    worker = state.fleet.workers[index]
+    least = [state.latency.least(index, function) for function in range(len(state.catalogue.functions))]
+    cpus = max(1, min(cell.cpus for cell in least))
+    slices = max(1, min(cell.slices for cell in least))
+    return max(1, min(worker.cpus // cpus, worker.gpu.slices // slices))

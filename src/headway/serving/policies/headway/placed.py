@@ -1,0 +1,183 @@
+"""Every worker decides for itself: the decentralised half of the policy.
+
+An instant has four parts. Requests that came, or lost tasks, are planned by the worker that they reached. Tasks that
+are being sent are looked at again by the worker whose result they wait for. Workers where tasks wait look for others
+with room. Then each worker where something is new starts what can start and fetches what will be needed.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from headway.serving.actions import Action, DropRequest, MoveTask, PlaceRequest, RunBatch
+from headway.serving.policies.headway.batch import choose
+from headway.serving.policies.headway.order import Mix, Order, Outline
+from headway.serving.policies.headway.placing import Placing, Plan
+from headway.serving.policies.headway.recovery import Recovery, steward
+from headway.serving.policies.headway.residency import Residency
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.state import ServingState
+from headway.serving.workerstate import TaskId, WorkerState
+from headway.units import MILLISECOND
+
+LOOK_AGAIN = 10 * MILLISECOND
+"""A worker where tasks wait reads the others' rows again after this, or with their next push."""
+HOPE = 1.0
+"""How much later than its deadline a request may be expected to be answered and still be begun, in times of what it
+takes at best: expectations err, and what goes wrong for others may go well for it."""
+_TRIED = 4
+"""How many tasks are tried when what the first one needs has no room."""
+
+
+class Placed:
+    """The whole of the decentralised half."""
+
+    def __init__(self, evict: str, prefetch: int, *, drop: bool) -> None:
+        self.evict = evict
+        self.prefetch = prefetch
+        self.drop = drop
+
+    def bind(self, state: ServingState) -> None:
+        """Ranks and empty memories."""
+        self._outline = Outline(state)
+        self._mixes = [Mix(self._outline) for _ in state.workers]
+        self._order = Order(self._outline)
+        self._placing = Placing(state, self._outline, self._mixes, ahead=self.prefetch > 0)
+        self._residency = Residency(self.evict, self.prefetch, self._outline, self._mixes)
+        self._recovery = Recovery()
+        self._plans: dict[int, Plan] = {}
+        self._looked = [-1] * len(state.workers)
+
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Plan, look again, move, go on."""
+        for request in state.landed:
+            rs = state.requests[request]
+            self._mixes[rs.request.ingress].note(rs.request.graph)
+        for request in self._recovery.to_plan(state):
+            yield from self._place(now, state, state.requests[request])
+        for request, task in state.ended:
+            yield from self._pass_on(now, state, request, task)
+        yield from self._balance(now, state)
+        for index in list(state.touched):
+            if state.workers[index].up:
+                yield from self._go_on(now, state, state.workers[index])
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
+        """Plan what is open of a request."""
+        viewer = steward(state, rs)
+        request = rs.request
+        plan = self._plans.get(request.id)
+        if plan is None:
+            plan = self._plans[request.id] = Plan(len(rs.stage))
+        if viewer < 0:
+            self._recovery.planned(state, rs, tuple(rs.worker))
+            return
+        workers = self._placing.plan(now, state, rs, viewer, plan)
+        late = request.deadline + HOPE * self._outline.lows[request.graph]
+        if self.drop and request.deadline and (plan.finish > late or self._lost(now, rs)):
+            yield self._give_up(rs)
+            return
+        functions = self._outline.functions[request.graph]
+        new = [(task, functions[task], worker) for task, worker in enumerate(workers) if worker != rs.worker[task]]
+        self._placing.note(now, state, plan, viewer, [entry for entry in new if entry[2] >= 0])
+        self._recovery.planned(state, rs, workers)
+        yield PlaceRequest(request.id, workers)
+
+    def _lost(self, now: int, rs: RequestState) -> bool:
+        """Whether not even idle workers could answer a request by its deadline."""
+        tails = self._outline.tails[rs.request.graph]
+        left = max((tails[task] for task, stage in enumerate(rs.stage) if stage < Stage.RUNNING), default=0)
+        return now + left > rs.request.deadline
+
+    def _give_up(self, rs: RequestState) -> DropRequest:
+        self._plans.pop(rs.request.id, None)
+        return DropRequest(rs.request.id)
+
+    def _pass_on(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
+        """A task ended: its worker sends the successors that are ready, to where they are best placed now."""
+        rs = state.requests.get(request)
+        if rs is None:
+            self._plans.pop(request, None)
+            return
+        if self.drop and rs.request.deadline and self._lost(now, rs):
+            yield self._give_up(rs)
+            return
+        viewer, plan = rs.worker[task], self._plans[request]
+        if viewer < 0 or not state.workers[viewer].up:
+            return
+        for after in rs.graph.successors[task]:
+            if rs.stage[after] in (Stage.SENT, Stage.QUEUED):
+                worker = self._placing.again(now, state, rs, after, viewer, plan)
+                if worker is not None:
+                    yield self._move(now, state, rs, after, worker, viewer)
+
+    def _move(self, now: int, state: ServingState, rs: RequestState, task: int, worker: int, viewer: int) -> MoveTask:
+        function = self._outline.functions[rs.request.graph][task]
+        self._placing.note(now, state, self._plans[rs.request.id], viewer, [(task, function, worker)])
+        return MoveTask(rs.request.id, task, worker)
+
+    def _balance(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Workers where tasks wait while something runs look for others with room, once an interval."""
+        interval = now // max(state.push_interval, LOOK_AGAIN)
+        for worker in state.workers:
+            if not worker.queue or not worker.running:
+                continue
+            if worker.id not in state.touched and self._looked[worker.id] == interval:
+                continue
+            self._looked[worker.id] = interval
+            queue = self._order.queue(now, state, worker)
+            for (request, task), target in self._placing.away(now, state, worker.id, queue):
+                yield self._move(now, state, state.requests[request], task, target, worker.id)
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
+        """Start what can start; then fetch one model ahead."""
+        while worker.queue and worker.slices_free and worker.cpus_free:
+            queue = self._order.queue(now, state, worker)
+            hopeless = self._hopeless(now, state, queue)
+            if hopeless is not None:
+                yield hopeless
+                continue
+            batch = self._next(now, state, worker, queue)
+            if batch is None:
+                break
+            yield batch
+        yield from self._residency.ahead(now, state, worker, lambda: self._coming(now, state, worker))
+
+    def _hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> DropRequest | None:
+        if self.drop:
+            for request, _ in queue[:_TRIED]:
+                rs = state.requests[request]
+                if rs.request.deadline and self._lost(now, rs):
+                    return self._give_up(rs)
+        return None
+
+    def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
+        """The most urgent task that has room, and those of its function that are better run with it."""
+        for key in queue[:_TRIED]:
+            rs = state.requests[key[0]]
+            function = self._outline.functions[rs.request.graph][key[1]]
+            choice = choose(now, state, self._outline, worker, queue, key)
+            if choice is None:
+                continue
+            tasks, cell = choice
+            kind = state.catalogue.functions[function]
+            weights = self._outline.weights(kind.mask & ~worker.memory.resident)[0]
+            for count in dict.fromkeys((len(tasks), 1)):
+                if state.latency.run_time(worker.id, function, count, cell.cpus, cell.slices) is None:
+                    continue
+                need = weights + kind.activation_bytes * count
+                if need <= worker.memory.free_bytes:
+                    return RunBatch(worker.id, tasks[:count], cell.cpus, cell.slices)
+                coming = [other for other in self._coming(now, state, worker) if other not in tasks]
+                evict = self._residency.room(now, state, worker, need, kind.mask, coming)
+                if evict is not None:
+                    return RunBatch(worker.id, tasks[:count], cell.cpus, cell.slices, evict)
+        return None
+
+    def _coming(self, now: int, state: ServingState, worker: WorkerState) -> list[TaskId]:
+        """Everything placed on a worker, in the order in which it will run: what waits, then what is to arrive."""
+        plans = self._plans
+        sent = sorted(worker.sent, key=lambda key: (plans[key[0]].arrivals[key[1]], key))
+        return [*self._order.queue(now, state, worker), *sent]

@@ -1,0 +1,332 @@
+"""Where tasks run: each request is planned whole by the worker that it reached, from that worker's view of the others.
+
+The view is the rows as of their last push, and what this worker placed itself since (the others' rows do not show that
+yet). A row says what runs, what is queued and what is under way; of the last two only the share counts that goes before
+a task in the order of the queue. A fetch counts for as long as it takes, and where it needs room also for what those
+it pushes out will cost. Among workers that are as good as each other the request's number decides, so that planners
+with the same stale rows do not all choose the same one.
+
+When a task is about to be sent, and when it waits in a queue while others have room, it is placed anew if that is
+clearly better; its own reservation does not count against where it is.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from headway.serving.policies.hash import drawn
+from headway.serving.policies.headway.order import Mix, Outline
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.state import ServingState
+from headway.serving.workerstate import Row, TaskId
+
+CROWDING = 2.0
+"""What pushing other models out costs those who need them again, in times of the fetch."""
+CLEARLY = 0.05
+"""How much earlier a task must end elsewhere to be moved, as a share of what its request takes at best."""
+NEAR = 0.01
+"""Workers are as good as each other within this share of what the request takes at best, where rows are stale."""
+_LOOKED_AT = 8
+"""How many waiting tasks are looked at for another worker."""
+_MOVES = 3
+"""How often a task may be placed before it stays in its queue."""
+_REMEMBERED = 4096
+Score = tuple[float, float, int]
+"""How bad a worker is for a task, when the task would end there, the worker."""
+
+
+class Plan:
+    """What travels with a request besides the workers of its tasks."""
+
+    __slots__ = ("arrivals", "by", "finish", "placed")
+
+    def __init__(self, tasks: int) -> None:
+        self.placed = [-1] * tasks
+        """When each task was placed last."""
+        self.by = [-1] * tasks
+        """By which worker."""
+        self.arrivals = [0] * tasks
+        """When its inputs are expected where it was placed."""
+        self.finish = 0
+        """When the last task is expected to end."""
+
+
+class View:
+    """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
+
+    __slots__ = ("backlog", "floor", "free", "resident", "up")
+
+    def __init__(self, count: int) -> None:
+        self.up = 0
+        """Workers that can be used, as bits."""
+        self.floor = [0] * count
+        """When what runs, and what was planned just now, has ended."""
+        self.backlog = [0] * count
+        """Run time of what is queued and under way."""
+        self.resident = [0] * count
+        """Models that are there, or will be fetched for tasks placed there."""
+        self.free = [0] * count
+
+
+class Placing:
+    """Plans and moves; its memory is what each worker placed since the others' last push."""
+
+    def __init__(self, state: ServingState, outline: Outline, mixes: Sequence[Mix], *, ahead: bool) -> None:
+        """``ahead``: weights are fetched while a task is still under way."""
+        self._outline = outline
+        self._mixes = mixes
+        self._ahead = ahead
+        self._epoch = -1
+        self._mine: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """By planner and worker: run time and models of what was placed in this interval."""
+        self._able: dict[tuple[int, int], list[int]] = {}
+        zones: dict[tuple[int, int], list[int]] = {}
+        for index, worker in enumerate(state.fleet.workers):
+            zones.setdefault((worker.host, worker.rack), []).append(index)
+        self._members = list(zones.values())
+        """Workers of one zone are equally far from all others."""
+        self._zones = [0] * len(state.fleet.workers)
+        for zone, members in enumerate(self._members):
+            for index in members:
+                self._zones[index] = zone
+
+    # --- what a worker sees -----------------------------------------------------------------------------------
+
+    def view(self, now: int, state: ServingState, viewer: int) -> View:
+        """All rows as ``viewer`` sees them, with what it placed since."""
+        self._renew(now, state)
+        outline = self._outline
+        rows: Sequence[Row] = state.rows(viewer, now)
+        view = View(len(rows))
+        mine, lanes = self._mine, outline.lanes
+        floor, backlog, resident, free = view.floor, view.backlog, view.resident, view.free
+        for index, row in enumerate(rows):
+            if not row.up:
+                continue
+            view.up |= 1 << index
+            work, wanted = row.queued + row.reserved, row.wanted
+            if mine and (recent := mine.get((viewer, index))) is not None:
+                for more, models in recent:
+                    work += more
+                    wanted |= models
+            begin = row.busy_until
+            if begin < now or (lanes[index] > 1 and row.slices_free and row.cpus_free):
+                begin = now
+            missing = wanted & ~row.resident
+            left = row.free_bytes
+            if missing:
+                size, fetch = outline.weights(missing)
+                begin += fetch * outline.write_back if size > left else fetch
+                left -= size
+            floor[index] = begin
+            backlog[index] = work // lanes[index]
+            resident[index] = row.resident | wanted
+            free[index] = left
+        return view
+
+    def note(
+        self, now: int, state: ServingState, plan: Plan, viewer: int, placed: Iterable[tuple[int, int, int]]
+    ) -> None:
+        """``viewer`` placed tasks: (task, function, worker)."""
+        self._renew(now, state)
+        for task, function, worker in placed:
+            plan.placed[task], plan.by[task] = now, viewer
+            if worker != viewer and state.push_interval:
+                outline = self._outline
+                recent = self._mine.setdefault((viewer, worker), [])
+                recent.append((outline.base[worker][function], outline.masks[function]))
+
+    def _renew(self, now: int, state: ServingState) -> None:
+        if state.push_interval and now // state.push_interval != self._epoch:
+            self._epoch = now // state.push_interval
+            self._mine.clear()
+
+    # --- a whole request --------------------------------------------------------------------------------------
+
+    def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan) -> tuple[int, ...]:
+        """A worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up."""
+        outline = self._outline
+        view = self.view(now, state, viewer)
+        graph = rs.request.graph
+        workers = list(rs.worker)
+        ends = [now] * len(workers)
+        for task in outline.sequences[graph]:
+            function = outline.functions[graph][task]
+            stage = rs.stage[task]
+            if stage == Stage.DONE:
+                continue
+            if stage == Stage.RUNNING:
+                ends[task] = now + outline.mean[function]
+                continue
+            at = self._arrivals(now, state, rs, task, workers, ends)
+            if workers[task] >= 0:
+                worker = workers[task]
+                ends[task] = max(at[worker], view.floor[worker]) + outline.pace[worker][function]
+                continue
+            scores = self._scores(now, rs, task, view, viewer, at)
+            if not scores:
+                ends[task] = min(at) + outline.mean[function]
+                continue
+            worker, end = self._choose(state, rs, task, scores, workers)
+            missing = outline.masks[function] & ~view.resident[worker]
+            view.resident[worker] |= missing
+            view.free[worker] -= outline.weights(missing)[0]
+            view.floor[worker] = max(view.floor[worker], end)
+            workers[task], ends[task], plan.arrivals[task] = worker, end, at[worker]
+        plan.finish = max(ends)
+        return tuple(workers)
+
+    def _arrivals(
+        self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
+    ) -> list[int]:
+        """By worker: when all inputs of a task would be there."""
+        graph = rs.graph
+        sources = [
+            (ends[other], rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0), other)
+            for other in graph.predecessors[task]
+        ]
+        sizes = [graph.tasks[other].output_bytes for _, _, other in sources]
+        if not sources:
+            sources = [(now, 1 << rs.request.ingress, -1)]
+            sizes = [graph.tasks[task].input_bytes]
+        copy_time = state.fleet.copy_time
+        zones = []
+        for members in self._members:
+            latest = now
+            for (end, holders, _), size in zip(sources, sizes, strict=True):
+                source = (holders & -holders).bit_length() - 1
+                target = members[0] if members[0] != source else members[-1]
+                latest = max(latest, end + copy_time(source, target, size))
+            zones.append(latest)
+        at = [zones[zone] for zone in self._zones] if len(zones) > 1 else zones * len(self._zones)
+        near = 0
+        for _, holders, _ in sources:
+            near |= holders
+        while near:
+            low = near & -near
+            near ^= low
+            worker = low.bit_length() - 1
+            at[worker] = now
+            for (end, holders, _), size in zip(sources, sizes, strict=True):
+                source = (holders & -holders).bit_length() - 1
+                copied = end if holders & low else end + copy_time(source, worker, size)
+                at[worker] = max(at[worker], copied)
+        return at
+
+    def _scores(self, now: int, rs: RequestState, task: int, view: View, viewer: int, at: Sequence[int]) -> list[Score]:
+        """Of each worker that could run a task."""
+        outline = self._outline
+        graph = rs.request.graph
+        function = outline.functions[graph][task]
+        mask = outline.masks[function]
+        share = self._mixes[viewer].ahead[graph][task]
+        floor, backlog, resident, free = view.floor, view.backlog, view.resident, view.free
+        pace, weights = outline.pace, outline.weights
+        scores = []
+        for worker in self._candidates(function, view.up):
+            begin = floor[worker] + share * backlog[worker]
+            if begin < at[worker]:
+                begin = at[worker]
+            missing = mask & ~resident[worker]
+            toll = 0.0
+            if missing:
+                size, fetch = weights(missing)
+                if size > free[worker]:
+                    fetch *= outline.write_back
+                    begin += fetch
+                    toll = CROWDING * fetch
+                elif self._ahead:
+                    begin = max(begin, now + fetch)
+                else:
+                    begin += fetch
+            end = begin + pace[worker][function]
+            scores.append((end + toll, end, worker))
+        return scores
+
+    def _choose(
+        self,
+        state: ServingState,
+        rs: RequestState,
+        task: int,
+        scores: Sequence[tuple[float, float, int]],
+        used: Sequence[int],
+    ) -> tuple[int, int]:
+        """The best worker and when the task would end there; a draw among those that are as good as the best."""
+        best = min(scores)
+        if best[2] not in used:
+            limit = best[0]
+            if state.push_interval:
+                limit += NEAR * self._outline.lows[rs.request.graph]
+            near = [score for score in scores if score[0] <= limit]
+            if len(near) > 1:
+                best = near[drawn(rs.request.id, task, 0) % len(near)]
+        return best[2], int(best[1])
+
+    def _candidates(self, function: int, up: int) -> list[int]:
+        """The workers that can run a function and are up."""
+        found = self._able.get((function, up))
+        if found is None:
+            if len(self._able) > _REMEMBERED:
+                self._able.clear()
+            hosts = self._outline.hosts[function] & up
+            found = self._able[function, up] = [index for index in range(len(self._zones)) if hosts >> index & 1]
+        return found
+
+    # --- one task again ---------------------------------------------------------------------------------------
+
+    def again(self, now: int, state: ServingState, rs: RequestState, task: int, viewer: int, plan: Plan) -> int | None:
+        """A task is about to be sent by ``viewer``: where it would clearly end earlier; None: it stays."""
+        outline = self._outline
+        view = self.view(now, state, viewer)
+        graph, here = rs.request.graph, rs.worker[task]
+        function = outline.functions[graph][task]
+        if self._counted(now, state, task, viewer, here, plan):
+            view.backlog[here] = max(0, view.backlog[here] - outline.base[here][function] // outline.lanes[here])
+        at = self._arrivals(now, state, rs, task, rs.worker, [now] * len(rs.worker))
+        at[here] = max(now, rs.due[task])
+        scores = self._scores(now, rs, task, view, viewer, at)
+        stay = next((score[0] for score in scores if score[2] == here), None)
+        if not scores:
+            return None
+        worker, _ = self._choose(state, rs, task, scores, (here,))
+        if worker == here:
+            return None
+        if stay is not None:
+            there = next(score[0] for score in scores if score[2] == worker)
+            if there + CLEARLY * outline.lows[graph] >= stay:
+                return None
+        return worker
+
+    def _counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
+        """Whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
+        if here == viewer or not state.push_interval or plan.by[task] == viewer:
+            return True
+        return plan.placed[task] // state.push_interval < now // state.push_interval
+
+    def away(self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]) -> list[tuple[TaskId, int]]:
+        """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
+        outline = self._outline
+        view = self.view(now, state, viewer)
+        own, begin = state.workers[viewer], max(now, state.workers[viewer].busy_until)
+        view.up &= ~(1 << viewer)
+        soonest = min((view.floor[worker] for worker in range(len(view.floor)) if view.up >> worker & 1), default=None)
+        moves: list[tuple[TaskId, int]] = []
+        if soonest is None:
+            return moves
+        for request, task in queue[:_LOOKED_AT]:
+            rs = state.requests[request]
+            graph = rs.request.graph
+            function = outline.functions[graph][task]
+            end = begin + outline.pace[viewer][function]
+            if missing := outline.masks[function] & ~own.memory.resident:
+                end += outline.weights(missing)[1] * outline.write_back
+            wanted = end - CLEARLY * outline.lows[graph]
+            if rs.moves[task] <= _MOVES and soonest + outline.mean[function] < wanted:
+                at = self._arrivals(now, state, rs, task, rs.worker, [now] * len(rs.worker))
+                scores = self._scores(now, rs, task, view, viewer, at)
+                if scores and min(scores)[0] < wanted:
+                    worker, there = self._choose(state, rs, task, scores, ())
+                    view.floor[worker] = max(view.floor[worker], there)
+                    view.resident[worker] |= outline.masks[function]
+                    moves.append(((request, task), worker))
+                    continue
+            begin = end
+        return moves

@@ -1,0 +1,55 @@
+"""What becomes of requests when workers die: who plans for them, and which wait for a worker to come back.
+
+A request carries its plan, so that any worker can go on with it: what runs or waits on workers that are up stays there,
+what was lost is placed anew.
+"""
+
+from collections.abc import Iterator
+
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.state import ServingState
+
+
+class Recovery:
+    """Remembers requests with tasks that nobody who is up could run."""
+
+    def __init__(self) -> None:
+        self._stranded: dict[int, None] = {}
+        self._up = -1
+
+    def to_plan(self, state: ServingState) -> Iterator[int]:
+        """Requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
+        waiting = [*state.landed, *state.displaced]
+        if self._stranded:
+            up = up_mask(state)
+            if up != self._up:
+                self._up = up
+                waiting = [*self._stranded, *waiting]
+        for request in dict.fromkeys(waiting):
+            if request in state.requests:
+                yield request
+            else:
+                self._stranded.pop(request, None)
+
+    def planned(self, state: ServingState, rs: RequestState, workers: tuple[int, ...]) -> None:
+        """A request has a plan; it may have holes."""
+        if any(worker < 0 and rs.stage[task] < Stage.RUNNING for task, worker in enumerate(workers)):
+            self._stranded[rs.request.id] = None
+            self._up = up_mask(state)
+        else:
+            self._stranded.pop(rs.request.id, None)
+
+
+def up_mask(state: ServingState) -> int:
+    """The workers that are up, as bits."""
+    return sum(1 << worker.id for worker in state.workers if worker.up)
+
+
+def steward(state: ServingState, rs: RequestState) -> int:
+    """Who decides for a request: where it came in, or the next worker that is up; -1: nobody is."""
+    count = len(state.workers)
+    for step in range(count):
+        index = (rs.request.ingress + step) % count
+        if state.workers[index].up:
+            return index
+    return -1

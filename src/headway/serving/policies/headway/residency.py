@@ -1,0 +1,145 @@
+"""Which models a worker keeps in its GPU: what makes room, what is fetched ahead, and what is worth another copy.
+
+A worker knows the tasks that were placed on it before they arrive, so look-ahead covers the plan and not only the
+queue. What no task here needs is worth what its absence would cost the fleet: how often it is asked for, how long it
+takes to fetch, and how likely every other copy is busy when it is.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from headway.serving.actions import Action, FetchModel
+from headway.serving.catalogue import models_in
+from headway.serving.policies.headway.order import Mix, Outline
+from headway.serving.policies.local import LOOKAHEAD
+from headway.serving.state import ServingState
+from headway.serving.workerstate import Row, TaskId, WorkerState
+from headway.units import SECOND
+
+BUSY = 0.3
+"""How likely a copy elsewhere is taken to be busy when it is needed."""
+HORIZON_S = 600
+"""A copy is fetched for nobody in particular if it is expected to save one fetch within this time."""
+BETTER = 2.0
+"""How much more a model must be worth than those that make room for it."""
+RECONSIDER = SECOND // 5
+"""How often an idle worker looks at what is worth having."""
+
+
+class Residency:
+    """Decides about the GPU memory of each worker, with that worker's view."""
+
+    def __init__(self, evict: str, prefetch: int, outline: Outline, mixes: Sequence[Mix]) -> None:
+        self._lookahead = evict == LOOKAHEAD
+        self.prefetch = prefetch
+        self._outline = outline
+        self._mixes = mixes
+        self._looked = [-RECONSIDER] * len(mixes)
+        self._uses = [
+            Counter(model for function in functions for model in models_in(outline.masks[function]))
+            for functions in outline.functions
+        ]
+        """By graph: how many of its tasks use a model."""
+
+    # --- what makes room --------------------------------------------------------------------------------------
+
+    def room(
+        self, now: int, state: ServingState, worker: WorkerState, need_bytes: int, keep: int, coming: Sequence[TaskId]
+    ) -> tuple[int, ...] | None:
+        """Models to evict for so many bytes; ``coming``: tasks in the order in which they will run. None: no way."""
+        short = need_bytes - worker.memory.free_bytes
+        if short <= 0:
+            return ()
+        memory = worker.memory
+        models = [model for model in memory.order if not keep >> model & 1 and memory.evictable(model)]
+        if self._lookahead:
+            worth = self.worth(now, worker, state.rows(worker.id, now))
+            use = self._first_use(state, coming)
+            sizes = self._outline.sizes
+            models.sort(key=lambda model: (-use.get(model, len(coming)), worth[model] / max(1, sizes[model])))
+        return self._first_that_suffice(models, short)
+
+    def _first_that_suffice(self, models: Sequence[int], short: int) -> tuple[int, ...] | None:
+        chosen = []
+        for model in models:
+            chosen.append(model)
+            short -= self._outline.sizes[model]
+            if short <= 0:
+                return tuple(chosen)
+        return None
+
+    def _first_use(self, state: ServingState, coming: Sequence[TaskId]) -> dict[int, int]:
+        use: dict[int, int] = {}
+        outline = self._outline
+        for position, (request, task) in enumerate(coming):
+            graph = state.requests[request].request.graph
+            for model in models_in(outline.masks[outline.functions[graph][task]]):
+                use.setdefault(model, position)
+        return use
+
+    # --- ahead of any batch -----------------------------------------------------------------------------------
+
+    def ahead(
+        self, now: int, state: ServingState, worker: WorkerState, coming: Callable[[], Sequence[TaskId]]
+    ) -> Iterator[Action]:
+        """Fetch one model: for a task that will run here; on an idle worker, what is worth another copy."""
+        if not self.prefetch or worker.fetches:
+            return
+        if worker.wanted & ~worker.memory.resident:
+            found = self._for_tasks(now, state, worker, coming())
+        elif self._lookahead and not worker.running and not worker.queue:
+            found = self._for_anyone(now, state, worker)
+        else:
+            return
+        if found is not None:
+            yield found
+
+    def _for_tasks(
+        self, now: int, state: ServingState, worker: WorkerState, coming: Sequence[TaskId]
+    ) -> FetchModel | None:
+        """The first missing model of the next tasks; only what no task here needs makes room for it."""
+        outline = self._outline
+        for request, task in coming[: self.prefetch]:
+            graph = state.requests[request].request.graph
+            for model in models_in(outline.masks[outline.functions[graph][task]] & ~worker.memory.resident):
+                keep = worker.wanted if self._lookahead else -1
+                evict = self.room(now, state, worker, outline.sizes[model], keep, ())
+                if evict is not None:
+                    return FetchModel(worker.id, model, evict)
+        return None
+
+    def _for_anyone(self, now: int, state: ServingState, worker: WorkerState) -> FetchModel | None:
+        """The model whose next copy is worth most, where it is worth a fetch and more than what makes room."""
+        if now - self._looked[worker.id] < RECONSIDER:
+            return None
+        self._looked[worker.id] = now
+        worth = self.worth(now, worker, state.rows(worker.id, now))
+        outline, memory = self._outline, worker.memory
+        others = [
+            model
+            for model in range(len(outline.sizes))
+            if not memory.resident >> model & 1 and worth[model] * HORIZON_S >= outline.fetches[model] > 0
+        ]
+        for model in sorted(others, key=lambda model: (-worth[model], model)):
+            if outline.sizes[model] > memory.capacity_bytes:
+                continue
+            evict = self.room(now, state, worker, outline.sizes[model], worker.wanted, ())
+            if evict is not None and BETTER * sum(worth[other] for other in evict) < worth[model]:
+                return FetchModel(worker.id, model, evict)
+        return None
+
+    def worth(self, now: int, worker: WorkerState, rows: Sequence[Row]) -> list[float]:
+        """By model: nanoseconds of fetching a second that a copy here is expected to save the fleet."""
+        outline = self._outline
+        copies = [0] * len(outline.sizes)
+        masks = Counter(row.resident for row in rows)
+        masks[rows[worker.id].resident] -= 1
+        for mask, count in masks.items():
+            for model in models_in(mask):
+                copies[model] += count
+        rates = self._mixes[worker.id].rates_per_second(now, len(rows))
+        worth = [0.0] * len(copies)
+        for rate, uses in zip(rates, self._uses, strict=True):
+            for model, count in uses.items():
+                worth[model] += rate * count
+        return [rate * fetch * BUSY**others for rate, fetch, others in zip(worth, outline.fetches, copies, strict=True)]
