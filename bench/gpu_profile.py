@@ -62,6 +62,7 @@ class Setting:
         self.names = options.only or list(FUNCTIONS)
         self.runs: int = 3 if self.dry else options.runs
         self.cold: int = 1 if self.dry else options.cold
+        self.passes: int = 1 if self.dry else options.passes
         self.least_s = 0.0 if self.dry else 0.25
         here = len(os.sched_getaffinity(0))
         batches, shares = ((1, 2), (7,)) if self.dry else (options.batches, options.shares)
@@ -81,6 +82,7 @@ class Setting:
             say=lambda text: print(f"! {text}"),
             tell=lambda done, of, text: print(f"{time.monotonic() - BEGAN:6.1f} s  {done + 1}/{of}  {text}"),
             cold_starts=self.cold,
+            passes=self.passes,
         )
 
     def keep_copies(self) -> None:
@@ -354,6 +356,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=numbers, default=(1, 2, 4, 8))
     parser.add_argument("--shares", type=numbers, default=(1, 2, 3, 4, 5, 6, 7))
     parser.add_argument("--cold", type=int, default=2, help="cold starts of each")
+    parser.add_argument("--passes", type=int, default=4, help="over what the CPUs do")
     parser.add_argument("--dry", action="store_true", help="without a GPU, small and short")
     setting = Setting(parser.parse_args())
     part = parser.parse_args().part

@@ -63,6 +63,9 @@ COMMANDS = {
     ],
     "profile list": ["--json"],
     "profile show": ["name", "--json"],
+    "profile model": [
+        *("factory", "--batches", "--cpus", "--shares", "--runs", "--device", "--name", "--out", "--json"),
+    ],
     "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
     "trace formats": ["--json"],
     "trace convert": ["source", "out", *FILE],

@@ -1,6 +1,19 @@
 """All commands: importing a module of commands adds them to the program; help lists them in the order here."""
 
-from headway.cli import backtests, commands, explains, exports, looks, plans, profiles, reports, sweeps, traces, whatifs
+from headway.cli import (
+    backtests,
+    commands,
+    explains,
+    exports,
+    looks,
+    models,
+    plans,
+    profiles,
+    reports,
+    sweeps,
+    traces,
+    whatifs,
+)
 from headway.cli.app import app
 
 __all__ = ["app"]
@@ -14,3 +27,4 @@ _ORDER = (
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))
 assert traces.trace.registered_commands, "the group of commands for traces is part of the program"
 assert profiles.profile.registered_commands, "so is that for profiles"
+assert models.model in [command.callback for command in profiles.profile.registered_commands]

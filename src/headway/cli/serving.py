@@ -177,8 +177,13 @@ def _into(each: ServingExperiment, place: str) -> ServingExperiment:
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:
     """The tables: of all runs, and of the graphs of one."""
-    table = serving_tables.comparison(rows)
+    narrow = sys.stdout.isatty()
+    fitted = serving_tables.fitting(rows, console.out().width) if narrow else (serving_tables.comparison(rows), 0)
+    table, left_out = fitted
     console.out(width_of(table)).print(table)
+    if left_out:
+        columns = "1 column does" if left_out == 1 else f"{left_out} columns do"
+        console.note(f"note: {columns} not fit: a wider terminal or --json shows {'it' if left_out == 1 else 'them'}")
     if len(rows) == 1 and len(rows[0].get("graphs", ())) > 1:
         console.out().print("", serving_tables.graphs(rows[0]))
 

@@ -79,6 +79,8 @@ class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """For weights; empty: without bound."""
     per_host: int = 1
     """So many of them share a host."""
+    hour_usd: float | None = None
+    """What one costs an hour; left out: what its CPUs and slices cost."""
 
 
 class LinksTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +210,8 @@ def _check_kind(kind: WorkersTable, where: str) -> None:
         raise ExperimentError(f"{at}: {unknown_name('geometry', kind.geometry, (FREE, MIG))}")
     if kind.geometry == MIG and kind.slices not in (None, MIG_SLICES):
         raise ExperimentError(f"{at}: slices is {kind.slices}: a GPU with MIG has {MIG_SLICES}")
+    if kind.hour_usd is not None and not 0 <= kind.hour_usd < float("inf"):
+        raise ExperimentError(f"{at}: hour_usd is {kind.hour_usd:g}: must be a price, at least 0")
     size(kind.memory, f"{at}: memory", least=1)
     size(kind.host_memory, f"{at}: host_memory")
 
@@ -216,7 +220,7 @@ def _worker(kind: WorkersTable, name: str, gpu: str, host: int, rack: int) -> Wo
     slices = kind.slices or (MIG_SLICES if kind.geometry == MIG else 1)
     device = Gpu(kind.gpu or gpu, size(kind.memory, "memory") or 0, slices, kind.geometry)
     memory = size(kind.host_memory, "host_memory")
-    return Worker(name, device, kind.cpus, UNBOUNDED if memory is None else memory, host, rack)
+    return Worker(name, device, kind.cpus, UNBOUNDED if memory is None else memory, host, rack, kind.hour_usd)
 
 
 def shared_out(wanted: int, counts: list[int]) -> list[int]:

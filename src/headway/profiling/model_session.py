@@ -15,6 +15,8 @@ from headway.errors import ProfileError
 from headway.profiling.model_process import SHARES, Mps, Worker
 
 COLD_STARTS = 2
+PASSES = 3
+"""Over what the CPUs do, each on other CPUs: they are less steady than a GPU, and some minutes apart say more."""
 Row = dict[str, Any]
 
 
@@ -83,6 +85,7 @@ class Session:
         say: Callable[[str], None] | None = None,
         tell: Callable[[int, int, str], None] | None = None,
         cold_starts: int = COLD_STARTS,
+        passes: int = PASSES,
     ) -> None:
         self.factories = dict(factories)
         self.grid = grid
@@ -91,6 +94,7 @@ class Session:
         self._timing = {"runs": runs, "least_s": least_s}
         self._deadline = deadline
         self._cold_starts = cold_starts
+        self._passes = passes
         self._say = say or (lambda _: None)
         self._tell = tell or (lambda *_: None)
         self._mps: Mps | None = None
@@ -166,10 +170,7 @@ class Session:
                     self.log.keep("cold", name=name, turn=turn, spawned_ns=worker.spawned_ns, **stamps, **first)
 
     def share(self, share: int) -> None:
-        """All networks at one share; at the largest and at the smallest also what the CPUs do.
-
-        CPUs are less steady than a GPU: two passes some minutes apart say more than one that is twice as long.
-        """
+        """All networks at one share, and a pass over what the CPUs do if it is this share's turn."""
         missing = {name: list(self._missing(name, share)) for name in self.factories}
         if not any(missing.values()):
             return
@@ -186,8 +187,10 @@ class Session:
                     worker.ask("drop", name=name)
 
     def _one(self, worker: Worker, name: str, share: int, part: str, at: Mapping[str, int]) -> None:
-        cpus = at.get("cpus", max(self.grid.cpus))
-        found = worker.ask(part, name=name, batch=at["batch"], cpus=cpus, **self._timing)
+        order = {"cpus": max(self.grid.cpus), **at}
+        if "turn" in order:
+            order["first"] = order.pop("turn") * 3 * max(self.grid.cpus) // 2  # of 16 CPUs 0, 12, 8, 4
+        found = worker.ask(part, name=name, **order, **self._timing)
         self.log.keep(part, name=name, **at, share=share, **found)
 
     def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
@@ -195,11 +198,15 @@ class Session:
         for batch in self.grid.batches:
             if not self.log.all("gpu", name=name, batch=batch, share=share):
                 yield "gpu", {"batch": batch}
-        if share in (self.shares[0], self.shares[-1]):
-            for batch in self.grid.batches:
-                for cpus in self.grid.cpus:
-                    if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, share=share):
-                        yield "cpu", {"batch": batch, "cpus": cpus}
+        for turn in range(self._passes):
+            if self.shares[-1 - turn % len(self.shares)] == share:
+                yield from self._missing_pass(name, turn)
         for batch, cpus, at in checks_of(Grid(self.grid.batches, self.grid.cpus, self.shares)):
             if at == share and not self.log.all("joint", name=name, batch=batch, cpus=cpus, share=share):
                 yield "joint", {"batch": batch, "cpus": cpus}
+
+    def _missing_pass(self, name: str, turn: int) -> Iterator[tuple[str, dict[str, int]]]:
+        for batch in self.grid.batches:
+            for cpus in self.grid.cpus:
+                if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, turn=turn):
+                    yield "cpu", {"batch": batch, "cpus": cpus, "turn": turn}

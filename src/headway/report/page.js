@@ -28,9 +28,12 @@
       const [name, opacity] = value.slice(1).split("/");
       return opacity ? faded(look(name), opacity) : look(name);
     }
-    if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(each => coloured(each, look)) : value;
+    if (Array.isArray(value)) {
+      const stop = value.length === 2 && typeof value[0] === "number" && typeof value[1] === "string";  // of a colour scale
+      return stop || typeof value[0] === "object" ? value.map(each => coloured(each, look)) : value;
+    }
     if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, coloured(each, look)]));
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, key === "name" ? each : coloured(each, look)]));
   }
 
   // --- figures -----------------------------------------------------------------------------------------------

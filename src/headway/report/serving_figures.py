@@ -1,81 +1,97 @@
-"""The figures of a fleet's report, as what plotly.js draws; colours are names of the page's palette."""
+"""The figures of a fleet's report, as what plotly.js draws; colours are names of the page's palette.
+
+Runs, pipelines and workers have numbers for places on an axis and their names as its labels: two of the same name stay
+apart, and a name is never read as a number or a date.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from headway.core.tape import Tape
-from headway.metrics.series import FloatArray
-from headway.report.serving_story import Stay, stays_of
-from headway.report.thin import cdf, rounded
-from headway.report.words import plain
+from headway.metrics.series import FloatArray, IntArray, Series, from_changes
+from headway.metrics.serving.summary import critical_paths
+from headway.report.names import cut_apart
+from headway.report.serving_passages import PARTS, Passages
+from headway.report.thin import bucketed, cdf, rounded
+from headway.report.words import axis_of
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
-from headway.serving.rows import Kind
 from headway.units import SECOND
 
 Figure = dict[str, Any]
 COLOURS = 8
 BUCKETS = 200
 """Stretches of time in the picture of the workers."""
+MOST_LABELS = 40
+"""Workers whose name stands at the axis; of more every other, third, … has one."""
+LONGEST = 28
+"""Letters of a name at an axis."""
+SPENT = (("run", "computing"), ("load", "loading"), ("wait", "in queues"), ("transfer", "inputs on their way"))
+LOST = ("lost", "lost with workers")
+_SHARES = ["0 %", "50 %", "100 %"]
+_COLOURS = {"run": "@run", "load": "@s1", "wait": "@wait", "transfer": "@s2", "lost": "@s3"}
 
 
 class Times:
-    """What the figures need of one run."""
+    """What the figures need of one run; ``skip``: so many of the first requests are not measured."""
 
-    def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape) -> None:
+    def __init__(
+        self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, skip: int = 0
+    ) -> None:
         self.catalogue, self.fleet, self.requests, self.tape = catalogue, fleet, requests, tape
+        self.passages = Passages(catalogue, requests, tape)
+        answered = self.passages.answered
+        self.measured = [each for each in requests[skip:] if each.id in answered]
+        """Those that were answered."""
 
     @cached_property
-    def stays(self) -> list[Stay]:
-        """All batches."""
-        return list(stays_of(self.tape).values())
+    def least(self) -> IntArray:
+        """The critical path of each graph."""
+        return critical_paths(self.catalogue, self.fleet, LatencyModel(self.catalogue, self.fleet))
 
     @cached_property
-    def _least(self) -> list[int]:
-        base = LatencyModel(self.catalogue, self.fleet).base
-        least = [min(row[function] for row in base) for function in range(len(self.catalogue.functions))]
-        return [graph.critical_path([least[task.function] for task in graph.tasks]) for graph in self.catalogue.graphs]
-
-    @cached_property
-    def _answered(self) -> tuple[FloatArray, FloatArray]:
-        graph_of = {request.id: request.graph for request in self.requests}
-        rows = self.tape.of(Kind.DONE)
-        latency = rows[:, 6].astype(np.float64)
-        least = np.array([self._least[graph_of[request]] for request in rows[:, 2].tolist()], dtype=np.float64)
-        return latency / SECOND, latency / np.maximum(least, 1.0)
-
-    @property
     def latency_s(self) -> FloatArray:
-        """Of each request that was answered."""
-        return self._answered[0]
+        """Of each measured request."""
+        answered = self.passages.answered
+        times = [answered[each.id][0] - each.arrival for each in self.measured]
+        return np.array(times, dtype=np.float64) / SECOND
 
-    @property
+    @cached_property
     def slowdown(self) -> FloatArray:
-        """Of each request that was answered, against its critical path."""
-        return self._answered[1]
+        """Of each measured request, against its critical path."""
+        least = [self.least[each.graph] for each in self.measured]
+        return self.latency_s * SECOND / np.maximum(np.array(least, dtype=np.float64), 1.0)
+
+    @cached_property
+    def spent(self) -> list[dict[str, int]]:
+        """Where the time of each measured request went."""
+        return [self.passages.spent(each.id) for each in self.measured]
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """Mean milliseconds a task: computing, loading, in a queue."""
-        queued: dict[tuple[int, int], int] = {}
-        waited = 0
-        for row in self.tape.of(Kind.QUEUED, Kind.TASK_ARRIVED, Kind.READY, Kind.TASK).tolist():
-            if row[1] == Kind.TASK:
-                waited += row[0] - queued.pop((row[2], row[5]), row[0])
-            else:
-                queued[row[2], row[5]] = row[0]
-        ended = [stay for stay in self.stays if stay.end >= 0]
-        answered = max(1, len(self.latency_s))
-        return {
-            "in queues": waited / answered / 1e6,
-            "loading": sum((stay.start - stay.begin) * stay.tasks for stay in ended) / answered / 1e6,
-            "computing": sum((stay.end - stay.start) * stay.tasks for stay in ended) / answered / 1e6,
-        }
+        """The mean seconds of each part; together the mean latency."""
+        count = max(1, len(self.spent))
+        return {part: sum(each[part] for each in self.spent) / count / SECOND for part in PARTS}
+
+    @cached_property
+    def alive(self) -> Series:
+        """Requests under way."""
+        found = self.passages
+        begun = list(found.arrived.values())
+        ended = [time for time, _ in found.answered.values()] + list(found.dropped.values())
+        changes = np.array([1] * len(begun) + [-1] * len(ended), dtype=np.int64)
+        return from_changes(np.array(begun + ended, dtype=np.int64), changes)
+
+
+def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
+    """Names as plotly takes them: it reads a little HTML, so none is left."""
+    return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
 
 
 def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
@@ -92,111 +108,211 @@ def _layout(height: int, **more: Any) -> dict[str, Any]:
     return {"height": height, "margin": margin, "hovermode": "closest", "showlegend": False, **more}
 
 
-def distribution(
-    names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray], what: str
-) -> Figure:
-    """The share of requests up to a time, one line a run."""
-    known = [each[np.isfinite(each)] for each in values]
-    floor = max(1e-4, min((float(each.min()) for each in known if len(each)), default=1e-3))
-    data = [_curve(names, lines, index, each, floor, " s") for index, each in enumerate(known)]
-    axis = {"type": "log", "title": {"text": f"{what}, seconds"}}
-    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=_percents())}
+def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
+    """An axis with a place for each name, the first at the top."""
+    shown = range(0, len(names), every)
+    ticks = {"tickvals": list(shown), "ticktext": [names[at] for at in shown]}
+    return {**ticks, "range": [len(names) - 0.5, -0.5], "automargin": True, "showgrid": False}
 
 
-def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+# --- distributions ----------------------------------------------------------------------------------------------
+
+
+def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
+    """The share of requests up to a latency, one line a run."""
+    shortest = min((float(each.latency_s.min()) for each in runs if len(each.latency_s)), default=1e-3)
+    values = [each.latency_s for each in runs]
+    return _distribution(names, lines, values, max(shortest, 1e-9), "latency, seconds", " s")
+
+
+def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
     """The share of requests up to a slow-down, one line a run."""
-    data = [_curve(names, lines, index, each, 1.0, "×") for index, each in enumerate(values)]
-    axis = {"type": "log", "title": {"text": "latency / critical path"}}
-    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=_percents())}
+    shortest = min((float(each.slowdown.min()) for each in runs if len(each.slowdown)), default=1.0)
+    values = [each.slowdown for each in runs]
+    return _distribution(names, lines, values, max(min(shortest, 1.0), 1e-3), "latency / critical path", "×")
 
 
-def _percents() -> dict[str, Any]:
-    return {"title": {"text": "requests"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
-
-
-def _curve(
-    names: Sequence[str], lines: Sequence[Mapping[str, Any]], index: int, values: FloatArray, floor: float, unit: str
+def _distribution(
+    names: Sequence[str],
+    lines: Sequence[Mapping[str, Any]],
+    values: Sequence[FloatArray],
+    floor: float,
+    what: str,
+    unit: str,
 ) -> Figure:
-    x, share = cdf(values, floor)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": rounded(x),
-        "y": rounded(100 * share),
-        "name": plain(names[index]),
-        "line": dict(lines[index]),
-        "meta": index,
-        "hovertemplate": "%{y:.1f} % within %{x:.3g}" + unit + "<extra>%{fullData.name}</extra>",
-    }
+    top = max((float(each.max()) for each in values if len(each)), default=floor)
+    data = []
+    for index, (name, each) in enumerate(zip(names, values, strict=True)):
+        x, share = cdf(each, floor)
+        if len(x):  # from nothing at the left to everything at the right
+            x, share = np.concatenate(([x[0]], x, [top])), np.concatenate(([0.0], share, [1.0]))
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": rounded(x),
+                "y": rounded(100 * share),
+                "name": name,
+                "line": {**lines[index], "shape": "hv" if len(x) < 200 else "linear"},
+                "meta": index,
+                "hovertemplate": "%{y:.1f} % within %{x:.3~g}" + unit + "<extra>%{fullData.name}</extra>",
+            }
+        )
+    percents = {"title": {"text": "requests"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
+    ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
+    dtick = 1 if ends[1] - ends[0] > 3 else "D2"
+    axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
+    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+
+
+# --- where time goes --------------------------------------------------------------------------------------------
 
 
 def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
-    """Where the time of the tasks of a request goes, a bar a run."""
+    """The mean latency by what it is spent on, a bar a run."""
+    shown = [*SPENT, *([LOST] if any(run.parts["lost"] for run in runs) else [])]
     data = [
         {
             "type": "bar",
             "orientation": "h",
-            "y": [plain(name) for name in names],
-            "x": [round(run.parts[part], 3) for run in runs],
-            "name": part,
-            "marker": {"color": colour},
-            "hovertemplate": f"%{{x:,.0f}} ms {part}<extra>%{{y}}</extra>",
+            "y": list(range(len(names))),
+            "x": [float(f"{1000 * run.parts[part]:.5g}") for run in runs],
+            "name": what,
+            "marker": {"color": _COLOURS[part]},
+            "customdata": list(names),
+            "hovertemplate": f"%{{x:,.4~g}} ms {what}<extra>%{{customdata}}</extra>",
         }
-        for part, colour in (("computing", "@s0"), ("loading", "@s1"), ("in queues", "@wait"))
+        for part, what in shown
     ]
-    axis = {"title": {"text": "milliseconds of all tasks of a request, mean"}}
-    ranks = {"autorange": "reversed", "automargin": True}
-    legend = {"orientation": "h", "y": 1.18, "x": 0}
-    layout = _layout(110 + 34 * len(names), barmode="stack", xaxis=axis, yaxis=ranks)
-    return {"data": data, "layout": {**layout, "showlegend": True, "legend": legend}}
+    axis = {"title": {"text": "milliseconds, mean over requests"}, "rangemode": "tozero"}
+    return {"data": data, "layout": _layout(80 + 36 * len(names), barmode="stack", xaxis=axis, yaxis=_places(names))}
+
+
+def legend(figure: Figure) -> list[tuple[str, str]]:
+    """What the parts of stacked bars are, and their colours in the palette."""
+    return [(trace["name"], trace["marker"]["color"][1:]) for trace in figure["data"]]
+
+
+def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
+    """Requests that have arrived and not ended, over time; a line a run."""
+    end = max((run.passages.horizon for run in runs), default=0)
+    size, unit = axis_of(max(end / SECOND, 1e-9))
+    data = []
+    for index, run in enumerate(runs):
+        stretches = bucketed(run.alive, 0, max(1, run.passages.horizon))
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": rounded(stretches.middles / SECOND / size),
+                "y": rounded(stretches.mean, 3),
+                "name": names[index],
+                "line": dict(lines[index]),
+                "meta": index,
+                "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
+            }
+        )
+    axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
+    return {"data": data, "layout": _layout(280, **axes)}
+
+
+def _time(end: int, size: float, unit: str) -> dict[str, Any]:
+    """An axis of time that can be zoomed into."""
+    last = max(end, 1) / SECOND / size
+    return {"title": {"text": unit}, "range": [0, last], "minallowed": 0, "maxallowed": last}
+
+
+# --- workers ----------------------------------------------------------------------------------------------------
+
+
+def held(run: Times, width: int) -> FloatArray:
+    """By worker and stretch of time: which share of its GPU batches held."""
+    end = run.passages.horizon
+    busy = np.zeros((len(run.fleet.workers), BUCKETS))
+    for stay in run.passages.stays.values():
+        share = stay.slices / max(1, run.fleet.workers[stay.worker].gpu.slices)
+        _spread(busy[stay.worker], stay.begin, stay.until(end), width, share)
+    return np.minimum(busy, 1.0)
+
+
+def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) -> None:
+    """Add an amount to the stretches between two times, in proportion to how much of each is between them."""
+    first, last = since // width, min(BUCKETS - 1, max(since, until - 1) // width)
+    for bucket in range(first, last + 1):
+        inside = min(until, (bucket + 1) * width) - max(since, bucket * width)
+        row[bucket] += amount * max(0, inside) / width
 
 
 def workers(run: Times) -> Figure:
-    """How busy each worker was, over time: a line a worker, darker is busier."""
-    end = int(run.tape.column("time")[-1]) if len(run.tape) else 1
+    """How busy each worker was, over time: a row a worker; where it was out of service in another colour."""
+    end = run.passages.horizon
     width = max(1, -(-end // BUCKETS))
-    busy = np.zeros((len(run.fleet.workers), BUCKETS))
-    for stay in run.stays:
-        until = stay.end if stay.end >= 0 else stay.lost if stay.lost >= 0 else end
-        share = stay.slices / max(1, run.fleet.workers[stay.worker].gpu.slices)
-        first, last = stay.begin // width, min(BUCKETS - 1, max(stay.begin, until - 1) // width)
-        for bucket in range(first, last + 1):
-            inside = min(until, (bucket + 1) * width) - max(stay.begin, bucket * width)
-            busy[stay.worker, bucket] += share * max(0, inside) / width
-    data = {
+    size, unit = axis_of(max(end / SECOND, 1e-9))
+    names = labels([worker.name for worker in run.fleet.workers])
+    count = len(names)
+    middles = [float(f"{(bucket + 0.5) * width / SECOND / size:.5g}") for bucket in range(BUCKETS)]
+    common = {
         "type": "heatmap",
-        "z": np.round(100 * np.minimum(busy, 1.0), 1).tolist(),
-        "x": [round((bucket + 0.5) * width / SECOND, 4) for bucket in range(BUCKETS)],
-        "y": [plain(worker.name) for worker in run.fleet.workers],
-        "zmin": 0,
-        "zmax": 100,
-        "colorscale": "Blues",
-        "reversescale": True,
-        "colorbar": {"ticksuffix": " %", "thickness": 10},
-        "hovertemplate": "%{y} at %{x:.1f} s: %{z:.0f} % held<extra></extra>",
+        "x": middles,
+        "y": list(range(count)),
+        "customdata": [[name] * BUCKETS for name in names],
+        "showscale": False,
     }
-    height = min(900, 130 + 16 * len(run.fleet.workers))
-    axes = {"xaxis": {"title": {"text": "seconds"}}, "yaxis": {"automargin": True, "autorange": "reversed"}}
-    return {"data": [data], "layout": _layout(height, **axes)}
+    where = f"<b>%{{customdata}}</b> at %{{x:.4~g}} {unit}: "
+    data = [
+        {
+            **common,
+            "z": np.rint(100 * held(run, width)).astype(int).tolist(),
+            "zmin": 0,
+            "zmax": 100,
+            "colorscale": [[0, "@free"], [1, "@accent"]],
+            "showscale": True,
+            "colorbar": {"thickness": 10, "outlinewidth": 0, "tickvals": [0, 50, 100], "ticktext": _SHARES},
+            "hovertemplate": f"{where}%{{z}} % held<extra></extra>",
+        }
+    ]
+    if run.passages.down:
+        down = np.zeros((count, BUCKETS))
+        for worker, since, until in run.passages.down:
+            _spread(down[worker], since, until, width, 1.0)
+        gone = [[1 if share >= 0.5 else None for share in row] for row in down.tolist()]
+        colour = {"z": gone, "zmin": 0, "zmax": 1, "colorscale": [[0, "@wait"], [1, "@wait"]]}
+        data.append({**common, **colour, "hovertemplate": f"{where}out of service<extra></extra>"})
+    height = min(900, 96 + max(3, 22 if count <= 20 else 12) * count)
+    axes = {"xaxis": _time(end, size, unit), "yaxis": _places(names, -(-count // MOST_LABELS))}
+    return {"data": data, "layout": _layout(height, **axes)}
 
 
-def by_graph(names: Sequence[str], lines: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Mean slow-down of each pipeline, a dot a run."""
+# --- pipelines --------------------------------------------------------------------------------------------------
+
+
+def by_graph(
+    names: Sequence[str], lines: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], key: str
+) -> Figure | None:
+    """A number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where nobody has it."""
+    whole = [str(each["graph"]) for row in rows for each in row.get("graphs", ()) if each.get(key) is not None]
+    graphs = list(dict.fromkeys(whole))
+    if not graphs:
+        return None
+    share = key == "slo_hit_rate"
     data = []
     for index, row in enumerate(rows):
-        graphs = [each for each in row.get("graphs", ()) if each.get("slowdown_mean") is not None]
+        own = [each for each in row.get("graphs", ()) if each.get(key) is not None]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "x": [round(each["slowdown_mean"], 4) for each in graphs],
-                "y": [plain(str(each["graph"])) for each in graphs],
-                "name": plain(names[index]),
+                "x": [float(f"{(100 if share else 1) * each[key]:.5g}") for each in own],
+                "y": [graphs.index(str(each["graph"])) for each in own],
+                "name": names[index],
                 "marker": {"color": lines[index]["color"], "size": 11},
+                "customdata": [labels([str(each["graph"])])[0] for each in own],
                 "meta": index,
-                "hovertemplate": "%{x:.2f}×<extra>%{fullData.name}, %{y}</extra>",
+                "hovertemplate": ("%{x:.1f} % in time" if share else "%{x:.2f}×")
+                + "<extra>%{fullData.name}, %{customdata}</extra>",
             }
         )
-    axis = {"type": "log", "title": {"text": "mean slow-down"}}
-    count = max((len(row.get("graphs", ())) for row in rows), default=1)
-    return {"data": data, "layout": _layout(130 + 40 * count, xaxis=axis, yaxis={"automargin": True})}
+    percents = {"title": {"text": "answered in time"}, "range": [-2, 102], "ticksuffix": " %"}
+    axis = percents if share else {"type": "log", "title": {"text": "mean slow-down"}, "tickformat": "~g"}
+    places = {**_places(labels(graphs)), "showgrid": True}
+    return {"data": data, "layout": _layout(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}

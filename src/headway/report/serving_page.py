@@ -1,7 +1,7 @@
 """The report of runs of a fleet: one HTML file, in the template that the other reports have.
 
 The answer in a sentence; the runs side by side; how long requests take and how far that is from their critical path;
-where the time went; what each worker did over time.
+where the time went; what each worker did over time; which pipelines and which requests suffer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,29 @@ from typing import Any
 
 from headway.core.tape import Tape
 from headway.report import serving_figures as figures
-from headway.report.names import shortened
+from headway.report.names import cut_apart, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run, section
-from headway.report.serving_tables import FORMATS
-from headway.report.words import plain
+from headway.report.serving_tables import FORMATS, telling
+from headway.report.words import change, count, duration, listed, percent, plain, three_digits
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
+from headway.units import SECOND
 
 QUESTIONS = (
     ("table", "How do the runs compare?", "Numbers"),
     ("times", "How long do requests take?", "Times"),
     ("spent", "Where does the time go?", "Spent"),
-    ("workers", "What did each worker do, and when?", "Workers"),
+    ("over-time", "How many requests are under way?", "Over time"),
+    ("workers", "What does each worker do, and when?", "Workers"),
     ("graphs", "Which pipelines suffer?", "Pipelines"),
+    ("longest", "Which requests took longest?", "Longest"),
 )
+LONGEST = 40
+"""Requests of each run that are listed."""
+_LETTERS = 40
+"""Of the name of a run."""
 _TABLE = (
     ("slow-down, mean", "slowdown_mean"),
     ("p50", "slowdown_p50"),
@@ -34,14 +41,15 @@ _TABLE = (
     ("latency p50", "latency_p50_s"),
     ("p99", "latency_p99_s"),
     ("in time", "slo_hit_rate"),
-    ("dropped", "dropped"),
+    ("given up", "dropped"),
+    ("lost tasks", "lost_tasks"),
     ("$ for 1,000", "cost_per_request_usd"),
     ("cache hits", "cache_hit_rate"),
     ("fetched", "bytes_fetched"),
+    ("cold starts", "cold_starts"),
     ("GPU use", "gpu_utilisation"),
-    ("workers used", "workers_used"),
-    ("mean batch", "batch_mean"),
-    ("messages", "messages"),
+    ("workers", "workers_used"),
+    ("batch", "batch_mean"),
 )
 
 
@@ -60,116 +68,319 @@ class Shown:
         """What it is called."""
         return str(self.row.get("variant") or self.row["policy"])
 
+    @property
+    def skip(self) -> int:
+        """How many of its first requests are not measured."""
+        return int(self.row["requests"] - self.row.get("measured", self.row["requests"]))
+
 
 def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
     """The whole page."""
-    names = shortened([run.label for run in runs])
-    lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
-    measured = [figures.Times(run.catalogue, run.fleet, run.requests, run.tape) for run in runs]
-    drawn = {
-        "latency": figures.distribution(names, lines, [each.latency_s for each in measured], "latency"),
-        "slowdown": figures.slowdowns(names, lines, [each.slowdown for each in measured]),
-        "spent": figures.spent(names, measured),
-        **{f"workers-{index}": figures.workers(each) for index, each in enumerate(measured)},
-        "graphs": figures.by_graph(names, lines, [run.row for run in runs]),
-    }
-    key = _key(names) if len(runs) > 1 else ""
-    latency = figure("latency", "Share of requests by latency", "latency")
-    slowdown = figure("slowdown", "Share of requests by slow-down", "slow-down against the critical path")
-    bodies = {
-        "table": _table(runs, names, baseline),
-        "times": f'{key}<div class="pair">{latency}{slowdown}</div>',
-        "spent": figure(
-            "spent",
-            "Mean time of the tasks of a request: computing, loading, in queues",
-            "tasks that ran side by side are added up",
-        ),
-        "workers": "".join(
-            for_run(index, figure(f"workers-{index}", "Share of time that each worker computed, loaded and stood idle"))
-            for index in range(len(runs))
-        ),
-        "graphs": key + figure("graphs", "Mean slow-down by pipeline"),
-    }
-    body = "\n".join([_hero(runs, names, baseline), *(section(a, q, bodies[a]) for a, q, _ in QUESTIONS)])
-    facts = {
-        "runs": [{"label": name, "line": line} for name, line in zip(names, lines, strict=True)],
-        "figures": drawn,
-        "maps": {},
-    }
-    nav = "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in QUESTIONS)
-    return assembled(body, title, _answer(runs, names, baseline), facts, nav=nav, runs=_picker(names, best_of(runs)))
+    return _Page(runs, baseline).assembled(title)
 
 
 def best_of(runs: Sequence[Shown]) -> int:
     """The run with most requests in time, where there are deadlines, at the least cost; else the least slow-down."""
     rows = [run.row for run in runs]
+    never = float("inf")
+
+    def slow(index: int) -> float:
+        found = rows[index]["slowdown_mean"]
+        return never if found is None else found
+
     if all(row.get("slo_hit_rate") is not None for row in rows):
-        return min(
-            range(len(rows)), key=lambda i: (-round(rows[i]["slo_hit_rate"], 3), rows[i]["cost_per_request_usd"])
+        costs = [never if row["cost_per_request_usd"] is None else row["cost_per_request_usd"] for row in rows]
+        return min(range(len(rows)), key=lambda index: (-round(rows[index]["slo_hit_rate"], 3), costs[index]))
+    return min(range(len(rows)), key=slow)
+
+
+class _Page:
+    """The parts of one page."""
+
+    def __init__(self, runs: Sequence[Shown], baseline: int) -> None:
+        self.runs, self.baseline, self.best = runs, baseline, best_of(runs)
+        self.several = len(runs) > 1
+        self.names = [plain(name) for name in cut_apart(shortened([run.label for run in runs]), _LETTERS)]
+        self.lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        self.times = [figures.Times(run.catalogue, run.fleet, run.requests, run.tape, run.skip) for run in runs]
+        self.timed = all(run.row.get("slo_hit_rate") is not None for run in runs)
+        """Whether all requests of all runs have deadlines, so that these say which is best."""
+
+    def assembled(self, title: str) -> str:
+        """The page around its sections."""
+        drawn = self._figures()
+        bodies = self._bodies(drawn)
+        asked = [(anchor, question, short) for anchor, question, short in QUESTIONS if bodies[anchor]]
+        if not self.several:
+            asked[0] = ("table", "What are the numbers?", "Numbers")
+        body = "\n".join([self._hero(), *(section(anchor, question, bodies[anchor]) for anchor, question, _ in asked)])
+        facts = {
+            "runs": [{"label": name, "line": line} for name, line in zip(self.names, self.lines, strict=True)],
+            "figures": drawn,
+            "maps": {},
+        }
+        nav = "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in asked)
+        return assembled(body, title, self.answer(), facts, nav=nav, runs=self._picker())
+
+    # --- the first screen ---
+
+    def answer(self) -> str:
+        """The sentence at the top."""
+        row, other = self.runs[self.best].row, self.runs[self.baseline].row
+        name = self.names[self.best]
+        if row["slowdown_mean"] is None:
+            return "No request was answered" if not row["completed"] else "No request that is measured was answered"
+        said = self._score(row)
+        if not self.several:
+            return f"{name}: {said}"
+        if self.best == self.baseline:
+            return f"{name}, the baseline, answers requests best: {said}"
+        return f"{name} answers requests best: {said}, against {self._score(other)} with {self.names[self.baseline]}"
+
+    def _score(self, row: Mapping[str, Any]) -> str:
+        if row["slowdown_mean"] is None:
+            return "none"
+        if self.timed:
+            return f"{percent(row['slo_hit_rate'])} in time"
+        return f"{row['slowdown_mean']:.2f} times the critical path"
+
+    def _hero(self) -> str:
+        run = self.runs[0]
+        row = run.row
+        shown = [escape(graph.name) for graph in run.catalogue.graphs[:12]]
+        if len(run.catalogue.graphs) > len(shown):
+            shown.append(f"{len(run.catalogue.graphs) - len(shown)} more")
+        facts = (
+            ("scenario", plain(str(row.get("scenario", "")).rpartition("/")[2])),
+            ("requests", f"{row['requests']:,.0f}"),
+            ("workers", listed(self._fleets())),
+            ("pipelines", ", ".join(shown)),
+            ("seed", f"{row['seed']:g}"),
         )
-    return min(range(len(rows)), key=lambda i: rows[i]["slowdown_mean"] if rows[i]["slowdown_mean"] else float("inf"))
+        items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
+        told = "".join(f"<p>{line}</p>" for line in self._warnings())
+        careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
+        lead = "Everything here is simulated: run times are those of the profiles, with their spread."
+        if run.skip:
+            lead += f" The first {count(run.skip, 'request')} of each run are the warm-up, which is not measured."
+        return (
+            f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>{careful}'
+            f'<div class="first">{self._bars()}{self._tiles()}</div><dl class="facts">{items}</dl></header>'
+        )
+
+    def _fleets(self) -> list[str]:
+        """The workers of the first run, by type of GPU."""
+        types: dict[str, int] = {}
+        for worker in self.runs[0].fleet.workers:
+            types[worker.gpu.type or "GPU"] = types.get(worker.gpu.type or "GPU", 0) + 1
+        return [f"{number:,} × {plain(name)}" for name, number in types.items()]
+
+    def _warnings(self) -> list[str]:
+        """What a reader should know before the numbers."""
+        lines = []
+        if any(run.requests != self.runs[0].requests for run in self.runs[1:]):
+            lines.append("The runs did not serve the same requests: they differ by more than their policies.")
+        for name, run in zip(self.names, self.runs, strict=True):
+            row = run.row
+            if row.get("stopped"):
+                lines.append(f"{name} was stopped before its end.")
+            if row.get("unfinished"):
+                share = percent(row["unfinished"] / max(row["requests"], 1))
+                lines.append(
+                    f"{name}: {count(row['unfinished'], 'request')} ({share}) had no answer when the run ended."
+                )
+            if row.get("dropped"):
+                share = percent(row["dropped"] / max(row["requests"], 1))
+                lines.append(
+                    f"{name} gave up {count(row['dropped'], 'request')} ({share}): these are in no latency, "
+                    "and count as late where they have a deadline."
+                )
+        return lines
+
+    def _bars(self) -> str:
+        """The mean latency of each run, of it computing."""
+        means = [run.row["latency_mean_s"] for run in self.runs]
+        longest = max((mean for mean in means if mean is not None), default=0.0)
+        if not longest:
+            return ""
+        base = means[self.baseline]
+        rows = []
+        for index, (mean, shown) in enumerate(zip(means, _alike(means), strict=True)):
+            role = "base" if index == self.baseline else "best" if index == self.best else ""
+            who = self.names[index] if self.several else "all requests"
+            tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and self.several else ""
+            head = f'<div class="row {role if self.several else ""}"><span class="who">{who}{tag}</span>'
+            if mean is None:
+                rows.append(f'{head}<span class="none">no request was answered</span></div>')
+                continue
+            run = min(mean, self.times[index].parts["run"])
+            moved = f"<small>{change(mean / base - 1)}</small>" if base and index != self.baseline else ""
+            rows.append(
+                f'{head}<span class="track"><i class="wait" style="width:{100 * (mean - run) / longest:.2f}%"></i>'
+                f'<i class="run" style="width:{100 * run / longest:.2f}%"></i></span>'
+                f'<span class="value">{shown}{moved}</span></div>'
+            )
+        return (
+            '<figure class="bars" aria-label="Mean latency, of it computing"><figcaption><b>Mean latency</b>'
+            '<span class="swatch wait">in queues, loading, on the way</span><span class="swatch run">computing</span>'
+            f'</figcaption><div class="rows">{"".join(rows)}</div></figure>'
+        )
+
+    def _tiles(self) -> str:
+        """Four numbers of the best run, each beside the baseline's."""
+        tiles = [
+            ("slow-down, mean", "slowdown_mean"),
+            ("99th percentile of latency", "latency_p99_s"),
+            ("for 1,000 requests", "cost_per_request_usd"),
+            ("of the GPUs held", "gpu_utilisation"),
+        ]
+        if self.timed:
+            tiles[0] = ("answered in time", "slo_hit_rate")
+        elif self.runs[self.best].row.get("cache_hit_rate") is not None:
+            tiles[3] = ("of tasks found their models in place", "cache_hit_rate")
+        row, other = self.runs[self.best].row, self.runs[self.baseline].row
+        was = "" if self.best == self.baseline else f"<small>{self.names[self.baseline]}: "
+        cells = "".join(
+            f"<div><dd>{_cell(row, key)}</dd><dt>{what}</dt>{f'{was}{_cell(other, key)}</small>' if was else ''}</div>"
+            for what, key in tiles
+        )
+        return f'<dl class="tiles"><div class="of">{self.names[self.best]}</div>{cells}</dl>'
+
+    # --- the sections ---
+
+    def _figures(self) -> dict[str, Any]:
+        rows = [run.row for run in self.runs]
+        names = figures.labels(shortened([run.label for run in self.runs]))
+        drawn = {
+            "spent": figures.spent(names, self.times),
+            "over-time": figures.under_way(names, self.lines, self.times),
+            **{f"workers-{index}": figures.workers(each) for index, each in enumerate(self.times)},
+        }
+        if any(each.measured for each in self.times):
+            drawn["latency"] = figures.latencies(names, self.lines, self.times)
+            drawn["slowdown"] = figures.slowdowns(names, self.lines, self.times)
+        for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
+            if (found := figures.by_graph(names, self.lines, rows, key)) is not None:
+                drawn[anchor] = found
+        return drawn
+
+    def _bodies(self, drawn: Mapping[str, Any]) -> dict[str, str]:
+        key = self._key()
+        latency = figure("latency", "Share of requests by latency", "latency")
+        slowdown = figure("slowdown", "Share of requests by slow-down", "slow-down against the critical path")
+        graphs = [
+            figure(anchor, f"{what} by pipeline", what if "graphs-late" in drawn else "")
+            for anchor, what in (("graphs-late", "answered in time"), ("graphs-slow", "mean slow-down"))
+            if anchor in drawn
+        ]
+        parts = "".join(
+            f'<li><i class="part" style="background-color:var(--{colour})"></i>{name}</li>'
+            for name, colour in figures.legend(drawn["spent"])
+        )
+        about = (
+            "Of each request the chain of tasks that decided when it was answered: each waited for the one before it. "
+            "The parts add up to the mean latency."
+        )
+        answered = "latency" in drawn
+        pair = f'<div class="pair">{"".join(graphs)}</div>' if len(graphs) > 1 else "".join(graphs)
+        return {
+            "table": self._table(),
+            "times": f'{key}<div class="pair">{latency}{slowdown}</div>' if answered else "",
+            "spent": f'<ul class="key parts">{parts}</ul>{figure("spent", about, about)}' if answered else "",
+            "over-time": key + figure("over-time", "Requests that have arrived and not ended, over time"),
+            "workers": "".join(for_run(index, self._workers(index)) for index in range(len(self.runs))),
+            "graphs": f"{key}{pair}" if graphs else "",
+            "longest": "".join(for_run(index, self._longest(index)) for index in range(len(self.runs)))
+            if answered
+            else "",
+        }
+
+    def _workers(self, index: int) -> str:
+        about = "The share of each GPU that batches held: computing, or fetching what they need."
+        if self.times[index].passages.down:
+            about += " Where a worker was out of service, its row is orange."
+        return figure(f"workers-{index}", "Share of each worker that batches held, over time", about)
+
+    def _table(self) -> str:
+        shown = [(head, key) for head, key in _TABLE if telling([run.row for run in self.runs], key)]
+        heads = "".join(f'<th scope="col">{head}</th>' for head, _ in shown)
+        lines = []
+        for index, (run, name) in enumerate(zip(self.runs, self.names, strict=True)):
+            tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
+            cells = "".join(f"<td>{self._marked(run.row, key)}</td>" for _, key in shown)
+            lines.append(f'<tr><th scope="row" title="{escape(run.label)}">{name}{tag}</th>{cells}</tr>')
+        return (
+            f'<div class="scroll"><table><thead><tr><th scope="col">run</th>{heads}</tr></thead>'
+            f"<tbody>{''.join(lines)}</tbody></table></div>"
+        )
+
+    def _marked(self, row: Mapping[str, Any], key: str) -> str:
+        """A cell; the best of all runs is set off."""
+        best = {"slowdown_mean": min, "cost_per_request_usd": min, "slo_hit_rate": max}.get(key)
+        known = [run.row[key] for run in self.runs if run.row.get(key) is not None]
+        is_best = self.several and best is not None and known and row.get(key) == best(known)
+        return f'<b class="best">{_cell(row, key)}</b>' if is_best else _cell(row, key)
+
+    def _longest(self, index: int) -> str:
+        """The requests of a run that took longest against their critical path, and where their time went."""
+        times = self.times[index]
+        ranked = sorted(range(len(times.measured)), key=lambda at: (-times.slowdown[at], times.measured[at].id))
+        heads = ["request", "pipeline", "arrived", "latency", "slow-down", *(["late"] if self.timed else [""])]
+        lines = []
+        for at in ranked[:LONGEST]:
+            request, latency = times.measured[at], float(times.latency_s[at])
+            over = latency - (request.deadline - request.arrival) / SECOND if request.deadline else 0.0
+            cells = (
+                plain(times.catalogue.graphs[request.graph].name),
+                duration(request.arrival / SECOND),
+                duration(latency),
+                f"{three_digits(float(times.slowdown[at]))}×",
+                duration(over) if over > 0 else "",
+                _parts(times.spent[at]),
+            )
+            lines.append(f"<tr><td>{request.id}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        head = "".join(f'<th scope="col">{each}</th>' for each in (*heads, "of it"))
+        table = (
+            f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+        )
+        return (
+            f'{table}<p class="note"><code>headway story RUN REQUEST</code> tells the whole of one, step by step.</p>'
+        )
+
+    def _key(self) -> str:
+        if not self.several:
+            return ""
+        stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
+        items = "".join(
+            f'<li data-key="{index}">{stroke}{name}{" <small>baseline</small>" if index == self.baseline else ""}</li>'
+            for index, name in enumerate(self.names)
+        )
+        return f'<ul class="key">{items}</ul>'
+
+    def _picker(self) -> str:
+        if not self.several:
+            return ""
+        options = "".join(
+            f'<option value="{index}"{" selected" if index == self.best else ""}>{name}</option>'
+            for index, name in enumerate(self.names)
+        )
+        return f'<label class="picker">Looking at <select id="run">{options}</select></label>'
 
 
-def _answer(runs: Sequence[Shown], names: Sequence[str], baseline: int) -> str:
-    best = best_of(runs)
-    row, other = runs[best].row, runs[baseline].row
-    deadline = row.get("slo_hit_rate") is not None
-    said = (
-        f"{100 * row['slo_hit_rate']:.1f} % in time"
-        if deadline
-        else f"{row['slowdown_mean']:.2f} times the critical path"
-    )
-    if len(runs) == 1:
-        return f"{plain(names[0])}: {said}"
-    if best == baseline:
-        return f"{plain(names[best])} is not beaten: {said}"
-    than = f"{100 * other['slo_hit_rate']:.1f} %" if deadline else f"{other['slowdown_mean']:.2f}"
-    return f"{plain(names[best])} answers requests best: {said}, against {than} with {plain(names[baseline])}"
+def _alike(times_s: Sequence[float | None]) -> list[str]:
+    """Times in one unit, so that they compare at a glance."""
+    longest = max((time for time in times_s if time is not None), default=0.0)
+    size, unit = (1.0, "s") if longest >= 1 else (1e-3, "ms")
+    return ["–" if time is None else f"{three_digits(time / size)} {unit}" for time in times_s]
 
 
-def _hero(runs: Sequence[Shown], names: Sequence[str], baseline: int) -> str:
-    run = runs[0]
-    row = run.row
-    facts = (
-        ("scenario", escape(str(row.get("scenario", "")))),
-        ("requests", f"{row['requests']:,.0f}"),
-        ("workers", f"{len(run.fleet.workers):,}"),
-        ("pipelines", ", ".join(escape(graph.name) for graph in run.catalogue.graphs)),
-        ("seed", f"{row['seed']:g}"),
-    )
-    items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
-    lead = "Everything here is simulated: run times are those of the profiles, with their spread."
-    answer = _answer(runs, names, baseline)
-    head = f'<header class="hero" id="answer"><h1>{answer}</h1><p class="lead">{lead}</p>'
-    return f'{head}<dl class="facts">{items}</dl></header>'
+def _cell(row: Mapping[str, Any], key: str) -> str:
+    return escape(FORMATS[key](row.get(key))) or "–"
 
 
-def _table(runs: Sequence[Shown], names: Sequence[str], baseline: int) -> str:
-    shown = [(head, key) for head, key in _TABLE if any(run.row.get(key) is not None for run in runs)]
-    heads = "".join(f'<th scope="col">{head}</th>' for head, _ in shown)
-    best = best_of(runs)
-    lines = []
-    for index, (run, name) in enumerate(zip(runs, names, strict=True)):
-        role = "best" if index == best and len(runs) > 1 else "base" if index == baseline and len(runs) > 1 else ""
-        cells = "".join(f"<td>{escape(FORMATS[key](run.row.get(key)))}</td>" for _, key in shown)
-        lines.append(f'<tr class="{role}"><th scope="row">{plain(name)}</th>{cells}</tr>')
-    return (
-        f'<div class="scroll"><table><thead><tr><th scope="col">policy</th>{heads}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
-
-
-def _key(names: Sequence[str]) -> str:
-    stroke = '<svg width="26" height="8" aria-hidden="true"><line x1="0" y1="4" x2="26" y2="4"></line></svg>'
-    items = "".join(f"<li data-key={index}>{stroke}{plain(name)}</li>" for index, name in enumerate(names))
-    return f'<ul class="key">{items}</ul>'
-
-
-def _picker(names: Sequence[str], first: int) -> str:
-    if len(names) == 1:
-        return ""
-    options = "".join(
-        f'<option value="{index}"{" selected" if index == first else ""}>{plain(name)}</option>'
-        for index, name in enumerate(names)
-    )
-    return f'<label class="picker">Looking at <select id="run">{options}</select></label>'
+def _parts(spent: Mapping[str, int]) -> str:
+    """The largest parts of a request's time."""
+    whole = max(1, sum(spent.values()))
+    named = dict((*figures.SPENT, figures.LOST))
+    ranked = sorted(spent.items(), key=lambda each: -each[1])
+    return ", ".join(f"{percent(time / whole, 0)} {named[part]}" for part, time in ranked if time >= whole / 100)

@@ -16,8 +16,8 @@ from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 
 PARTS = ("run", "load", "wait", "transfer", "lost")
-"""What the time of a request is made of: computing; process, weights and room for them; in a queue; inputs on their way;
-and what was done, or waited for, in vain."""
+"""What the time of a request is made of: computing; process, weights and room for them; in a queue; inputs on their
+way; and what was done, or waited for, in vain."""
 
 
 @dataclass(slots=True)
@@ -183,7 +183,9 @@ class Passages:
     def _arrive(self, row: TapeRow) -> None:
         self.arrived[row.subject] = row.time
         self._done[row.subject] = set()
-        tasks = self.tasks[row.subject] = [[Passage(row.subject, t)] for t in range(len(self.graphs[row.subject].tasks))]
+        tasks = self.tasks[row.subject] = [
+            [Passage(row.subject, t)] for t in range(len(self.graphs[row.subject].tasks))
+        ]
         for task in self.graphs[row.subject].entries:
             tasks[task][0].ready = row.time
 

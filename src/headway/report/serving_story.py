@@ -17,6 +17,7 @@ from headway.serving.rows import Kind
 from headway.units import MILLISECOND, format_size, to_seconds
 
 _MOST_NEIGHBOURS = 3
+_ENDED, _LOST, _DECIDED, _QUEUED, _BEGUN = range(5)
 _WORDS = {
     "run": "computing",
     "load": "loading",
@@ -31,6 +32,8 @@ class Step:
     """A moment of the story."""
 
     time: int
+    rank: int
+    """What comes first in an instant: ends, then losses, then what is decided, then what begins."""
     text: str
 
 
@@ -124,14 +127,15 @@ class _Teller:
 
     def tell(self) -> RequestStory:
         found, number = self.passages, self.request.id
-        for (time, kind), rows in groupby(self.rows, key=lambda row: (row.time, row.kind)):
+        for (time, kind), group in groupby(self.rows, key=lambda row: (row.time, row.kind)):
+            rows = list(group)
             if kind == Kind.PLACE:
-                self._place(time, list(rows))
+                self._place(time, rows)
             for row in rows:
                 self._read(row)
         for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
-        self.steps.sort(key=lambda step: step.time)
+        self.steps.sort(key=lambda step: (step.time, step.rank))
         latency = LatencyModel(self.catalogue, self.fleet)
         least = int(critical_paths(self.catalogue, self.fleet, latency)[self.request.graph])
         return RequestStory(
@@ -155,16 +159,16 @@ class _Teller:
         for row in rows:
             by_worker.setdefault(row.place, []).append(self.names[row.detail])
         placed = "; ".join(f"{listed(tasks)} on {self.workers[worker]}" for worker, tasks in by_worker.items())
-        self._say(time, f"placed: {placed}")
+        self._say(time, _DECIDED, f"placed: {placed}")
 
     def _read(self, row: TapeRow) -> None:
         if row.kind == Kind.ARRIVED:
-            self._say(row.time, f"came in at {self.workers[row.place]}")
+            self._say(row.time, _DECIDED, f"came in at {self.workers[row.place]}")
         elif row.kind == Kind.MOVE:
             came = "" if row.value < 0 else f" instead of {self.workers[row.value]}"
-            self._say(row.time, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
+            self._say(row.time, _DECIDED, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
         elif row.kind == Kind.DROP:
-            self._say(row.time, f"given up, with {row.value} of {len(self.names)} tasks done")
+            self._say(row.time, _DECIDED, f"given up, with {row.value} of {len(self.names)} tasks done")
 
     # --- what became of each task ---
 
@@ -174,23 +178,25 @@ class _Teller:
         begin = stay.begin if stay is not None else -1
         for index, (worker, since, until) in enumerate(passage.stops):
             if since != begin:
-                came = "" if index or since <= passage.ready else f", its inputs {_ms(since - passage.ready)} on their way"
-                self._say(since, f"{name} is queued at {self.workers[worker]}{came}")
+                came = (
+                    "" if index or since <= passage.ready else f", its inputs {_ms(since - passage.ready)} on their way"
+                )
+                self._say(since, _QUEUED, f"{name} is queued at {self.workers[worker]}{came}")
             if until >= 0 and until not in (begin, passage.lost):
-                self._say(until, f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}")
+                self._say(until, _LOST, f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}")
         if stay is not None:
             self._ran(passage, stay, name)
         if passage.lost >= 0:
-            self._say(passage.lost, self._lost(passage, name))
+            self._say(passage.lost, _LOST, self._lost(passage, name))
 
     def _ran(self, passage: Passage, stay: Stay, name: str) -> None:
         since = passage.stops[-1][1] if passage.stops else passage.ready
         waited = f" after {_ms(stay.begin - since)} of waiting{self._behind(stay, since)}" if stay.begin > since else ""
-        self._say(stay.begin, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
+        self._say(stay.begin, _BEGUN, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
         if stay.start > stay.begin and (before := self._before_start(stay)):
-            self._say(stay.start, f"{name} has {before}")
+            self._say(stay.start, _BEGUN, f"{name} has {before}")
         if stay.end >= 0:
-            self._say(stay.end, f"{name} is done, in {_ms(stay.end - stay.start)}")
+            self._say(stay.end, _ENDED, f"{name} is done, in {_ms(stay.end - stay.start)}")
 
     def _lost(self, passage: Passage, name: str) -> str:
         stay = passage.stay
@@ -215,7 +221,9 @@ class _Teller:
             parts.append(f"its process after {_ms(stay.cold)}")
         for model, time in stay.loads:
             weights = self.catalogue.models[model]
-            parts.append(f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}")
+            parts.append(
+                f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}"
+            )
         if stay.evicted:
             gone = [clipped(self.catalogue.models[model].name) for model in stay.evicted]
             parts.append(f"room where {listed(gone)} {'was' if len(gone) == 1 else 'were'}")
@@ -257,8 +265,8 @@ class _Teller:
                 before = self.graph.predecessors[passage.task]
                 yield f"{name} waits for {listed([self.names[task] for task in before])}"
 
-    def _say(self, time: int, text: str) -> None:
-        self.steps.append(Step(time, text))
+    def _say(self, time: int, rank: int, text: str) -> None:
+        self.steps.append(Step(time, rank, text))
 
 
 def _ms(time: int) -> str:

@@ -7,6 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.report.names import shortened
+from headway.report.tables import width_of
+from headway.report.words import clipped
 from headway.units import format_size
 
 Row = Mapping[str, Any]
@@ -17,15 +19,16 @@ def _share(value: float | None) -> str:
 
 
 def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}×"
+    return "" if value is None else f"{value:.2f}×" if value < 1000 else f"{value:,.0f}×"
 
 
 def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{1000 * value:.0f} ms" if value < 10 else f"{value:.1f} s"
+    return "" if value is None else f"{1000 * value:,.0f} ms" if value < 10 else f"{value:,.1f} s"
 
 
 def _usd(value: float | None) -> str:
-    return "" if value is None else f"${1000 * value:.4f}"
+    """What 1,000 requests cost."""
+    return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
 
 
 def _count(value: float | None) -> str:
@@ -37,69 +40,112 @@ def _bytes(value: float | None) -> str:
 
 
 def _change(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:+.1f} %"
+    """With its sign; what rounds to nothing has none."""
+    if value is None:
+        return ""
+    text = f"{100 * value:+.1f}"
+    return f"{text if float(text) else text[1:]} %"
+
+
+def _mean(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("requests", "requests", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
+    ("vs {baseline}", "slowdown_change", _change, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),
     ("latency p50", "latency_p50_s", _seconds, 0),
     ("p99", "latency_p99_s", _seconds, 0),
     ("in time", "slo_hit_rate", _share, 1),
     ("dropped", "dropped", _count, 0),
+    ("unfinished", "unfinished", _count, 0),
+    ("lost tasks", "lost_tasks", _count, 0),
     ("$/1000", "cost_per_request_usd", _usd, -1),
-    ("slow-down against", "slowdown_change", _change, 0),
-    ("cost against", "cost_change", _change, 0),
+    ("$ vs {baseline}", "cost_change", _change, 0),
     ("cache hits", "cache_hit_rate", _share, 0),
     ("fetched", "bytes_fetched", _bytes, 0),
+    ("cold starts", "cold_starts", _count, 0),
     ("workers", "workers_used", _count, 0),
     ("GPU use", "gpu_utilisation", _share, 0),
-    ("batch", "batch_mean", lambda value: "" if value is None else f"{value:.2f}", 0),
+    ("batch", "batch_mean", _mean, 0),
     ("tasks/s", "tasks_per_s", _count, 0),
 )
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
-
-FORMATS: Mapping[str, Callable[[Any], str]] = {**{key: written for _, key, written, _ in _COLUMNS}, "messages": _count}
+_EXPENDABLE = (
+    *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
+    *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "requests"),
+)
+"""What a narrow terminal does without, the first of them first."""
+_NOTHING: Mapping[str, float] = {
+    **dict.fromkeys(("dropped", "unfinished", "lost_tasks", "cold_starts", "bytes_fetched"), 0),
+    "batch_mean": 1,
+}
+"""What a column need not say where all runs have it."""
+FORMATS: Mapping[str, Callable[[Any], str]] = {key: written for _, key, written, _ in _COLUMNS}
 """How each number is written, by its key."""
 
 
-def comparison(rows: Sequence[Row]) -> Table:
+def telling(rows: Sequence[Row], key: str) -> bool:
+    """Whether a column says anything about these runs."""
+    return any(row.get(key) is not None and row[key] != _NOTHING.get(key) for row in rows)
+
+
+def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     """One line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    names = [str(row.get("variant") or row["policy"]) for row in rows]
+    names = shortened([str(row.get("variant") or row["policy"]) for row in rows])
     table.add_column("variant" if any("variant" in row for row in rows) else "policy", no_wrap=True)
-    shown = [column for column in _COLUMNS if any(row.get(column[1]) is not None for row in rows)]
-    shown = [column for column in shown if column[1] != "dropped" or any(row["dropped"] for row in rows)]
-    for heading, key, _, _ in shown:
-        baseline = f" {rows[0]['baseline']}" if key.endswith("_change") else ""
-        table.add_column(heading + baseline, justify="right", no_wrap=True)
-    for name, row in zip(shortened(names), rows, strict=True):
-        cells: list[str | Text] = [name]
-        for _, key, written, best in shown:
-            known = [other[key] for other in rows if other.get(key) is not None]
-            value = row.get(key)
-            text = written(value)
-            is_best = best and len(rows) > 1 and value == (max(known) if best > 0 else min(known))
-            cells.append(Text(text, style="bold green") if is_best else text)
-        table.add_row(*cells)
+    shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
+    baseline = _baseline(rows, names)
+    for heading, _, _, _ in shown:
+        table.add_column(Text(heading.format(baseline=baseline)), justify="right", no_wrap=True)
+    for name, row in zip(names, rows, strict=True):
+        table.add_row(Text(clipped(name)), *(_cell(row, rows, *column[1:]) for column in shown))
     return table
+
+
+def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
+    """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    there = [key for key in _EXPENDABLE if telling(rows, key)]
+    for count in range(len(there) + 1):
+        table = comparison(rows, there[:count])
+        if width_of(table) <= width:
+            break
+    return table, count
+
+
+def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """The run that changes are against, by its short name; the first goes without one."""
+    whole = [str(row.get("variant") or row["policy"]) for row in rows]
+    named = str(rows[0].get("baseline", "")) if rows else ""
+    return "first" if named not in whole or whole.index(named) == 0 else clipped(names[whole.index(named)])
+
+
+def _cell(row: Row, rows: Sequence[Row], key: str, written: Callable[[Any], str], best: int) -> Text:
+    value = row.get(key)
+    known = [other[key] for other in rows if other.get(key) is not None]
+    is_best = best and len(rows) > 1 and known and value == (max(known) if best > 0 else min(known))
+    return Text(written(value), style="bold green" if is_best else "")
 
 
 def graphs(row: Row) -> Table:
     """One run, a line a graph."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = (
-        ("graph", "graph", str),
         ("requests", "requests", _count),
         ("slow-down", "slowdown_mean", _ratio),
         ("latency p99", "latency_p99_s", _seconds),
         ("in time", "slo_hit_rate", _share),
         ("$/1000", "cost_per_request_usd", _usd),
     )
-    for heading, _, _ in columns:
-        table.add_column(heading, justify="left" if heading == "graph" else "right", no_wrap=True)
-    for each in row.get("graphs", ()):
-        table.add_row(*(written(each.get(key)) for _, key, written in columns))
+    found = row.get("graphs", ())
+    shown = [column for column in columns if any(each.get(column[1]) is not None for each in found)]
+    table.add_column("graph", no_wrap=True)
+    for heading, _, _ in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in found:
+        table.add_row(Text(clipped(str(each["graph"]))), *(written(each.get(key)) for _, key, written in shown))
     return table

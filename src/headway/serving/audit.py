@@ -293,8 +293,8 @@ class _Clerk(RequestClerk):
         if kind.cold_start:
             books.idle.append((batch.function, now))
         for request, task in batch.tasks:
-            books.here.pop((request, task), None)
-            if (life := self._lives.get(request)) is not None and life.running[task] == lease:
+            known = books.here.pop((request, task), 0) is None
+            if known and (life := self._lives.get(request)) is not None and life.running[task] == lease:
                 life.running[task], life.finished[task] = 0, now
                 if min(life.finished) >= 0:
                     self._whole[request] = None
@@ -303,6 +303,9 @@ class _Clerk(RequestClerk):
 
     def _on_fetch(self, books: WorkerBooks, group: list[list[int]]) -> None:
         now, _, _, lease, place, model, value = group[0]
+        if not 0 <= model < len(self._catalogue.models):
+            self._find("load", f"model {model} does not exist")
+            return
         for row in group[1:]:
             for rule, text in books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")]:
                 self._find(rule, text)
@@ -341,6 +344,9 @@ class _Clerk(RequestClerk):
         if (books := self._at(row)) is None:
             return
         self._new_lease(row[3])
+        if not 0 <= row[5] < len(self._catalogue.functions):
+            self._find("instance", f"function {row[5]} does not exist")
+            return
         needed = self._catalogue.functions[row[5]].cold_start
         if not needed or row[6] < needed:
             self._find("instance", f"a process of function {row[5]} starts within {row[6]} ns, it takes {needed}")
@@ -367,7 +373,8 @@ class _Clerk(RequestClerk):
         books = self._workers[place] if 0 <= place < len(self._workers) else None
         if kind == Kind.TASK_ARRIVED:
             life = self._lives.get(request)
-            awaited = life is not None and life.moves[task] == lease and life.placed[task] >= 0
+            awaited = life is not None and 0 <= task < len(life.moves) and life.placed[task] >= 0
+            awaited = awaited and life is not None and life.moves[task] == lease
             live = awaited and life is not None and not (life.queued[task] or life.begun(task) or life.unmet(task))
         elif books is None:
             live = False

@@ -134,7 +134,7 @@ class WorkerBooks:
 def sent(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
     """The least that bytes take from one worker to another, even by way of a third one."""
     links = fleet.links
-    if source == target:
+    if source == target or not (0 <= source < len(fleet.workers) and 0 <= target < len(fleet.workers)):
         return 0
     if links.within_host >= links.within_rack >= links.between_racks:  # no way round is shorter
         return fleet.copy_time(source, target, size_bytes)

@@ -40,6 +40,8 @@ class Worker:
     """Host memory that may hold weights."""
     host: int = 0
     rack: int = 0
+    hour_usd: float | None = None
+    """What an hour of it costs; None: what its CPUs and slices cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ class Fleet:
     prices: Prices = Prices()
     keep_alive: int = 600 * SECOND
     """How long an idle process is kept."""
+
+    def hour_usd(self, worker: Worker) -> float:
+        """The rent of a worker for an hour."""
+        if worker.hour_usd is not None:
+            return worker.hour_usd
+        return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
 
     def copy_time(self, source: int, target: int, size_bytes: int) -> int:
         """Host memory of one worker to that of another; nothing within a worker. Source -1: the client."""

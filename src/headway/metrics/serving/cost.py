@@ -33,7 +33,7 @@ def costs(ledger: Ledger) -> Costs:
     rate = ledger.cpus * prices.cpu_hour + ledger.slices * prices.slice_hour
     batches = rate * (ledger.batch_end - ledger.began) / HOUR
     idle = idle_usd(ledger)
-    rent = sum(w.cpus * prices.cpu_hour + w.gpu.slices * prices.slice_hour for w in ledger.fleet.workers)
+    rent = sum(map(ledger.fleet.hour_usd, ledger.fleet.workers))
     return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_graph(ledger, batches, idle))
 
 

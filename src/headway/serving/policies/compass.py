@@ -4,24 +4,32 @@ The worker that receives a request plans all of it by decreasing rank. When a ta
 successor that waits for nobody else, and sends it elsewhere if too much is queued where the plan has it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
-from headway.serving.actions import Action, MoveTask, PlaceRequest
+from headway.serving.actions import NOWHERE, Action, MoveTask, PlaceRequest, RunBatch
 from headway.serving.policies.local import FIFO, LOOKAHEAD, LocalQueue
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan import QUEUED, RESERVED, RUNNING, Planner
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
-from headway.serving.workerstate import Row
+from headway.serving.workerstate import Row, WorkerState
+
+START, END = "start", "end"
 
 
 class Compass(ServingPolicy):
     """Plan at arrival, adjust when sent, evict by looking ahead in the queue, fetch ahead."""
 
     name = "compass"
-    authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0, "estimate": QUEUED}
+    authors: ClassVar[dict[str, Any]] = {
+        "evict": FIFO,
+        "prefetch": 0,
+        "estimate": QUEUED,
+        "adjust_at": START,
+        "ingress": False,
+    }
 
     def __init__(
         self,
@@ -32,10 +40,18 @@ class Compass(ServingPolicy):
         prefetch: int = 3,
         estimate: str = RUNNING,
         patience: float = 1.5,
+        adjust_at: str = END,
+        ingress: bool = True,
     ) -> None:
-        """``patience``: how often its own run time a task may wait where it was planned before another is sought."""
-        if patience < 0:
-            raise ExperimentError(f"policy compass: option patience={patience} is negative")
+        """``patience``: how often its own run time a task may wait where it was planned before another is sought.
+
+        ``adjust_at``: whether that is decided when the task before it ends or, as the authors have it, starts.
+        ``ingress``: whether a plan counts what it takes to send a request's input on from where it came in.
+        """
+        if not patience >= 0:
+            raise ExperimentError(f"policy {self.name}: option patience={patience} is negative")
+        if adjust_at not in (START, END):
+            raise ExperimentError(f"policy {self.name}: option adjust_at={adjust_at} is neither {END} nor {START}")
         self.adjust = adjust
         self.load = load
         self.cache = cache
@@ -43,8 +59,10 @@ class Compass(ServingPolicy):
         self.prefetch = prefetch
         self.estimate = estimate
         self.patience = patience
+        self.adjust_at = adjust_at
+        self.ingress = ingress
         self.queue = LocalQueue(evict, prefetch)
-        self.planner = Planner(estimate, load=load, cache=cache)
+        self.planner = Planner(estimate, load=load, cache=cache, ingress=ingress)
         self._open: dict[int, None] = {}
         """Requests with tasks that no worker was up for."""
 
@@ -57,59 +75,81 @@ class Compass(ServingPolicy):
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Plan what came or was displaced, look again at what is being sent, and let each worker go on."""
         if state.landed or state.displaced or self._open:
-            yield from self._place(now, state, dict.fromkeys((*self._open, *state.landed, *state.displaced)))
-        if self.adjust and state.ended:
-            yield from self._adjust(now, state)
+            for request in dict.fromkeys((*self._open, *state.landed, *state.displaced)):
+                self._open.pop(request, None)
+                if (rs := state.requests.get(request)) is not None:
+                    yield from self._place(now, state, rs)
+        if self.adjust and self.adjust_at == END:
+            for request, task in state.ended:
+                if (rs := state.requests.get(request)) is not None:
+                    yield from self._look_again(now, state, rs, task)
         for index in list(state.touched):
-            yield from self.queue.decide(state, state.workers[index])
+            yield from self._go_on(now, state, state.workers[index])
+
+    def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
+        """A worker's own decisions."""
+        if not (self.adjust and self.adjust_at == START):
+            yield from self.queue.decide(state, worker)
+            return
+        for action in self.queue.decide(state, worker):
+            yield action
+            if isinstance(action, RunBatch):
+                for request, task in action.tasks:
+                    yield from self._look_again(now, state, state.requests[request], task)
 
     # --- plan -------------------------------------------------------------------------------------------------
 
-    def _place(self, now: int, state: ServingState, requests: Iterable[int]) -> Iterator[Action]:
-        for request in requests:
-            self._open.pop(request, None)
-            rs = state.requests.get(request)
-            if rs is None:
-                continue
-            viewer = reached(state, rs.request.ingress)
-            if viewer < 0:
-                self._open[request] = None
-                continue
-            view = self.planner.view(now, state.rows(viewer, now))
-            plan = self.planner.plan(now, view, rs, viewer)
-            if -1 in plan:
-                self._open[request] = None
-            yield PlaceRequest(request, plan)
+    def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
+        """A request came, or lost tasks: the worker that it came to plans it."""
+        viewer = reached(state, rs.request.ingress)
+        if viewer < 0:
+            self._open[rs.request.id] = None
+            return
+        plan = self.plan(now, state, rs, viewer)
+        if NOWHERE in plan:
+            self._open[rs.request.id] = None
+        yield PlaceRequest(rs.request.id, plan)
+
+    def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
+        """A worker a task, by the rows that ``viewer`` sees."""
+        return self.planner.plan(now, self.planner.view(now, state.rows(viewer, now)), rs, viewer)
 
     # --- adjust -----------------------------------------------------------------------------------------------
 
-    def _adjust(self, now: int, state: ServingState) -> Iterator[Action]:
-        for request, task in state.ended:
-            rs = state.requests.get(request)
-            if rs is None:
-                continue
-            here = rs.worker[task]
-            rows: Sequence[Row] | None = None
-            for after in rs.graph.successors[task]:
-                if len(rs.graph.predecessors[after]) == 1 and Stage.READY < rs.stage[after] < Stage.RUNNING:
-                    rows = rows or state.rows(here, now)
-                    target = self.place_again(now, rows, rs, after, here)
-                    if target >= 0 and target != rs.worker[after]:
-                        rows = None
-                        yield MoveTask(request, after, target)
+    def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
+        """Send the successors of a task elsewhere that would wait too long where they were planned."""
+        here = rs.worker[task]
+        if here < 0:
+            return  # it went down with its worker
+        rows: Sequence[Row] | None = None
+        for after in rs.graph.successors[task]:
+            planned = rs.worker[after]
+            if planned >= 0 and len(rs.graph.predecessors[after]) == 1 and rs.stage[after] < Stage.RUNNING:
+                rows = rows or state.rows(here, now)
+                target = self.adjusted(now, rows, rs, after, here)
+                if target >= 0 and target != planned:
+                    rows = None
+                    yield MoveTask(rs.request.id, after, target)
 
-    def place_again(self, now: int, rows: Sequence[Row], rs: RequestState, task: int, here: int) -> int:
+    def adjusted(self, now: int, rows: Sequence[Row], rs: RequestState, task: int, here: int) -> int:
         """Where a task goes whose input lies ``here``: where it was planned, unless it would wait too long there."""
         planner = self.planner
         function = rs.graph.tasks[task].function
         planned = rs.worker[task]
         run = planner.runs[function][planned]
-        # It is in the row of where it was planned already: queued, if that is here; else reserved.
-        counted = run if (rs.stage[task] == Stage.QUEUED and planned == here) or self.estimate == RESERVED else 0
-        if planner.taken_until(now, rows[planned]) - counted - now <= self.patience * run:
+        # Its own time may be in the row of where it was planned: queued, if that is here; else reserved.
+        own = run if (rs.stage[task] == Stage.QUEUED and planned == here) or self.estimate == RESERVED else 0
+        extra = 0
+        if self.adjust_at == START and self.estimate == QUEUED:
+            # The authors decide before they take the task that starts off the queue.
+            before = rs.graph.predecessors[task][0]
+            extra = planner.runs[rs.graph.tasks[before].function][here]
+        wait = planner.taken_until(now, rows[planned]) - now - own + (extra if planned == here else 0)
+        if wait <= self.patience * run:
             return planned
         view = planner.view(now, rows)
-        view.taken_until[planned] -= counted
+        view.taken_until[planned] -= own
+        view.taken_until[here] += extra
         return planner.at_once(view, rs, task, here, self.queue.hosts[function])
 
 
@@ -120,4 +160,4 @@ def reached(state: ServingState, ingress: int) -> int:
         index = (ingress + step) % count
         if state.workers[index].up:
             return index
-    return -1
+    return NOWHERE

@@ -48,7 +48,7 @@ class Option(NamedTuple):
 def cost_of(configuration: Configuration, time: int, prices: Prices) -> int:
     """What a request pays for its share of a full batch, in femtodollars."""
     usd_hour = configuration.cpus * prices.cpu_hour + configuration.slices * prices.slice_hour
-    return round(usd_hour * FEMTO_USD * time / _HOUR / configuration.batch)
+    return round(usd_hour * FEMTO_USD) * time // (_HOUR * configuration.batch)
 
 
 def options_of(

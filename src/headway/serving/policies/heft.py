@@ -10,7 +10,7 @@ class Heft(Compass):
     """By decreasing rank, as if every worker were idle and held every model."""
 
     name = "heft"
-    authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0}
+    authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0, "ingress": False}
 
-    def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3) -> None:
-        super().__init__(adjust=False, load=False, cache=False, evict=evict, prefetch=prefetch)
+    def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3, ingress: bool = True) -> None:
+        super().__init__(adjust=False, load=False, cache=False, evict=evict, prefetch=prefetch, ingress=ingress)

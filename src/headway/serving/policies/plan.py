@@ -38,12 +38,13 @@ class View:
 class Planner:
     """Plans whole requests and places single tasks."""
 
-    def __init__(self, estimate: str, *, load: bool = True, cache: bool = True) -> None:
+    def __init__(self, estimate: str, *, load: bool = True, cache: bool = True, ingress: bool = True) -> None:
         if estimate not in (QUEUED, RUNNING, RESERVED):
             raise ExperimentError(f"option estimate={estimate} is none of {QUEUED}, {RUNNING}, {RESERVED}")
         self.estimate = estimate
         self.load = load
         self.cache = cache
+        self.ingress = ingress
 
     def bind(self, state: ServingState, hosts: Sequence[tuple[int, ...]]) -> None:
         """Ranks, and everything about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
@@ -131,8 +132,10 @@ class Planner:
             before = predecessors[task]
             if before:
                 come = self._joined(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
-            else:
+            elif not self.ingress:
                 come = [now] * self._workers
+            else:
+                come = [now + way for way in self.way(ingress, tasks[task].input_bytes)]
             where, start = self.soonest(view, come, function, (where,) if where >= 0 else self._hosts[function])
             placed[task] = where
             if where >= 0:

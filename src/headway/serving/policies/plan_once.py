@@ -103,24 +103,21 @@ def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, 
 
 
 def _greedy(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]) -> tuple[int, ...]:
-    """Faster and faster until the deadline is kept, or nothing is gained any more."""
-    times = [front[at].time for front, at in zip(fronts, state, strict=True)]
-    now = graph.critical_path(times)
-    while now > deadline:
-        best: tuple[float, int, int] | None = None
-        for task, at in enumerate(state):
-            if at:
-                faster, slower = fronts[task][at - 1], fronts[task][at]
-                time = graph.critical_path([*times[:task], faster.time, *times[task + 1 :]])
-                rank = (now - time) / max(1, faster.cost - slower.cost)
-                if time < now and (best is None or rank > best[0]):
-                    best = rank, task, time
-        if best is None:
-            break
-        _, task, now = best
-        state = (*state[:task], state[task] - 1, *state[task + 1 :])
-        times[task] = fronts[task][state[task]].time
-    return state
+    """Tasks on the longest way faster and faster, until the deadline is kept or none of them can be."""
+    while True:
+        times = [front[at].time for front, at in zip(fronts, state, strict=True)]
+        to, onward = [0] * len(times), [0] * len(times)
+        for task in graph.order:
+            to[task] = times[task] + max((to[other] for other in graph.predecessors[task]), default=0)
+        for task in reversed(graph.order):
+            onward[task] = times[task] + max((onward[other] for other in graph.successors[task]), default=0)
+        longest = max(to)
+        critical = [t for t, at in enumerate(state) if at and to[t] + onward[t] - times[t] == longest]
+        if longest <= deadline or not critical:
+            return state
+        steps = {task: (fronts[task][state[task] - 1], fronts[task][state[task]]) for task in critical}
+        chosen = max(steps, key=lambda t: (steps[t][1].time - steps[t][0].time) / (steps[t][0].cost - steps[t][1].cost))
+        state = (*state[:chosen], state[chosen] - 1, *state[chosen + 1 :])
 
 
 def _options(fronts: Sequence[Sequence[Option]], state: Sequence[int]) -> Plan:

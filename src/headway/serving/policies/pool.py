@@ -307,6 +307,8 @@ class Warmth:
         if last is None:
             return
         gap, known = float(now - last), self._gaps.get(graph)
+        if known is None:
+            self._checked = now - _EVERY  # the first forecast is acted upon at once
         self._gaps[graph] = known = gap if known is None else known + _WEIGHT * (gap - known)
         if known > state.fleet.keep_alive:
             slowest = max(

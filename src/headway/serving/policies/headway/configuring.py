@@ -82,7 +82,7 @@ class Configuring:
         self._latest: list[int] = [-1] * functions
         self._allowed = list(self._grace)
         self._wakes: list[int] = [0] * functions
-        self._short: dict[int, None] = {}
+        self._short: dict[int, int] = {}
         self._known: dict[tuple, list[Batching | None]] = {}
         self._looked = 0
         self._renew(0, state)
@@ -95,7 +95,7 @@ class Configuring:
         for request in state.landed:
             if request in state.requests:
                 yield from self._warming.first(now, state, state.requests[request].request.graph)
-        yield from self._warming.look(now, state, list(self._short))
+        yield from self._warming.look(now, state, self._short)
         changed = self.scarcity and self._scarcity.look(now, state)
         if changed or now - self._looked > SECOND:
             self._looked = now
@@ -133,7 +133,7 @@ class Configuring:
             self._start_over(state)
             new.update((function, None) for function, queue in enumerate(self._queues) if queue)
         if state.touched or state.displaced:
-            new.update(self._short)
+            new.update(dict.fromkeys(self._short))
         new.update((function, None) for function, time in enumerate(self._wakes) if 0 < time <= now)
         return new
 
@@ -213,7 +213,7 @@ class Configuring:
         if aside:
             for lot in aside:
                 insort(queue, lot)
-            self._short[function] = None
+            self._short[function] = len(aside)
             if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
                 self._wakes[function] = now + RETRY
                 yield WakeAt(now + RETRY)

@@ -122,7 +122,7 @@ class Placed:
         for worker in state.workers:
             if not worker.queue or not worker.running:
                 continue
-            if worker.id not in state.touched and self._looked[worker.id] == interval:
+            if self._looked[worker.id] == interval:
                 continue
             self._looked[worker.id] = interval
             queue = self._order.queue(now, state, worker)

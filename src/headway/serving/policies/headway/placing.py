@@ -11,6 +11,7 @@ clearly better; its own reservation does not count against where it is.
 """
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from headway.serving.policies.hash import drawn
 from headway.serving.policies.headway.order import Mix, Outline
@@ -22,6 +23,8 @@ CROWDING = 2.0
 """What pushing other models out costs those who need them again, in times of the fetch."""
 CLEARLY = 0.05
 """How much earlier a task must end elsewhere to be moved, as a share of what its request takes at best."""
+INVESTED = 0.5
+"""Which part of a fetch into free memory is not held against a worker: the next task will find the model there."""
 NEAR = 0.01
 """Workers are as good as each other within this share of what the request takes at best, where rows are stale."""
 _LOOKED_AT = 8
@@ -52,18 +55,28 @@ class Plan:
 class View:
     """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
 
-    __slots__ = ("backlog", "floor", "free", "resident", "up")
+    __slots__ = ("backlog", "busy", "fetching", "free", "resident", "up")
 
     def __init__(self, count: int) -> None:
         self.up = 0
         """Workers that can be used, as bits."""
-        self.floor = [0] * count
+        self.busy = [0] * count
         """When what runs, and what was planned just now, has ended."""
+        self.fetching = [0] * count
+        """What it takes to fetch what tasks placed there need."""
         self.backlog = [0] * count
         """Run time of what is queued and under way."""
         self.resident = [0] * count
         """Models that are there, or will be fetched for tasks placed there."""
         self.free = [0] * count
+
+    def copy(self) -> "View":
+        """Another one, to plan in."""
+        other = View(0)
+        other.up = self.up
+        other.busy, other.fetching, other.backlog = self.busy.copy(), self.fetching.copy(), self.backlog.copy()
+        other.resident, other.free = self.resident.copy(), self.free.copy()
+        return other
 
 
 class Placing:
@@ -75,8 +88,11 @@ class Placing:
         self._mixes = mixes
         self._ahead = ahead
         self._epoch = -1
-        self._mine: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._mine: dict[int, dict[int, tuple[int, int]]] = {}
         """By planner and worker: run time and models of what was placed in this interval."""
+        self._rows: list[Row | None] = [None] * len(state.workers)
+        self._seen = View(len(state.workers))
+        """What follows from each of these rows; rows that are the same object say the same."""
         self._able: dict[tuple[int, int], list[int]] = {}
         zones: dict[tuple[int, int], list[int]] = {}
         for index, worker in enumerate(state.fleet.workers):
@@ -93,34 +109,36 @@ class Placing:
     def view(self, now: int, state: ServingState, viewer: int) -> View:
         """All rows as ``viewer`` sees them, with what it placed since."""
         self._renew(now, state)
-        outline = self._outline
-        rows: Sequence[Row] = state.rows(viewer, now)
-        view = View(len(rows))
-        mine, lanes = self._mine, outline.lanes
-        floor, backlog, resident, free = view.floor, view.backlog, view.resident, view.free
+        rows = state.rows(viewer, now)
+        known = self._rows
         for index, row in enumerate(rows):
-            if not row.up:
-                continue
-            view.up |= 1 << index
-            work, wanted = row.queued + row.reserved, row.wanted
-            if mine and (recent := mine.get((viewer, index))) is not None:
-                for more, models in recent:
-                    work += more
-                    wanted |= models
-            begin = row.busy_until
-            if begin < now or (lanes[index] > 1 and row.slices_free and row.cpus_free):
-                begin = now
-            missing = wanted & ~row.resident
-            left = row.free_bytes
-            if missing:
-                size, fetch = outline.weights(missing)
-                begin += fetch * outline.write_back if size > left else fetch
-                left -= size
-            floor[index] = begin
-            backlog[index] = work // lanes[index]
-            resident[index] = row.resident | wanted
-            free[index] = left
+            if row is not known[index]:
+                self._read(index, row)
+        view = self._seen.copy()
+        for index, (work, models) in self._mine.get(viewer, {}).items():
+            view.backlog[index] += work // self._outline.lanes[index]
+            self._want(view, index, models & ~view.resident[index])
         return view
+
+    def _read(self, index: int, row: Row) -> None:
+        """A row that was not seen before."""
+        self._rows[index] = row
+        seen, lanes = self._seen, self._outline.lanes[index]
+        seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
+        seen.busy[index] = 0 if lanes > 1 and row.slices_free and row.cpus_free else row.busy_until
+        seen.backlog[index] = (row.queued + row.reserved) // lanes
+        seen.fetching[index] = 0
+        seen.resident[index] = row.resident
+        seen.free[index] = row.free_bytes
+        self._want(seen, index, row.wanted & ~row.resident)
+
+    def _want(self, view: View, index: int, missing: int) -> None:
+        """Models that will have to be fetched on a worker."""
+        if missing:
+            size, fetch = self._outline.weights(missing)
+            view.fetching[index] += fetch * self._outline.write_back if size > view.free[index] else fetch
+            view.resident[index] |= missing
+            view.free[index] -= size
 
     def note(
         self, now: int, state: ServingState, plan: Plan, viewer: int, placed: Iterable[tuple[int, int, int]]
@@ -131,8 +149,9 @@ class Placing:
             plan.placed[task], plan.by[task] = now, viewer
             if worker != viewer and state.push_interval:
                 outline = self._outline
-                recent = self._mine.setdefault((viewer, worker), [])
-                recent.append((outline.base[worker][function], outline.masks[function]))
+                recent = self._mine.setdefault(viewer, {})
+                work, models = recent.get(worker, (0, 0))
+                recent[worker] = work + outline.base[worker][function], models | outline.masks[function]
 
     def _renew(self, now: int, state: ServingState) -> None:
         if state.push_interval and now // state.push_interval != self._epoch:
@@ -159,9 +178,9 @@ class Placing:
             at = self._arrivals(now, state, rs, task, workers, ends)
             if workers[task] >= 0:
                 worker = workers[task]
-                ends[task] = max(at[worker], view.floor[worker]) + outline.pace[worker][function]
+                ends[task] = max(at[worker], view.busy[worker]) + outline.pace[worker][function]
                 continue
-            scores = self._scores(now, rs, task, view, viewer, at)
+            scores = self._scores(now, state, rs, task, view, viewer, at)
             if not scores:
                 ends[task] = min(at) + outline.mean[function]
                 continue
@@ -169,7 +188,7 @@ class Placing:
             missing = outline.masks[function] & ~view.resident[worker]
             view.resident[worker] |= missing
             view.free[worker] -= outline.weights(missing)[0]
-            view.floor[worker] = max(view.floor[worker], end)
+            view.busy[worker] = max(view.busy[worker], end)
             workers[task], ends[task], plan.arrivals[task] = worker, end, at[worker]
         plan.finish = max(ends)
         return tuple(workers)
@@ -211,34 +230,50 @@ class Placing:
                 at[worker] = max(at[worker], copied)
         return at
 
-    def _scores(self, now: int, rs: RequestState, task: int, view: View, viewer: int, at: Sequence[int]) -> list[Score]:
-        """Of each worker that could run a task."""
+    def _scores(
+        self,
+        now: int,
+        state: ServingState,
+        rs: RequestState,
+        task: int,
+        view: View,
+        viewer: int,
+        at: Sequence[int],
+        limit: float = inf,
+        only: int = -1,
+    ) -> list[Score]:
+        """Of the workers that could run a task: those that are not worse than ``limit``, nor much than the best."""
         outline = self._outline
         graph = rs.request.graph
         function = outline.functions[graph][task]
         mask = outline.masks[function]
         share = self._mixes[viewer].ahead[graph][task]
-        floor, backlog, resident, free = view.floor, view.backlog, view.resident, view.free
+        near = NEAR * outline.lows[graph] if state.push_interval else 0.0
+        busy, fetching, backlog, resident, free = view.busy, view.fetching, view.backlog, view.resident, view.free
         pace, weights = outline.pace, outline.weights
         scores = []
-        for worker in self._candidates(function, view.up):
-            begin = floor[worker] + share * backlog[worker]
+        for worker in self._candidates(function, view.up) if only < 0 else (only,) if view.up >> only & 1 else ():
+            begin: float = busy[worker]
+            if begin < now:
+                begin = now
+            begin += fetching[worker] + share * backlog[worker]
             if begin < at[worker]:
                 begin = at[worker]
+            end = begin + pace[worker][function]
             missing = mask & ~resident[worker]
-            toll = 0.0
+            score = end
             if missing:
                 size, fetch = weights(missing)
                 if size > free[worker]:
-                    fetch *= outline.write_back
-                    begin += fetch
-                    toll = CROWDING * fetch
-                elif self._ahead:
-                    begin = max(begin, now + fetch)
+                    end += fetch * outline.write_back
+                    score = end + CROWDING * fetch * outline.write_back
                 else:
-                    begin += fetch
-            end = begin + pace[worker][function]
-            scores.append((end + toll, end, worker))
+                    end = max(end, now + fetch + pace[worker][function]) if self._ahead else end + fetch
+                    score = end - INVESTED * (end - score)
+            if score <= limit:
+                scores.append((score, end, worker))
+                if score + near < limit:
+                    limit = score + near
         return scores
 
     def _choose(
@@ -252,9 +287,7 @@ class Placing:
         """The best worker and when the task would end there; a draw among those that are as good as the best."""
         best = min(scores)
         if best[2] not in used:
-            limit = best[0]
-            if state.push_interval:
-                limit += NEAR * self._outline.lows[rs.request.graph]
+            limit = best[0] + (NEAR * self._outline.lows[rs.request.graph] if state.push_interval else 0.0)
             near = [score for score in scores if score[0] <= limit]
             if len(near) > 1:
                 best = near[drawn(rs.request.id, task, 0) % len(near)]
@@ -282,18 +315,10 @@ class Placing:
             view.backlog[here] = max(0, view.backlog[here] - outline.base[here][function] // outline.lanes[here])
         at = self._arrivals(now, state, rs, task, rs.worker, [now] * len(rs.worker))
         at[here] = max(now, rs.due[task])
-        scores = self._scores(now, rs, task, view, viewer, at)
-        stay = next((score[0] for score in scores if score[2] == here), None)
-        if not scores:
-            return None
-        worker, _ = self._choose(state, rs, task, scores, (here,))
-        if worker == here:
-            return None
-        if stay is not None:
-            there = next(score[0] for score in scores if score[2] == worker)
-            if there + CLEARLY * outline.lows[graph] >= stay:
-                return None
-        return worker
+        stay = self._scores(now, state, rs, task, view, viewer, at, only=here)
+        limit = stay[0][0] - CLEARLY * outline.lows[graph] if stay else inf
+        scores = self._scores(now, state, rs, task, view, viewer, at, limit)
+        return self._choose(state, rs, task, scores, ())[0] if scores else None
 
     def _counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
         """Whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
@@ -307,10 +332,7 @@ class Placing:
         view = self.view(now, state, viewer)
         own, begin = state.workers[viewer], max(now, state.workers[viewer].busy_until)
         view.up &= ~(1 << viewer)
-        soonest = min((view.floor[worker] for worker in range(len(view.floor)) if view.up >> worker & 1), default=None)
         moves: list[tuple[TaskId, int]] = []
-        if soonest is None:
-            return moves
         for request, task in queue[:_LOOKED_AT]:
             rs = state.requests[request]
             graph = rs.request.graph
@@ -319,12 +341,12 @@ class Placing:
             if missing := outline.masks[function] & ~own.memory.resident:
                 end += outline.weights(missing)[1] * outline.write_back
             wanted = end - CLEARLY * outline.lows[graph]
-            if rs.moves[task] <= _MOVES and soonest + outline.mean[function] < wanted:
+            if rs.moves[task] <= _MOVES:
                 at = self._arrivals(now, state, rs, task, rs.worker, [now] * len(rs.worker))
-                scores = self._scores(now, rs, task, view, viewer, at)
-                if scores and min(scores)[0] < wanted:
+                scores = self._scores(now, state, rs, task, view, viewer, at, wanted)
+                if scores:
                     worker, there = self._choose(state, rs, task, scores, ())
-                    view.floor[worker] = max(view.floor[worker], there)
+                    view.busy[worker] = max(view.busy[worker], there)
                     view.resident[worker] |= outline.masks[function]
                     moves.append(((request, task), worker))
                     continue

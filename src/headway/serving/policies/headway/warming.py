@@ -6,7 +6,7 @@ for as long as its memory costs what a cold start would forfeit: no rule that do
 pay less than half of that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, exp, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance, StopInstance
@@ -74,6 +74,8 @@ class Warming:
             self._break_even(state, index, worths) if function.cold_start else NEVER
             for index, function in enumerate(functions)
         ]
+        self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
+        """By function: how many processes can be busy at once."""
         self._looked = -LOOK_EVERY
 
     def _break_even(self, state: ServingState, function: int, worths: Sequence[float]) -> int:
@@ -110,9 +112,9 @@ class Warming:
                 yield StartInstance(where, task.function)
                 self.there[task.function] = now + state.catalogue.functions[task.function].cold_start
 
-    def look(self, now: int, state: ServingState, short: Sequence[int]) -> Iterator[Action]:
-        """Start what is missing and let go what is too many, now and then. ``short``: functions whose tasks wait for
-        a process."""
+    def look(self, now: int, state: ServingState, short: Mapping[int, int]) -> Iterator[Action]:
+        """Start what is missing and let go what is too many, now and then. ``short``: how many tasks found no room,
+        by function."""
         if now - self._looked < LOOK_EVERY:
             return
         fade = exp((self._looked - now) / PEAK_MEMORY)
@@ -130,7 +132,7 @@ class Warming:
                 self.there[index] = 0
             elif not starting:
                 self.there[index] = NEVER
-            self._peaks[index] = max(self._peaks[index] * fade, running + (index in short))
+            self._peaks[index] = max(self._peaks[index] * fade, running + min(short.get(index, 0), self._most[index] - running))
             wanted = self.target(now, index)
             have = idle + running + starting
             for _ in range(wanted - have):

@@ -115,8 +115,16 @@ class Sites:
         return best
 
     def _narrower_waits(self, js: JobState) -> bool:
-        jobs = self.state.jobs
-        return any(jobs[lane.head[1]].gpus < js.gpus for lane in self.state.queue.lanes.values())
+        """Whether the GPUs that a job leaves free may be too few for narrower ones that wait, by the first of each
+        lane; those that came with it wait as well, until it is their turn."""
+        jobs, left = self.state.jobs, self.state.pool.free_gpus - js.gpus
+        for lane in self.state.queue.lanes.values():
+            gpus = jobs[lane.head[1]].gpus
+            if gpus < js.gpus:
+                left -= gpus * len(lane)
+                if left < 0:
+                    return True
+        return False
 
     def _slow(self, js: JobState, placement: Placement) -> bool:
         """Whether a job is slower there than on one such node by more than one puts up with."""
