@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from headway.errors import ProfileError
 from headway.profiling import model, model_beside
 from headway.profiling.model import ModelProfile
-from headway.profiling.model_session import Grid, Log, Session
+from headway.profiling.model_session import Effort, Grid, Log, Session
 
 BENCH = Path(__file__).parent
 FUNCTIONS = {  # ESG's times at (1, 1, 1) in milliseconds, for the stand-in law
@@ -60,10 +61,8 @@ class Setting:
         os.environ.setdefault("HEADWAY_WEIGHTS", str(self.state / "weights"))
         self.log = Log(self.state / LOG)
         self.names = options.only or list(FUNCTIONS)
-        self.runs: int = 3 if self.dry else options.runs
-        self.cold: int = 1 if self.dry else options.cold
-        self.passes: int = 1 if self.dry else options.passes
-        self.least_s = 0.0 if self.dry else 0.25
+        whole = Effort(options.runs, cold_starts=options.cold, passes=options.passes)
+        self.effort = Effort(3, 0.0, 1, 1) if self.dry else whole
         here = len(os.sched_getaffinity(0))
         batches, shares = ((1, 2), (7,)) if self.dry else (options.batches, options.shares)
         self.grid = Grid(batches, tuple(cpus for cpus in options.cpus if cpus <= here), shares)
@@ -75,14 +74,11 @@ class Setting:
             factories,
             self.grid,
             self.log,
-            self.runs,
-            self.least_s,
+            self.effort,
             "cpu" if self.dry else "cuda",
             self.deadline,
             say=lambda text: print(f"! {text}"),
             tell=lambda done, of, text: print(f"{time.monotonic() - BEGAN:6.1f} s  {done + 1}/{of}  {text}"),
-            cold_starts=self.cold,
-            passes=self.passes,
         )
 
     def keep_copies(self) -> None:
@@ -229,58 +225,35 @@ def law_error(profile: ModelProfile) -> float:
 def planes(profiles: list[ModelProfile]) -> list[str]:
     """The two planes that were measured."""
     lines = []
-    for title, key, axis in (("The network", "network_ms", "share"), ("The CPUs", "host_ms", "CPUs")):
+    for title, key, axis in (("network", "network_ms", "/7"), ("CPUs", "host_ms", " CPUs")):
+        rows = []
         for each in profiles:
             found = {(row[0], row[1]): row[2] for row in each.seen[key]}
             seconds = sorted({second for _, second in found})
-            rows = [
-                [f"{batch}", *(f"{found[batch, second]:.2f}" for second in seconds)]
-                for batch in sorted({first for first, _ in found})
-            ]
-            lines += [f"{title}, {each.name}, ms by batch and {axis}:"]
-            lines += table(["batch", *map(str, seconds)], rows)
+            for batch in sorted({first for first, _ in found}):
+                rows.append([each.name, f"{batch}", *(f"{found[batch, second]:.1f}" for second in seconds)])
+        lines += table([f"{title}, ms", "batch", *(f"{second}{axis}" for second in seconds)], rows)
     return lines
 
 
 def axes(profiles: list[ModelProfile]) -> list[str]:
-    """Speed-ups along each axis."""
-    rows = []
-    for each in profiles:
-        (b, c, g), (most_b, most_c, most_g) = corners(each)
-        rows.append(
-            [
-                each.name,
-                f"{most_b * each.ms(b, c, g) / each.ms(most_b, c, g):.2f}",
-                f"{most_b * each.ms(b, most_c, most_g) / each.ms(most_b, most_c, most_g):.2f}",
-                f"{each.ms(b, c, g) / each.ms(b, most_c, g):.2f}",
-                f"{each.ms(most_b, c, most_g) / each.ms(most_b, most_c, most_g):.2f}",
-                f"{each.ms(b, c, g) / each.ms(b, c, most_g):.2f}",
-                f"{each.ms(most_b, most_c, g) / each.ms(most_b, most_c, most_g):.2f}",
-            ]
+    """Speed-ups along each axis, at both ends of the other two."""
+    (b, c, g), (most_b, most_c, most_g) = corners(profiles[0])
+
+    def row(name: str, ms: Callable[[int, int, int], float]) -> list[str]:
+        ratios = (
+            most_b * ms(b, c, g) / ms(most_b, c, g),
+            most_b * ms(b, most_c, most_g) / ms(most_b, most_c, most_g),
+            ms(b, c, g) / ms(b, most_c, g),
+            ms(most_b, c, most_g) / ms(most_b, most_c, most_g),
+            ms(b, c, g) / ms(b, c, most_g),
+            ms(most_b, most_c, g) / ms(most_b, most_c, most_g),
         )
-    least, most = corners(profiles[0])
-    (b, c, g), (most_b, most_c, most_g) = least, most
-    rows.append(
-        [
-            "law",
-            f"{most_b * law(b, c, g) / law(most_b, c, g):.2f}",
-            f"{most_b * law(b, most_c, most_g) / law(most_b, most_c, most_g):.2f}",
-            f"{law(b, c, g) / law(b, most_c, g):.2f}",
-            f"{law(most_b, c, most_g) / law(most_b, most_c, most_g):.2f}",
-            f"{law(b, c, g) / law(b, c, most_g):.2f}",
-            f"{law(most_b, most_c, g) / law(most_b, most_c, most_g):.2f}",
-        ]
-    )
-    head = [
-        "",
-        "batch 8: rate at (·,1,1)",
-        "at (·,8,7)",
-        "8 CPUs at (1,·,1)",
-        "at (8,·,7)",
-        "7/7 at (1,1,·)",
-        "at (8,8,·)",
-    ]
-    return table(head, rows)
+        return [name, *(f"{ratio:.2f}" for ratio in ratios)]
+
+    rows = [row(each.name, each.ms) for each in profiles]
+    head = ["", "batch 8: (·,1,1)", "(·,8,7)", "8 CPUs: (1,·,1)", "(8,·,7)", "7/7: (1,1,·)", "(8,8,·)"]
+    return table(head, [*rows, row("the law", law)])
 
 
 def checks(profiles: list[ModelProfile]) -> list[str]:
@@ -356,7 +329,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=numbers, default=(1, 2, 4, 8))
     parser.add_argument("--shares", type=numbers, default=(1, 2, 3, 4, 5, 6, 7))
     parser.add_argument("--cold", type=int, default=2, help="cold starts of each")
-    parser.add_argument("--passes", type=int, default=4, help="over what the CPUs do")
+    parser.add_argument("--passes", type=int, default=2, help="over what the CPUs do")
     parser.add_argument("--dry", action="store_true", help="without a GPU, small and short")
     setting = Setting(parser.parse_args())
     part = parser.parse_args().part

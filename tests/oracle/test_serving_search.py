@@ -29,7 +29,7 @@ def exhaustive(stages: Stages, slack: int, queue: int, ranks: int) -> tuple[Path
 
 
 def transcription(stages: Stages, slack: int, queue: int, ranks: int) -> list[int]:
-    """The costs of the K cheapest paths by A* with both blades, as the method is written down; empty: none is in time."""
+    """The costs of the K cheapest paths by A* with both blades, as the method is written down; none in time: none."""
     ordered = [sorted(within_batch(stages[0], queue)), *(sorted(options) for options in stages[1:])]
     count = len(ordered)
     t_low, cost_low, cost_fast = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)

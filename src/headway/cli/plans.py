@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from headway.cli import console
 from headway.cli.app import app
@@ -14,6 +15,8 @@ from headway.cli.progress import share_bar
 from headway.errors import ExperimentError
 from headway.experiment.planning import Plan, kind_name, plans, scenario_with
 from headway.formats.serving_settings import ServingExperiment, check
+from headway.report.tables import width_of
+from headway.units import counted
 
 REQUESTS = 2000
 """Requests of each trial run; the deadline's share of misses cannot be told from far fewer."""
@@ -42,6 +45,8 @@ def plan(
     headway plan pipelines.toml --slo 500ms --rate 40 --in-time 0.999 --json
     """
     own = Path(graph).suffix in (".toml", ".py")
+    if own and scenario:
+        raise ExperimentError(f"{graph} is a scenario already: leave --scenario {scenario} out")
     experiment = ServingExperiment()
     serving = msgspec.structs.replace(
         experiment.serving, scenario=graph if own else scenario_with(graph, scenario or ""), control=control or ""
@@ -60,19 +65,34 @@ def plan(
     whole = msgspec.structs.replace(experiment, serving=serving, workload=workload, policy=named, run=run)
     with share_bar("plan") as tell:
         found = plans(check(whole), in_time, tell)
+    _show(found, in_time, as_json)
+
+
+def _show(found: list[Plan], in_time: float, as_json: bool) -> None:
     if as_json:
         console.print_json([each.record() for each in found])
-    else:
-        console.out().print(_table(found))
+    elif found[0].workers:
+        table = _table([each for each in found if each.workers])
+        console.out(width_of(table)).print(table)
     if not found[0].workers:
-        raise ExperimentError(f"no kind of worker answers {100 * in_time:g} % in time: {found[0].why_not}")
+        why = f"{kind_name(found[0].kind)}: {found[0].why_not}"
+        raise ExperimentError(f"no kind of worker answers {100 * in_time:g} % in time; {why}")
+    for each in found if not as_json else ():
+        if each.why_not:
+            console.note(f"note: {kind_name(each.kind)} cannot do it: {each.why_not}")
     if not as_json:
-        best = found[0]
-        console.out().print(
-            f"{best.workers} workers with {kind_name(best.kind)}: {100 * best.hit_rate:.1f} % in time at "
-            f"${best.hour_usd:,.2f} an hour",
-            highlight=False,
-        )
+        console.out().print(_best(found), highlight=False, markup=False, soft_wrap=True)
+
+
+def _best(found: list[Plan]) -> str:
+    """The plan in a sentence, and by how much the next one is dearer."""
+    best = found[0]
+    workers = f"{counted(best.workers, 'worker')} with {kind_name(best.kind)}"
+    told = f"{workers}: {100 * best.hit_rate:.1f} % in time at ${best.hour_usd:,.2f} an hour"
+    if len(found) > 1 and found[1].workers and best.hour_usd:
+        more = found[1].hour_usd / best.hour_usd - 1
+        told += f"; {found[1].kind.gpu.type} instead costs {100 * more:.0f} % more"
+    return told
 
 
 def _table(found: list[Plan]) -> Table:
@@ -81,13 +101,13 @@ def _table(found: list[Plan]) -> Table:
         table.add_column(heading, justify="left" if heading == "worker" else "right", no_wrap=True)
     for each in found:
         table.add_row(
-            kind_name(each.kind),
-            f"{each.workers:,}" if each.workers else "none",
+            Text(kind_name(each.kind)),
+            f"{each.workers:,}",
             f"{100 * each.hit_rate:.1f} %",
             "" if each.latency_p99_s is None else f"{1000 * each.latency_p99_s:,.0f} ms",
             f"{100 * each.gpu_utilisation:.0f} %",
             f"{each.hour_usd:,.2f}",
-            f"{1000 * each.request_usd:.3f}",
+            "" if each.request_usd is None else f"{1000 * each.request_usd:.3f}",
             "" if each.fewer_hit_rate is None else f"{100 * each.fewer_hit_rate:.1f} % in time",
         )
     return table

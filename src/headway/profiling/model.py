@@ -16,7 +16,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from headway.errors import ProfileError
 from headway.profiling import store
 from headway.profiling.model_process import SHARES
-from headway.profiling.model_session import Grid, Log, Session
+from headway.profiling.model_session import Effort, Grid, Log, Session
 
 Say = Callable[[str], None]
 MS = 1e6
@@ -91,8 +91,7 @@ def measure(
     grid: Grid | None = None,
     *,
     name: str = "",
-    runs: int = 10,
-    least_s: float = 0.25,
+    effort: Effort | None = None,
     device: str = "cuda",
     log: Path | None = None,
     deadline: float = math.inf,
@@ -101,17 +100,16 @@ def measure(
 ) -> ModelProfile:
     """Measure one network; what an earlier call has measured is in the log and not measured again.
 
-    ``runs`` and ``least_s`` are what each cell takes at least. After ``deadline`` (of the monotonic clock) a
-    TimeoutError says that there is more to measure. ``tell`` hears how many measurements are done at a share, of how
-    many, and which is next.
+    After ``deadline`` (of the monotonic clock) a TimeoutError says that there is more to measure. ``say`` hears what
+    cannot be measured here, ``tell`` how many measurements are done at a share, of how many, and which is next.
     """
     wanted = grid or default_grid(say)
     check(factory, wanted)
     name = name or re.sub(r"[^\w.+-]+", "-", factory.rpartition(":")[2])
-    lines = Log(log or log_of(factory, device, runs, least_s))
-    with Session({name: factory}, wanted, lines, runs, least_s, device, deadline, say, tell) as session:
+    lines = Log(log or log_of(factory, device, effort or Effort()))
+    with Session({name: factory}, wanted, lines, effort, device, deadline, say, tell) as session:
         session.measure()
-    return profile_of(name, lines)
+        return profile_of(name, lines, Grid(wanted.batches, wanted.cpus, session.shares))
 
 
 def default_grid(say: Say | None = None) -> Grid:
@@ -143,12 +141,12 @@ def check(factory: str, grid: Grid) -> None:
         raise ProfileError("torch is not installed: a network cannot be measured without it")
 
 
-def log_of(factory: str, device: str, runs: int, least_s: float) -> Path:
+def log_of(factory: str, device: str, effort: Effort) -> Path:
     """Where the measurements of a program on this machine are kept: elsewhere for another program or machine."""
     path, _, function = factory.rpartition(":")
     parts: dict[str, Any] = {"program": store.program([str(Path(path).resolve())]), "factory": function}
     parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
-    key = store.key({**parts, "device": device, "runs": runs, "least_s": least_s})
+    key = store.key({**parts, "device": device, "effort": asdict(effort)})
     return store.folder() / "models" / f"{Path(path).stem}-{function}-{key}.jsonl"
 
 
@@ -167,31 +165,32 @@ class _Part(NamedTuple):
     spread: float
 
     @classmethod
-    def of(cls, taken: Sequence[int]) -> "_Part":
-        return cls(median(taken) / MS, spread_of(taken))
+    def of(cls, *passes: Sequence[int]) -> "_Part":
+        """The median of the passes' medians; the spread of all runs, whichever pass they are of."""
+        return cls(median(map(median, passes)) / MS, spread_of([each for taken in passes for each in taken]))
 
 
 _NOTHING = _Part(0.0, 0.0)
 
 
-def profile_of(name: str, lines: Log) -> ModelProfile:
-    """A network's profile, from the lines about it."""
+def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
+    """A network's profile, from the lines about it; of a grid, where a log may hold more."""
     about = lines.one("about")
     loaded, loads = lines.one("load", name=name), lines.one("loads", name=name)
     network = {(row["batch"], row["share"]): _Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
-    passes: dict[tuple[int, int], list[int]] = {}
+    passes: dict[tuple[int, int], list[list[int]]] = {}
     for row in lines.all("cpu", name=name):
-        passes.setdefault((row["batch"], row["cpus"]), []).extend(row["ns"])
-    host = {at: _Part.of(taken) for at, taken in passes.items()}
+        passes.setdefault((row["batch"], row["cpus"]), []).append(row["ns"])
+    host = {at: _Part.of(*taken) for at, taken in passes.items()}
     cells = tuple(
         Cell(batch, cpus, share, *_sum(host[batch, cpus], part))
         for batch, cpus in sorted(host)
         for (other, share), part in sorted(network.items())
-        if other == batch
+        if other == batch and (grid is None or (batch, cpus, share) in grid)
     )
     sums = {cell[:3]: cell.ms for cell in cells}
     whole = {(row["batch"], row["cpus"], row["share"]): row["ns"] for row in lines.all("joint", name=name)}
-    checks = tuple(Check(*at, median(taken) / MS, sums[at]) for at, taken in sorted(whole.items()))
+    checks = tuple(Check(*at, median(taken) / MS, sums[at]) for at, taken in sorted(whole.items()) if at in sums)
     peaks: dict[int, int] = {}
     for row in lines.all("gpu", name=name):
         peaks[row["batch"]] = max(peaks.get(row["batch"], 0), row["peak_bytes"])

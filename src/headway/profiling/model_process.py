@@ -40,6 +40,7 @@ class Mps:
             self._tell(["-d"], "", 20)
             self._tell([], "get_default_active_thread_percentage\n", 10)
         except FileNotFoundError:
+            self.end()
             raise ProfileError("nvidia-cuda-mps-control is not installed") from None
         except (OSError, subprocess.SubprocessError) as problem:
             self.end()

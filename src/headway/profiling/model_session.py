@@ -14,9 +14,6 @@ from typing import Any
 from headway.errors import ProfileError
 from headway.profiling.model_process import SHARES, Mps, Worker
 
-COLD_STARTS = 2
-PASSES = 3
-"""Over what the CPUs do, each on other CPUs: they are less steady than a GPU, and some minutes apart say more."""
 Row = dict[str, Any]
 
 
@@ -27,6 +24,23 @@ class Grid:
     batches: tuple[int, ...] = (1, 2, 4, 8)
     cpus: tuple[int, ...] = (1, 2, 4, 8)
     shares: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+
+    def __contains__(self, at: tuple[int, int, int]) -> bool:
+        """Whether a point of (batch, cpus, share) is in it."""
+        return at[0] in self.batches and at[1] in self.cpus and at[2] in self.shares
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is put into it."""
+
+    runs: int = 10
+    """Timed runs of a cell, at least."""
+    least_s: float = 0.25
+    """More runs until so many seconds are over."""
+    cold_starts: int = 2
+    passes: int = 3
+    """Over what the CPUs do, each on other CPUs: they are less steady than a GPU, and some minutes apart say more."""
 
 
 def checks_of(grid: Grid) -> list[tuple[int, int, int]]:
@@ -78,23 +92,18 @@ class Session:
         factories: Mapping[str, str],
         grid: Grid,
         log: Log,
-        runs: int = 10,
-        least_s: float = 0.25,
+        effort: Effort | None = None,
         device: str = "cuda",
         deadline: float = math.inf,
         say: Callable[[str], None] | None = None,
         tell: Callable[[int, int, str], None] | None = None,
-        cold_starts: int = COLD_STARTS,
-        passes: int = PASSES,
     ) -> None:
         self.factories = dict(factories)
         self.grid = grid
         self.log = log
         self.device = device
-        self._timing = {"runs": runs, "least_s": least_s}
+        self.effort = effort or Effort()
         self._deadline = deadline
-        self._cold_starts = cold_starts
-        self._passes = passes
         self._say = say or (lambda _: None)
         self._tell = tell or (lambda *_: None)
         self._mps: Mps | None = None
@@ -131,6 +140,7 @@ class Session:
 
     def worker(self, share: int) -> Worker:
         """A process with so many sevenths of the GPU."""
+        self.log.path.parent.mkdir(parents=True, exist_ok=True)
         environment = self._mps.environment(share) if self._mps is not None else {}
         return Worker(self.device, environment, self.log.path.with_suffix(".output"))
 
@@ -143,7 +153,6 @@ class Session:
 
     def measure(self) -> None:
         """Everything that is missing."""
-        self.log.path.parent.mkdir(parents=True, exist_ok=True)
         self.cold_starts()
         for share in reversed(self.shares):
             self.share(share)
@@ -151,7 +160,7 @@ class Session:
     def cold_starts(self) -> None:
         """A fresh process for each, from its start to its first answer; then what its weights take to load."""
         for name, factory in self.factories.items():
-            for turn in range(len(self.log.all("cold", name=name)), self._cold_starts):
+            for turn in range(len(self.log.all("cold", name=name)), self.effort.cold_starts):
                 self.in_time()
                 with self.worker(SHARES) as worker:
                     loaded = worker.ask("load", name=name, factory=factory)
@@ -190,7 +199,7 @@ class Session:
         order = {"cpus": max(self.grid.cpus), **at}
         if "turn" in order:
             order["first"] = order.pop("turn") * 3 * max(self.grid.cpus) // 2  # of 16 CPUs 0, 12, 8, 4
-        found = worker.ask(part, name=name, **order, **self._timing)
+        found = worker.ask(part, name=name, **order, runs=self.effort.runs, least_s=self.effort.least_s)
         self.log.keep(part, name=name, **at, share=share, **found)
 
     def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
@@ -198,7 +207,7 @@ class Session:
         for batch in self.grid.batches:
             if not self.log.all("gpu", name=name, batch=batch, share=share):
                 yield "gpu", {"batch": batch}
-        for turn in range(self._passes):
+        for turn in range(self.effort.passes):
             if self.shares[-1 - turn % len(self.shares)] == share:
                 yield from self._missing_pass(name, turn)
         for batch, cpus, at in checks_of(Grid(self.grid.batches, self.grid.cpus, self.shares)):

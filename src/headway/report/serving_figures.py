@@ -313,6 +313,14 @@ def by_graph(
             }
         )
     percents = {"title": {"text": "answered in time"}, "range": [-2, 102], "ticksuffix": " %"}
-    axis = percents if share else {"type": "log", "title": {"text": "mean slow-down"}, "tickformat": "~g"}
+    axis = percents if share else _slow_axis([value for trace in data for value in trace["x"]])
     places = {**_places(labels(graphs)), "showgrid": True}
     return {"data": data, "layout": _layout(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}
+
+
+def _slow_axis(values: Sequence[float]) -> dict[str, Any]:
+    """From nothing on, or in logarithms where that would leave most dots in a corner."""
+    axis = {"title": {"text": "mean slow-down"}, "tickformat": "~g"}
+    if max(values) > 10 * max(min(values), 1e-9):
+        return {**axis, "type": "log", "dtick": 1 if max(values) > 1000 * min(values) else "D2"}
+    return {**axis, "rangemode": "tozero"}

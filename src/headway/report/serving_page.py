@@ -36,12 +36,10 @@ _LETTERS = 40
 """Of the name of a run."""
 _TABLE = (
     ("slow-down, mean", "slowdown_mean"),
-    ("p50", "slowdown_p50"),
-    ("p95", "slowdown_p95"),
-    ("latency p50", "latency_p50_s"),
-    ("p99", "latency_p99_s"),
+    ("latency, p50", "latency_p50_s"),
     ("in time", "slo_hit_rate"),
     ("given up", "dropped"),
+    ("no answer", "unfinished"),
     ("lost tasks", "lost_tasks"),
     ("$ for 1,000", "cost_per_request_usd"),
     ("cache hits", "cache_hit_rate"),
@@ -51,6 +49,11 @@ _TABLE = (
     ("workers", "workers_used"),
     ("batch", "batch_mean"),
 )
+_BELOW = {
+    "slowdown_mean": (("p50", "slowdown_p50"), ("p95", "slowdown_p95")),
+    "latency_p50_s": (("p99", "latency_p99_s"),),
+}
+"""What stands in small letters below a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +322,11 @@ class _Page:
         best = {"slowdown_mean": min, "cost_per_request_usd": min, "slo_hit_rate": max}.get(key)
         known = [run.row[key] for run in self.runs if run.row.get(key) is not None]
         is_best = self.several and best is not None and known and row.get(key) == best(known)
-        return f'<b class="best">{_cell(row, key)}</b>' if is_best else _cell(row, key)
+        below = ", ".join(
+            f"{what} {_cell(row, other)}" for what, other in _BELOW.get(key, ()) if row.get(key) is not None
+        )
+        small = f"<small>{below}</small>" if below else ""
+        return f'<b class="best">{_cell(row, key)}</b>{small}' if is_best else f"{_cell(row, key)}{small}"
 
     def _longest(self, index: int) -> str:
         """The requests of a run that took longest against their critical path, and where their time went."""

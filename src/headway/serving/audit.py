@@ -380,6 +380,8 @@ class _Clerk(RequestClerk):
             live = False
         elif kind in (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED):
             live = books.up == (kind == Kind.WORKER_FAILED)
+        elif kind == Kind.LOADED:
+            live = lease in books.batches and books.batches[lease].loaded < 0
         else:
             live = lease in books.batches or lease in books.fetches or lease in books.starting
         if live:

@@ -133,9 +133,10 @@ def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
     """Everything that a batch needs is there."""
     worker = state.workers[event.worker]
     batch = worker.running.get(event.lease)
-    if batch is None:
+    if batch is None or batch.loaded:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
         return
+    batch.loaded = True
     state.journal((now, Kind.LOADED, -1, event.lease, event.worker, 0, 0))
     for model in batch.models:
         if worker.memory.ready.get(model, now + 1) <= now:

@@ -39,8 +39,8 @@ class Batch:
     """Tasks that run together."""
 
     __slots__ = (
-        *("activation_bytes", "began", "cpus", "end", "first", "function", "instance", "lease", "mask", "models"),
-        *("slices", "start", "tasks"),
+        *("activation_bytes", "began", "cpus", "end", "first", "function", "instance", "lease", "loaded", "mask"),
+        *("models", "slices", "start", "tasks"),
     )
 
     def __init__(self, lease: int, tasks: tuple[TaskId, ...], function: int, models: tuple[int, ...]) -> None:
@@ -59,6 +59,8 @@ class Batch:
         """When everything it needs is there."""
         self.end = 0
         """When it is expected to have ended."""
+        self.loaded = False
+        """Whether it was said that everything is there."""
         self.instance = False
         """Whether it runs in a process of its function's."""
 

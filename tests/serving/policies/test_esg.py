@@ -1,4 +1,4 @@
-"""What ``esg`` does, and with it every policy that pulls from the pool: queues, dispatch, warm processes, latecomers."""
+"""What ``esg`` does, and with it every policy that pulls from the pool: queues, dispatch, processes, latecomers."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_run_times_that_vary_leave_a_reserve() -> None:
     assert started(drive(Esg(deviations=2.0), world))[0][2] == 2
 
 
-@pytest.mark.parametrize("name", ("esg", "stagewise", "exact"))
+@pytest.mark.parametrize("name", ["esg", "stagewise", "exact"])
 def test_a_queue_that_grew_is_run_as_a_batch(name: str) -> None:
     catalogue = Catalogue((), (scaled("f", 100),), (chain("one", 0),))
     requests = tuple(Request(index, 0, index, 0, 10 * SECOND) for index in range(5))

@@ -1,4 +1,4 @@
-"""The deadline divided by dominators: chains, forks, nested forks, graphs without dominators; and its gap to the best."""
+"""The deadline divided by dominators: chains, forks, forks in forks, graphs without; and its gap to the best."""
 
 import pytest
 from hypothesis import given, settings

@@ -85,15 +85,15 @@ class Planner:
 
     def view(self, now: int, rows: Sequence[Row]) -> View:
         """What a worker knows, in the form that plans read."""
-        resident = [row.resident for row in rows]
-        free = [row.free_bytes for row in rows]
-        up = None if all(row.up for row in rows) else [row.up for row in rows]
+        ups, queued, _, _, residents, wanted, frees, *_ = zip(*rows, strict=True)
+        up = list(ups) if False in ups else None
+        resident, free = list(residents), list(frees)
         if not self.load:
             return View(up, [now] * len(rows), resident, free)
         if self.estimate == QUEUED:
-            return View(up, [now + row.queued for row in rows], resident, free)
-        for index, row in enumerate(rows):
-            if missing := row.wanted & ~row.resident:
+            return View(up, [now + work for work in queued], resident, free)
+        for index in range(len(rows)):
+            if missing := wanted[index] & ~resident[index]:
                 free[index] -= self._bring(missing)[1]
                 resident[index] |= missing
         return View(up, [self.taken_until(now, row) for row in rows], resident, free)

@@ -102,8 +102,10 @@ class PoolPolicy(ServingPolicy):
         keys.update(fresh)
         for key in keys:
             yield from self._serve(now, state, key)
-        if self._late:
+        if self._late and (keys or state.touched):
             for key in list(self._late):
+                if not self._spare(state):
+                    break
                 yield from self._serve_late(now, state, key)
         if self.prewarm:
             yield from self._warmth.ahead(now, state)
@@ -162,8 +164,7 @@ class PoolPolicy(ServingPolicy):
         queue, (graph, task) = self._late[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
-            free = sum(worker.slices_free for worker in state.workers)
-            if free <= self._reserve and any(worker.running for worker in state.workers):
+            if not self._spare(state):
                 return
             options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
             action = self._dispatch(state, function, heads, task, options)
@@ -174,6 +175,15 @@ class PoolPolicy(ServingPolicy):
                 del queue[request]
             yield action
         del self._late[key]
+
+    def _spare(self, state: ServingState) -> bool:
+        """Whether there is room beyond what is kept for those who are not late."""
+        free = 0
+        for worker in state.workers:
+            free += worker.slices_free
+            if free > self._reserve:
+                return True
+        return not any(worker.running for worker in state.workers)
 
     def _heads(self, state: ServingState, key: Key, queue: dict[int, None], function: int) -> list[int]:
         """The first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
@@ -332,8 +342,11 @@ class Warmth:
             for w in state.workers
             if w.up and w.slices_free >= slices and w.cpus_free >= cpus and not w.warm >> function & 1
         ]
+        have = sum(processes(w, function) for w in state.workers if w.up) if room else 0
         most = max(1, 2 * self.wanted(function))
-        if room and (have := sum(processes(w, function) for w in state.workers if w.up)) < most:
+        if have >= most and not any(w.running or w.starting for w in state.workers):
+            most = have + 1  # none of them is where the task fits, and nothing will ever happen
+        if have < most:
             for worker in _fewest(room, function, min(count - starting, most - have)):
                 yield from _start(state, worker, function)
 

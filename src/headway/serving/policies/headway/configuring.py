@@ -38,7 +38,7 @@ RANK = lambda s, c: abs(s * 16 - c * 7)
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0, scarcity: bool = True, waitroom: int = 1) -> None:
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0, scarcity: bool = True, waitroom: int = 1, valdrop: float=0.99) -> None:
         """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
         cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
         in hand, in deviations of the number that is busy."""
@@ -48,6 +48,7 @@ class Configuring:
         self.spare = spare
         self.scarcity = scarcity
         self.waitroom = waitroom
+        self.valdrop=valdrop
 
     def bind(self, state: ServingState) -> None:
         """Offers, tables and empty memories."""
@@ -223,7 +224,11 @@ class Configuring:
         rs = state.requests.get(lot.request)
         if rs is None:
             return True
-        return rs.request.deadline > 0 and self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there)
+        if not rs.request.deadline:
+            return False
+        if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
+            return True
+        return self._scarcity.worth != (1.0, 1.0) and self._batching[rs.graph.tasks[lot.task].function].alone(lot, now) >= self.valdrop * self._worths[lot.graph]
 
     def _companions(self, now: int, state: ServingState, function: int) -> list[Lot]:
         """Tasks that will join those that wait: whose predecessors run, and as many as are expected to arrive."""

@@ -96,14 +96,14 @@ class Mix:
         self._seen = [1.0] * len(outline.functions)
         self._count = 0
         self._next = _FIRST
-        self._ahead: list[list[float]] | None = None
+        self._ahead: dict[tuple[int, int], Shares] = {}
 
     def note(self, graph: int) -> None:
         """A request came."""
         self._seen[graph] += 1.0
         self._count += 1
         if self._count == self._next:
-            self._ahead = None
+            self._ahead.clear()
             self._next += min(self._count, _LEAST)
             if self._count > _LEAST:
                 self._seen = [seen / 2 for seen in self._seen]
@@ -115,33 +115,40 @@ class Mix:
         total = sum(self._seen) * max(now, 1)
         return [seen * self._count * workers * 1e9 / total for seen in self._seen]
 
-    @property
-    def ahead(self) -> list[list[float]]:
-        """By graph and task: which share of a backlog goes before the task, by ``Order``."""
-        if self._ahead is None:
-            self._ahead = self._shares()
-        return self._ahead
+    def ahead(self, graph: int, task: int) -> "Shares":
+        """Which share of a worker's backlog goes before a task, by the models that the backlog needs."""
+        found = self._ahead.get((graph, task))
+        if found is None:
+            found = self._ahead[graph, task] = Shares(self._outline, self._seen, graph, task)
+        return found
 
-    def _shares(self) -> list[list[float]]:
+
+class Shares(dict[int, float]):
+    """By the models that a worker's backlog needs, as bits: which share of it goes before a task, by ``Order``.
+
+    A row says which models the tasks there need, not which tasks they are: all that need no others are taken to be
+    there as often as they are asked for.
+    """
+
+    def __init__(self, outline: Outline, seen: Sequence[float], graph: int, task: int) -> None:
+        super().__init__()
+        self._outline = outline
+        self._seen = tuple(seen)
+        self._index = outline.mean[outline.functions[graph][task]] * outline.lows[graph]
+
+    def __missing__(self, wanted: int) -> float:
         outline = self._outline
-        entries = []
+        before = total = 0.0
         for graph, functions in enumerate(outline.functions):
-            for task, function in enumerate(functions):
-                work = outline.mean[function]
-                entries.append((work * outline.lows[graph], self._seen[graph] * work, graph, task))
-        entries.sort()
-        total = sum(entry[1] for entry in entries) or 1.0
-        shares = [[0.0] * len(functions) for functions in outline.functions]
-        before, position = 0.0, 0
-        while position < len(entries):
-            same = position
-            while same < len(entries) and entries[same][0] == entries[position][0]:
-                before += entries[same][1]
-                same += 1
-            for _, _, graph, task in entries[position:same]:
-                shares[graph][task] = before / total
-            position = same
-        return shares
+            low, seen = outline.lows[graph], self._seen[graph]
+            for function in functions:
+                if not outline.masks[function] & ~wanted:
+                    work = outline.mean[function]
+                    total += seen * work
+                    if work * low <= self._index:
+                        before += seen * work
+        share = self[wanted] = before / total if total else 1.0
+        return share
 
 
 class Order:

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from headway.serving.actions import Action, DropRequest, MoveTask, PlaceRequest, RunBatch
 from headway.serving.policies.headway.batch import choose
 from headway.serving.policies.headway.order import Mix, Order, Outline
-from headway.serving.policies.headway.placing import Placing, Plan
+from headway.serving.policies.headway.placing import Placing
 from headway.serving.policies.headway.recovery import Recovery, steward
 from headway.serving.policies.headway.residency import Residency
+from headway.serving.policies.headway.views import Plan
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 from headway.units import MILLISECOND
 
-LOOK_AGAIN = 10 * MILLISECOND
+LOOK_AGAIN = 20 * MILLISECOND
 """A worker where tasks wait reads the others' rows again after this, or with their next push."""
 HOPE = 1.0
 """How much later than its deadline a request may be expected to be answered and still be begun, in times of what it
@@ -79,7 +80,7 @@ class Placed:
             return
         functions = self._outline.functions[request.graph]
         new = [(task, functions[task], worker) for task, worker in enumerate(workers) if worker != rs.worker[task]]
-        self._placing.note(now, state, plan, viewer, [entry for entry in new if entry[2] >= 0])
+        self._placing.views.note(now, state, plan, viewer, [entry for entry in new if entry[2] >= 0])
         self._recovery.planned(state, rs, workers)
         yield PlaceRequest(request.id, workers)
 
@@ -113,7 +114,7 @@ class Placed:
 
     def _move(self, now: int, state: ServingState, rs: RequestState, task: int, worker: int, viewer: int) -> MoveTask:
         function = self._outline.functions[rs.request.graph][task]
-        self._placing.note(now, state, self._plans[rs.request.id], viewer, [(task, function, worker)])
+        self._placing.views.note(now, state, self._plans[rs.request.id], viewer, [(task, function, worker)])
         return MoveTask(rs.request.id, task, worker)
 
     def _balance(self, now: int, state: ServingState) -> Iterator[Action]:

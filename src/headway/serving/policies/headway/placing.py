@@ -10,24 +10,25 @@ When a task is about to be sent, and when it waits in a queue while others have 
 clearly better; its own reservation does not count against where it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from headway.serving.policies.hash import drawn
 from headway.serving.policies.headway.order import Mix, Outline
+from headway.serving.policies.headway.views import Plan, View, Views
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
-from headway.serving.workerstate import Row, TaskId
+from headway.serving.workerstate import TaskId
 
 CROWDING = 2.0
 """What pushing other models out costs those who need them again, in times of the fetch."""
 CLEARLY = 0.05
 """How much earlier a task must end elsewhere to be moved, as a share of what its request takes at best."""
-INVESTED = 0.5
+INVESTED = 0.6
 """Which part of a fetch into free memory is not held against a worker: the next task will find the model there."""
 NEAR = 0.01
 """Workers are as good as each other within this share of what the request takes at best, where rows are stale."""
-_LOOKED_AT = 8
+_LOOKED_AT = 4
 """How many waiting tasks are looked at for another worker."""
 _MOVES = 3
 """How often a task may be placed before it stays in its queue."""
@@ -36,63 +37,15 @@ Score = tuple[float, float, int]
 """How bad a worker is for a task, when the task would end there, the worker."""
 
 
-class Plan:
-    """What travels with a request besides the workers of its tasks."""
-
-    __slots__ = ("arrivals", "by", "finish", "placed")
-
-    def __init__(self, tasks: int) -> None:
-        self.placed = [-1] * tasks
-        """When each task was placed last."""
-        self.by = [-1] * tasks
-        """By which worker."""
-        self.arrivals = [0] * tasks
-        """When its inputs are expected where it was placed."""
-        self.finish = 0
-        """When the last task is expected to end."""
-
-
-class View:
-    """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
-
-    __slots__ = ("backlog", "busy", "fetching", "free", "resident", "up")
-
-    def __init__(self, count: int) -> None:
-        self.up = 0
-        """Workers that can be used, as bits."""
-        self.busy = [0] * count
-        """When what runs, and what was planned just now, has ended."""
-        self.fetching = [0] * count
-        """What it takes to fetch what tasks placed there need."""
-        self.backlog = [0] * count
-        """Run time of what is queued and under way."""
-        self.resident = [0] * count
-        """Models that are there, or will be fetched for tasks placed there."""
-        self.free = [0] * count
-
-    def copy(self) -> "View":
-        """Another one, to plan in."""
-        other = View(0)
-        other.up = self.up
-        other.busy, other.fetching, other.backlog = self.busy.copy(), self.fetching.copy(), self.backlog.copy()
-        other.resident, other.free = self.resident.copy(), self.free.copy()
-        return other
-
-
 class Placing:
-    """Plans and moves; its memory is what each worker placed since the others' last push."""
+    """Plans whole requests, and single tasks again."""
 
     def __init__(self, state: ServingState, outline: Outline, mixes: Sequence[Mix], *, ahead: bool) -> None:
         """``ahead``: weights are fetched while a task is still under way."""
         self._outline = outline
         self._mixes = mixes
         self._ahead = ahead
-        self._epoch = -1
-        self._mine: dict[int, dict[int, tuple[int, int]]] = {}
-        """By planner and worker: run time and models of what was placed in this interval."""
-        self._rows: list[Row | None] = [None] * len(state.workers)
-        self._seen = View(len(state.workers))
-        """What follows from each of these rows; rows that are the same object say the same."""
+        self.views = Views(state, outline)
         self._able: dict[tuple[int, int], list[int]] = {}
         zones: dict[tuple[int, int], list[int]] = {}
         for index, worker in enumerate(state.fleet.workers):
@@ -104,66 +57,12 @@ class Placing:
             for index in members:
                 self._zones[index] = zone
 
-    # --- what a worker sees -----------------------------------------------------------------------------------
-
-    def view(self, now: int, state: ServingState, viewer: int) -> View:
-        """All rows as ``viewer`` sees them, with what it placed since."""
-        self._renew(now, state)
-        rows = state.rows(viewer, now)
-        known = self._rows
-        for index, row in enumerate(rows):
-            if row is not known[index]:
-                self._read(index, row)
-        view = self._seen.copy()
-        for index, (work, models) in self._mine.get(viewer, {}).items():
-            view.backlog[index] += work // self._outline.lanes[index]
-            self._want(view, index, models & ~view.resident[index])
-        return view
-
-    def _read(self, index: int, row: Row) -> None:
-        """A row that was not seen before."""
-        self._rows[index] = row
-        seen, lanes = self._seen, self._outline.lanes[index]
-        seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
-        seen.busy[index] = 0 if lanes > 1 and row.slices_free and row.cpus_free else row.busy_until
-        seen.backlog[index] = (row.queued + row.reserved) // lanes
-        seen.fetching[index] = 0
-        seen.resident[index] = row.resident
-        seen.free[index] = row.free_bytes
-        self._want(seen, index, row.wanted & ~row.resident)
-
-    def _want(self, view: View, index: int, missing: int) -> None:
-        """Models that will have to be fetched on a worker."""
-        if missing:
-            size, fetch = self._outline.weights(missing)
-            view.fetching[index] += fetch * self._outline.write_back if size > view.free[index] else fetch
-            view.resident[index] |= missing
-            view.free[index] -= size
-
-    def note(
-        self, now: int, state: ServingState, plan: Plan, viewer: int, placed: Iterable[tuple[int, int, int]]
-    ) -> None:
-        """``viewer`` placed tasks: (task, function, worker)."""
-        self._renew(now, state)
-        for task, function, worker in placed:
-            plan.placed[task], plan.by[task] = now, viewer
-            if worker != viewer and state.push_interval:
-                outline = self._outline
-                recent = self._mine.setdefault(viewer, {})
-                work, models = recent.get(worker, (0, 0))
-                recent[worker] = work + outline.base[worker][function], models | outline.masks[function]
-
-    def _renew(self, now: int, state: ServingState) -> None:
-        if state.push_interval and now // state.push_interval != self._epoch:
-            self._epoch = now // state.push_interval
-            self._mine.clear()
-
     # --- a whole request --------------------------------------------------------------------------------------
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan) -> tuple[int, ...]:
         """A worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up."""
         outline = self._outline
-        view = self.view(now, state, viewer)
+        view = self.views.view(now, state, viewer)
         graph = rs.request.graph
         workers = list(rs.worker)
         ends = [now] * len(workers)
@@ -247,7 +146,8 @@ class Placing:
         graph = rs.request.graph
         function = outline.functions[graph][task]
         mask = outline.masks[function]
-        share = self._mixes[viewer].ahead[graph][task]
+        share = self._mixes[viewer].ahead(graph, task)
+        wanted = view.wanted
         near = NEAR * outline.lows[graph] if state.push_interval else 0.0
         busy, fetching, backlog, resident, free = view.busy, view.fetching, view.backlog, view.resident, view.free
         pace, weights = outline.pace, outline.weights
@@ -256,7 +156,8 @@ class Placing:
             begin: float = busy[worker]
             if begin < now:
                 begin = now
-            begin += fetching[worker] + share * backlog[worker]
+            if backlog[worker]:
+                begin += fetching[worker] + share[wanted[worker]] * backlog[worker]
             if begin < at[worker]:
                 begin = at[worker]
             end = begin + pace[worker][function]
@@ -308,10 +209,10 @@ class Placing:
     def again(self, now: int, state: ServingState, rs: RequestState, task: int, viewer: int, plan: Plan) -> int | None:
         """A task is about to be sent by ``viewer``: where it would clearly end earlier; None: it stays."""
         outline = self._outline
-        view = self.view(now, state, viewer)
+        view = self.views.view(now, state, viewer)
         graph, here = rs.request.graph, rs.worker[task]
         function = outline.functions[graph][task]
-        if self._counted(now, state, task, viewer, here, plan):
+        if self.views.counted(now, state, task, viewer, here, plan):
             view.backlog[here] = max(0, view.backlog[here] - outline.base[here][function] // outline.lanes[here])
         at = self._arrivals(now, state, rs, task, rs.worker, [now] * len(rs.worker))
         at[here] = max(now, rs.due[task])
@@ -320,16 +221,10 @@ class Placing:
         scores = self._scores(now, state, rs, task, view, viewer, at, limit)
         return self._choose(state, rs, task, scores, ())[0] if scores else None
 
-    def _counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
-        """Whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
-        if here == viewer or not state.push_interval or plan.by[task] == viewer:
-            return True
-        return plan.placed[task] // state.push_interval < now // state.push_interval
-
     def away(self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]) -> list[tuple[TaskId, int]]:
         """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
         outline = self._outline
-        view = self.view(now, state, viewer)
+        view = self.views.view(now, state, viewer)
         own, begin = state.workers[viewer], max(now, state.workers[viewer].busy_until)
         view.up &= ~(1 << viewer)
         moves: list[tuple[TaskId, int]] = []
@@ -341,8 +236,8 @@ class Placing:
             if missing := outline.masks[function] & ~own.memory.resident:
                 end += outline.weights(missing)[1] * outline.write_back
             wanted = end - CLEARLY * outline.lows[graph]
-            if rs.moves[task] <= _MOVES:
-                at = self._arrivals(now, state, rs, task, rs.worker, [now] * len(rs.worker))
+            if rs.moves[task] <= _MOVES and now + outline.mean[function] < wanted:
+                at = [now + self._sending(state, rs, task, viewer)] * len(view.busy)
                 scores = self._scores(now, state, rs, task, view, viewer, at, wanted)
                 if scores:
                     worker, there = self._choose(state, rs, task, scores, ())
@@ -352,3 +247,11 @@ class Placing:
                     continue
             begin = end
         return moves
+
+    def _sending(self, state: ServingState, rs: RequestState, task: int, source: int) -> int:
+        """What it takes to send the inputs of a task from where they all are to the worker farthest away."""
+        graph = rs.graph
+        others = self._members[0 if self._zones[source] == len(self._members) - 1 else -1]
+        far = others[0] if others[0] != source else others[-1]
+        sizes = [graph.tasks[other].output_bytes for other in graph.predecessors[task]]
+        return max(state.fleet.copy_time(source, far, size) for size in sizes or [graph.tasks[task].input_bytes])
