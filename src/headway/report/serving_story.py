@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from headway.core.tape import Tape, TapeRow
@@ -127,12 +126,13 @@ class _Teller:
 
     def tell(self) -> RequestStory:
         found, number = self.passages, self.request.id
-        for (time, kind), group in groupby(self.rows, key=lambda row: (row.time, row.kind)):
-            rows = list(group)
-            if kind == Kind.PLACE:
-                self._place(time, rows)
-            for row in rows:
-                self._read(row)
+        placed: dict[int, list[TapeRow]] = {}
+        for row in self.rows:
+            self._read(row)
+            if row.kind == Kind.PLACE:
+                placed.setdefault(row.time, []).append(row)
+        for time, rows in placed.items():
+            self._place(time, rows)
         for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
         self.steps.sort(key=lambda step: (step.time, step.rank))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE, Action, MoveTask, PlaceRequest, RunBatch
+from headway.serving.policies.hash import unplaced
 from headway.serving.policies.local import FIFO, LOOKAHEAD, LocalQueue
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan import QUEUED, RESERVED, RUNNING, Planner
@@ -106,7 +107,7 @@ class Compass(ServingPolicy):
             self._open[rs.request.id] = None
             return
         plan = self.plan(now, state, rs, viewer)
-        if NOWHERE in plan:
+        if unplaced(rs, plan):
             self._open[rs.request.id] = None
         yield PlaceRequest(rs.request.id, plan)
 

@@ -10,12 +10,13 @@ from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 
 _ODD = 0x9E3779B97F4A7C15
+_OTHER = 0xD1342543DE82EF95
 _MASK = (1 << 64) - 1
 
 
 def drawn(request: int, task: int, salt: int) -> int:
     """A number that looks random and is the same every time (splitmix64)."""
-    x = (request * 64 + task + 1 + (salt << 40)) * _ODD & _MASK
+    x = (request * 64 + task + 1) * _ODD + salt * _OTHER & _MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
     return x ^ x >> 31
@@ -48,7 +49,7 @@ class Hash(ServingPolicy):
                 self._open.pop(request, None)
                 if (rs := state.requests.get(request)) is not None:
                     plan = spread(state, rs, self.queue.hosts, self.salt)
-                    if NOWHERE in plan:
+                    if unplaced(rs, plan):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
         for index in list(state.touched):
@@ -59,6 +60,7 @@ def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...
     """A worker a task, drawn among those that are up and can run it; what is placed stays. -1: there is none."""
     down = {worker.id for worker in state.workers if not worker.up}
     placed = list(rs.worker)
+    salt += rs.request.arrival  # other arrivals, another draw
     for task, stage in enumerate(rs.stage):
         if placed[task] == NOWHERE and stage < Stage.RUNNING:
             able: Sequence[int] = hosts[rs.graph.tasks[task].function]
@@ -67,3 +69,8 @@ def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...
             if able:
                 placed[task] = able[drawn(rs.request.id, task, salt) % len(able)]
     return tuple(placed)
+
+
+def unplaced(rs: RequestState, plan: Sequence[int]) -> bool:
+    """Whether a plan leaves a task open that must still run."""
+    return NOWHERE in plan and any(w == NOWHERE and s < Stage.RUNNING for w, s in zip(plan, rs.stage, strict=True))

@@ -107,6 +107,7 @@ class PoolPolicy(ServingPolicy):
                 if not self._spare(state):
                     break
                 yield from self._serve_late(now, state, key)
+        yield from self._warmth.learn(now, state)
         if self.prewarm:
             yield from self._warmth.ahead(now, state)
 
@@ -294,13 +295,29 @@ class Warmth:
                 busy += calls * self._times[function] / gap
         return ceil(busy + 2.0 * sqrt(busy)) + 1 if busy else 0
 
+    def learn(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Gaps from what arrived; where processes will be gone by the next arrival, wake before it."""
+        for request in state.landed if self._calls else ():
+            rs = state.requests.get(request)
+            if rs is None:
+                continue
+            graph = rs.request.graph
+            last, known = self._last.get(graph), self._gaps.get(graph)
+            self._last[graph] = now
+            if last is None:
+                continue
+            if known is None:
+                self._checked = now - _EVERY  # the first forecast is acted upon at once
+            gap = float(now - last)
+            self._gaps[graph] = known = gap if known is None else known + _WEIGHT * (gap - known)
+            if known > state.fleet.keep_alive:
+                functions = [state.catalogue.functions[task.function] for task in rs.graph.tasks]
+                due = now + int(known) - max(function.cold_start for function in functions)
+                heappush(self._due, (due, graph))
+                yield WakeAt(due)
+
     def ahead(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Learn from arrivals; every now and then start what is missing."""
-        if not self._calls:
-            return
-        for request in state.landed:
-            if (rs := state.requests.get(request)) is not None:
-                yield from self._learn(now, state, rs.request.graph)
+        """Every now and then, and when a request is due after a long time: start what is missing."""
         while self._due and self._due[0][0] <= now:
             graph = heappop(self._due)[1]
             for function in {task.function for task in state.catalogue.graphs[graph].tasks} & self._calls.keys():
@@ -310,23 +327,6 @@ class Warmth:
             for function in self._calls:
                 if wanted := self.wanted(function):
                     yield from self._fill(state, function, wanted)
-
-    def _learn(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
-        last = self._last.get(graph)
-        self._last[graph] = now
-        if last is None:
-            return
-        gap, known = float(now - last), self._gaps.get(graph)
-        if known is None:
-            self._checked = now - _EVERY  # the first forecast is acted upon at once
-        self._gaps[graph] = known = gap if known is None else known + _WEIGHT * (gap - known)
-        if known > state.fleet.keep_alive:
-            slowest = max(
-                state.catalogue.functions[task.function].cold_start for task in state.catalogue.graphs[graph].tasks
-            )
-            due = now + int(known) - slowest
-            heappush(self._due, (due, graph))
-            yield WakeAt(due)
 
     def missing(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
         """Tasks wait: start processes where one of the options would fit, unless as many are being started."""

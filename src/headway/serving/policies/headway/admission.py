@@ -14,10 +14,12 @@ from headway.units import MILLISECOND
 
 LUCK = 2.0
 """A run may be shorter than expected: so many of its spreads are counted in its favour before all hope is lost."""
-LOOK_EVERY = 500 * MILLISECOND
+LOOK_EVERY = 250 * MILLISECOND
+STEP = 1.5
+SMOOTH = 0.5
+BACKLOG = 0.1
 EASY, CROWDED = 0.7, 0.85
 """Shares in use below which what is scarce becomes cheaper, and above which it becomes dearer."""
-DEAREST = (8.0, 4.0)
 
 
 class Admission:
@@ -59,33 +61,40 @@ class Admission:
 
 
 class Scarcity:
-    """What CPUs and slices are worth, in prices: a power of two each, doubled while hardly any is left."""
+    """What CPUs and slices are worth, in prices: dearer while they are taken and tasks wait for room."""
 
-    def __init__(self) -> None:
-        self.worth = (1.0, 1.0)
+    def __init__(self, dearest: float) -> None:
+        self.dearest = dearest
+        self.steps = (0, 0)
         self._used = [0.0, 0.0]
         self._seen = 0
 
-    def look(self, now: int, state: ServingState) -> bool:
-        """See how much is in use, now and then; whether that changed anything."""
+    @property
+    def worth(self) -> tuple[float, float]:
+        """CPUs, slices."""
+        return STEP ** self.steps[0], STEP ** self.steps[1]
+
+    def look(self, now: int, state: ServingState, waiting: int) -> bool:
+        """See how much is in use and how many tasks found no room, now and then; whether that changed anything."""
         if now - self._seen < LOOK_EVERY:
             return False
         self._seen = now
-        all_of, free = [0, 0], [0, 0]
+        all_of, free, running = [0, 0], [0, 0], 0
         for worker in state.workers:
             if worker.up:
                 all_of[0] += worker.worker.cpus
                 all_of[1] += worker.worker.gpu.slices
                 free[0] += worker.cpus_free
                 free[1] += worker.slices_free
-        worth = list(self.worth)
+                running += len(worker.running)
+        steps = list(self.steps)
         for kind in (0, 1):
             used = 1.0 - free[kind] / all_of[kind] if all_of[kind] else 0.0
-            self._used[kind] += 0.5 * (used - self._used[kind])
-            if self._used[kind] > CROWDED and worth[kind] < DEAREST[kind]:
-                worth[kind] *= 2.0
-            elif self._used[kind] < EASY and worth[kind] > 1.0:
-                worth[kind] /= 2.0
-        changed = self.worth != (worth[0], worth[1])
-        self.worth = worth[0], worth[1]
+            self._used[kind] += SMOOTH * (used - self._used[kind])
+            if self._used[kind] > CROWDED and waiting > BACKLOG * running:
+                steps[kind] += STEP ** (steps[kind] + 1) <= self.dearest
+            elif self._used[kind] < EASY:
+                steps[kind] -= steps[kind] > 0
+        changed = self.steps != (steps[0], steps[1])
+        self.steps = steps[0], steps[1]
         return changed

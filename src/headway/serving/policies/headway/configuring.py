@@ -30,7 +30,7 @@ ASIDE = 8
 """How many tasks of a function may find no room before the others are not tried any more."""
 COARSE = 1.5
 """Tables are made for rates of this to whole powers."""
-KEPT = 8
+KEPT = 24
 """Tables that are remembered."""
 RANK = lambda s, c: abs(s * 16 - c * 7)
 
@@ -38,7 +38,7 @@ RANK = lambda s, c: abs(s * 16 - c * 7)
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0, scarcity: bool = True, waitroom: int = 1, valdrop: float=0.99) -> None:
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0, scarcity: bool = True, waitroom: int = 1, valdrop: float=0.99, dear: float = 1.0) -> None:
         """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
         cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
         in hand, in deviations of the number that is busy."""
@@ -48,7 +48,7 @@ class Configuring:
         self.spare = spare
         self.scarcity = scarcity
         self.waitroom = waitroom
-        self.valdrop=valdrop
+        self.valdrop=valdrop; self.dear=dear
 
     def bind(self, state: ServingState) -> None:
         """Offers, tables and empty memories."""
@@ -76,7 +76,7 @@ class Configuring:
                 self._openers[graph.tasks[position].function].append((index, position))
         self._admission = Admission(state, self._menus)
         self._warming = Warming(state, self._capable, self._worths, self.spare)
-        self._scarcity = Scarcity()
+        self._scarcity = Scarcity(self.worth*self.dear)
         self._queues: list[list[Lot]] = [[] for _ in range(functions)]
         self._coming: list[dict[tuple[int, int], Lot]] = [{} for _ in range(functions)]
         self._gaps: list[float] = [0.0] * functions
@@ -97,7 +97,7 @@ class Configuring:
             if request in state.requests:
                 yield from self._warming.first(now, state, state.requests[request].request.graph)
         yield from self._warming.look(now, state, self._short)
-        changed = self.scarcity and self._scarcity.look(now, state)
+        changed = self.scarcity and self._scarcity.look(now, state, sum(len(self._queues[f]) for f in self._short))
         if changed or now - self._looked > SECOND:
             self._looked = now
             self._renew(now, state)
@@ -161,18 +161,16 @@ class Configuring:
 
     def _renew(self, now: int, state: ServingState) -> None:
         """Have the tables for the rates and prices of today; those that were made lately are remembered."""
-        steps = []
-        for function in range(len(self._menus)):
-            rate = self._warming.rate(now, function)
-            steps.append(round(log(rate * SECOND) / log(COARSE)) if rate * SECOND > 1e-3 else None)
-        key = (self._scarcity.worth, *steps)
+        rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
+        total = sum(rates) * SECOND
+        key = (*self._scarcity.steps, round(log(total) / log(COARSE)) if total > 1e-3 else NEVER)
         found = self._known.pop(key, None)
         if found is None:
             waits = {}
-            for function, step in enumerate(steps):
+            for function, rate in enumerate(rates):
                 for menu in self._menus[function]:
                     if menu.size > 1:
-                        waits[function, menu.size] = (menu.size - 1) / 2 * SECOND / COARSE**step if step is not None else float(NEVER)
+                        waits[function, menu.size] = (menu.size - 1) / 2 / rate if rate else float(NEVER)
             outlook = Outlook(state, self._menus, self._worths, waits, self.drop, self._scarcity.worth)
             found = [Batching(offers, usd, outlook) if offers else None for offers, usd in zip(self._menus, outlook.usd, strict=True)]
             if len(self._known) >= KEPT:
@@ -228,7 +226,7 @@ class Configuring:
             return False
         if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
             return True
-        return self._scarcity.worth != (1.0, 1.0) and self._batching[rs.graph.tasks[lot.task].function].alone(lot, now) >= self.valdrop * self._worths[lot.graph]
+        return self._scarcity.steps != (0, 0) and self._batching[rs.graph.tasks[lot.task].function].alone(lot, now) >= self.valdrop * self._worths[lot.graph]
 
     def _companions(self, now: int, state: ServingState, function: int) -> list[Lot]:
         """Tasks that will join those that wait: whose predecessors run, and as many as are expected to arrive."""
@@ -288,7 +286,7 @@ class Configuring:
                     break
         if found is None:
             return None
-        if self.waitroom and best > choice.values.min() * 1.000001 and (self.waitroom == 1 or self._scarcity.worth == (1, 1)):
+        if self.waitroom and best > choice.values.min() * 1.000001 and (self.waitroom == 1 or self._scarcity.steps == (0, 0)):
             offer = int(choice.values.argmin())
             when = self._room_at(now, state, function, menu, offer)
             if when < NEVER and best > batching.values(choice.lots, when)[offer]:

@@ -1,4 +1,5 @@
-"""A job as tune sees it while nodes are divided."""
+"""A job as Synergy's tune sees it while nodes are divided (Mohan et al., OSDI 2022): where it is, what it holds, what
+it would like and what it is due."""
 
 from dataclasses import dataclass
 

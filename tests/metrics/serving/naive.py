@@ -1,0 +1,229 @@
+"""The numbers of a serving run by a plain walk over its rows: slow, and written without a look at the ledger."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from headway.core.tape import Tape
+from headway.serving.rows import Kind, unpack
+from headway.units import HOUR, SECOND
+from tests.serving.worlds import World
+
+
+class Walked:
+    """What a walk over the rows of a tape collects."""
+
+    def __init__(self, world: World, tape: Tape) -> None:
+        self.world = world
+        self.arrived: dict[int, int] = {}
+        self.done: dict[int, int] = {}
+        self.dropped: dict[int, int] = {}
+        self.batches: dict[int, dict[str, Any]] = {}
+        self.resident: dict[tuple[int, int], bool] = {}
+        """(worker, model) to whether it was fetched ahead and nobody used it yet."""
+        self.held_bytes = 0
+        self.byte_ns = 0
+        self.idle_ns: dict[int, float] = defaultdict(float)
+        self.idle: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.counts: dict[str, int] = defaultdict(int)
+        self.now = 0
+        for row in tape:
+            self.byte_ns += self.held_bytes * (row.time - self.now)
+            self.now = row.time
+            self._enter(row)
+        for batch in self.batches.values():
+            batch.setdefault("end", self.now)
+            batch.setdefault("fate", "open")
+        for (_, function), since in self.idle.items():
+            self.idle_ns[function] += sum(self.now - when for when in since)
+
+    def _enter(self, row: Any) -> None:
+        kind, catalogue = row.kind, self.world.catalogue
+        if kind == Kind.ARRIVED:
+            self.arrived[row.subject] = row.time
+        elif kind == Kind.DONE:
+            self.done[row.subject] = row.time
+        elif kind == Kind.DROP:
+            self.dropped[row.subject] = row.time
+        elif kind == Kind.RUN:
+            cpus, slices, _ = unpack(row.value)
+            batch = {"began": row.time, "from": row.time, "worker": row.place, "function": row.detail}
+            self.batches[row.lease] = {**batch, "cpus": cpus, "slices": slices, "tasks": [], "loads": 0, "cold": False}
+            for model in catalogue.functions[row.detail].models:
+                if self.resident.get((row.place, model)):
+                    self.counts["prefetches_used"] += 1
+                    self.resident[row.place, model] = False
+            if catalogue.functions[row.detail].cold_start and self.idle[row.place, row.detail]:
+                self.idle_ns[row.detail] += row.time - self.idle[row.place, row.detail].pop()
+        elif kind == Kind.TASK:
+            self.batches[row.lease]["tasks"].append((row.subject, row.detail))
+            self.held_bytes += catalogue.functions[self.batches[row.lease]["function"]].activation_bytes
+        elif kind == Kind.COLD:
+            self.batches[row.lease]["cold"] = True
+        elif kind in (Kind.LOAD, Kind.FETCH):
+            self.held_bytes += catalogue.models[row.detail].size_bytes
+            self.counts["bytes_fetched"] += catalogue.models[row.detail].size_bytes
+            self.resident[row.place, row.detail] = kind == Kind.FETCH
+            if kind == Kind.LOAD:
+                self.batches[row.lease]["loads"] += 1
+        elif kind in (Kind.EVICT, Kind.EVICTED):
+            self.counts["evictions"] += 1
+            self.held_bytes -= catalogue.models[row.detail].size_bytes
+            del self.resident[row.place, row.detail]
+        elif kind == Kind.LOADED:
+            self.batches[row.lease]["from"] = row.time
+            self.batches[row.lease]["loaded"] = True
+        elif kind == Kind.FINISHED:
+            self._ends(self.batches[row.lease], row.time, "finished")
+            if catalogue.functions[row.detail].cold_start:
+                self.idle[row.place, row.detail].append(row.time)
+        elif kind == Kind.INSTANCE_STARTED:
+            self.idle[row.place, row.detail].append(row.time)
+        elif kind == Kind.EXPIRED:
+            self.idle[row.place, row.detail].remove(row.value)
+            self.idle_ns[row.detail] += min(row.time, row.value + self.world.fleet.keep_alive) - row.value
+        elif kind == Kind.WORKER_FAILED:
+            for batch in self.batches.values():
+                if batch["worker"] == row.place and "end" not in batch:
+                    self._ends(batch, row.time, "lost")
+            for key in [key for key in self.resident if key[0] == row.place]:
+                self.held_bytes -= catalogue.models[key[1]].size_bytes
+                del self.resident[key]
+        elif kind == Kind.LOST:
+            self.counts["lost"] += row.value
+
+    def _ends(self, batch: dict[str, Any], now: int, fate: str) -> None:
+        batch["end"], batch["fate"] = now, fate
+        activation = self.world.catalogue.functions[batch["function"]].activation_bytes
+        self.held_bytes -= activation * len(batch["tasks"])
+
+
+def percentile(values: Sequence[float], percent: int) -> float | None:
+    """Linear between the two nearest ranks."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    rank = (len(ordered) - 1) * percent / 100
+    low = int(rank)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (rank - low)
+
+
+def naive(world: World, tape: Tape, skipped: int) -> dict[str, Any]:
+    """All numbers but those a graph; the first ``skipped`` requests are not measured."""
+    walk = Walked(world, tape)
+    measured = [r for r in world.requests[skipped:] if r.id in walk.arrived]
+    done = [r for r in measured if r.id in walk.done]
+    latencies = [(walk.done[r.id] - r.arrival) / SECOND for r in done]
+    slow = [(walk.done[r.id] - r.arrival) / ideal(world, r.graph) for r in done]
+    in_time = [r for r in done if not r.deadline or walk.done[r.id] <= r.deadline]
+    ends = [walk.done.get(r.id, walk.dropped.get(r.id, walk.now)) for r in measured]
+    span = max(ends) - min(r.arrival for r in measured) if measured else 0
+    whole = walk.now - min(walk.arrived.values()) if walk.arrived else 0
+    bound = [
+        r for r in measured if r.deadline and (r.id in walk.done or r.id in walk.dropped or r.deadline <= walk.now)
+    ]
+    batches = list(walk.batches.values())
+    workers = world.fleet.workers
+    return {
+        "requests": len(walk.arrived),
+        "measured": len(measured),
+        "completed": len(walk.done),
+        "dropped": len(walk.dropped),
+        "unfinished": len(walk.arrived) - len(walk.done) - len(walk.dropped),
+        "slowdown_mean": sum(slow) / len(slow) if slow else None,
+        "slowdown_p50": percentile(slow, 50),
+        "slowdown_p95": percentile(slow, 95),
+        "latency_mean_s": sum(latencies) / len(latencies) if latencies else None,
+        "latency_p50_s": percentile(latencies, 50),
+        "latency_p95_s": percentile(latencies, 95),
+        "latency_p99_s": percentile(latencies, 99),
+        "goodput_per_s": len(in_time) * SECOND / span if span else 0.0,
+        "slo_hit_rate": sum(r in in_time for r in bound) / len(bound) if bound else None,
+        **_of_tasks(walk, measured),
+        "lost_tasks": sum(len(b["tasks"]) for b in batches if b["fate"] == "lost") + walk.counts["lost"],
+        "tasks": sum(len(b["tasks"]) for b in batches if b["fate"] == "finished"),
+        "batch_mean": sum(len(b["tasks"]) for b in batches) / len(batches) if batches else None,
+        "cold_starts": sum(b["cold"] for b in batches),
+        "bytes_fetched": walk.counts["bytes_fetched"],
+        "evictions": walk.counts["evictions"],
+        "prefetches": sum(row.kind == Kind.FETCH for row in tape),
+        "prefetches_used": walk.counts["prefetches_used"],
+        "moves": sum(row.kind == Kind.MOVE for row in tape),
+        "workers_used": len({b["worker"] for b in batches}),
+        **_of_machines(walk, batches, whole),
+        **_costs(walk, batches, whole),
+        "makespan_s": whole / SECOND,
+    } | {"cost_fleet_usd": _rent(workers, world) * whole / HOUR}
+
+
+def _of_machines(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dict[str, Any]:
+    workers = walk.world.fleet.workers
+    slices = sum(w.gpu.slices for w in workers) * whole
+    held = sum(b["slices"] * (b["end"] - b["began"]) for b in batches)
+    used = [b for b in batches if b.get("loaded") or b["fate"] == "finished"]
+    computed = sum(b["slices"] * (b["end"] - b["from"]) for b in used)
+    return {
+        "gpu_utilisation": held / slices if slices else 0.0,
+        "effective_gpu_utilisation": computed / slices if slices else 0.0,
+        "memory_utilisation": walk.byte_ns / whole / sum(w.gpu.memory_bytes for w in workers) if whole else 0.0,
+    }
+
+
+def _costs(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dict[str, Any]:
+    prices = walk.world.fleet.prices
+    held = sum(
+        (b["cpus"] * prices.cpu_hour + b["slices"] * prices.slice_hour) * (b["end"] - b["began"]) / HOUR
+        for b in batches
+    )
+    idle = sum(
+        ns / HOUR * walk.world.catalogue.functions[function].instance_bytes / 2**30 * prices.memory_gib_hour
+        for function, ns in walk.idle_ns.items()
+    )
+    return {
+        "cost_total_usd": held + idle,
+        "cost_keepalive_usd": idle,
+        "cost_per_request_usd": (held + idle) / len(walk.done) if walk.done else None,
+    }
+
+
+def _rent(workers: Any, world: World) -> float:
+    prices = world.fleet.prices
+    return sum(w.cpus * prices.cpu_hour + w.gpu.slices * prices.slice_hour for w in workers)
+
+
+def _of_tasks(walk: Walked, measured: list[Any]) -> dict[str, Any]:
+    functions, graphs = walk.world.catalogue.functions, walk.world.catalogue.graphs
+    ids = {r.id for r in measured}
+    hits = counted = kept = edges = 0
+    at: dict[tuple[int, int], int] = {}
+    for batch in walk.batches.values():
+        for request, task in batch["tasks"]:
+            at[request, task] = batch["worker"]
+            if request in ids and functions[batch["function"]].models:
+                counted += 1
+                hits += not batch["loads"]
+    for r in measured:
+        if r.id in walk.done:
+            for source, target in graphs[r.graph].edges:
+                edges += 1
+                kept += at[r.id, source] == at[r.id, target]
+    return {
+        "cache_hit_rate": hits / counted if counted else None,
+        "edges_kept": kept / edges if edges else None,
+    }
+
+
+def ideal(world: World, graph: int) -> int:
+    """The critical path at the least configuration, on the type of GPU where it is shortest."""
+    latency, best = world.latency(), None
+    for worker in range(len(world.fleet.workers)):
+        ends: dict[int, int] = {}
+        for task in world.catalogue.graphs[graph].order:
+            function = world.catalogue.graphs[graph].tasks[task].function
+            before = [ends[b] for b in world.catalogue.graphs[graph].predecessors[task]]
+            cells = latency.cells(worker, function)
+            ends[task] = max(before, default=0) + cells[min(cells)]
+        best = min(best or max(ends.values()), max(ends.values()))
+    assert best
+    return best
