@@ -166,6 +166,9 @@ def test_the_front_of_a_whole_graph_is_that_of_every_assignment(graph: Graph, dr
     kept = skyband(Option(time, cost, Configuration(1, 1, 1)) for time, cost in best.items())
     front = whole(graph, {task: front_of(choices, task) for task, choices in enumerate(options)})
     assert list(zip(front.times.tolist(), front.costs.tolist(), strict=True)) == [(o.time, o.cost) for o in kept]
+    hasty = whole(graph, {task: front_of(choices, task) for task, choices in enumerate(options)}, effort=2)
+    assert hasty.fastest == front.fastest
+    assert all(cost >= best for cost, best in zip(hasty.costs, front.costs_within(hasty.times), strict=True))
     for point in range(len(front)):
         picks = front.picks(point)
         assert sorted(picks) == list(range(len(graph.tasks)))  # type: ignore[type-var]

@@ -24,8 +24,8 @@ def _dying(seed: int, count: int = 5) -> World:
         while when < 2 * SECOND:
             outages.append((worker, when, 50 * MILLISECOND))
             when += draw.randrange(100, 900) * MILLISECOND
-    for index in range(50):
-        now += draw.randrange(60) * MILLISECOND
+    for index in range(24):
+        now += draw.randrange(120) * MILLISECOND
         requests.append(Request(index, draw.randrange(2), now, draw.randrange(count)))
     fleet = workers(count, memory_bytes=170 * 10**6, slices=7)
     return World(CATALOGUE, fleet, tuple(requests), tuple(outages), push_interval=10 * MILLISECOND)

@@ -85,7 +85,8 @@ class Compass(ServingPolicy):
                 if (rs := state.requests.get(request)) is not None:
                     yield from self._look_again(now, state, rs, task)
         for index in list(state.touched):
-            yield from self._go_on(now, state, state.workers[index])
+            if state.workers[index].queue:
+                yield from self._go_on(now, state, state.workers[index])
 
     def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
         """A worker's own decisions."""

@@ -1,9 +1,10 @@
 """exact: the cheapest configurations for all that is left of a graph, planned anew at each stage. The yardstick.
 
 No split and no groups: a label-setting programme over (time, cost) fronts gives the optimum for the whole rest of the
-graph, for any graph. Where the rest is a chain the K cheapest paths are searched as in ``esg``, through all of it. In
-graphs that fork, what runs already counts with the time that it still needs, and a task's alternatives are its own
-cheapest options within the time that the optimum gives it. Queues, dispatch and warm processes are those of ``esg``.
+graph (where that is not series-parallel, as near as 64 combinations come). Where the rest is a chain the K cheapest
+paths are searched as in ``esg``, through all of it. In graphs that fork, what runs already counts with the time that it
+still needs, and a task's alternatives are its own cheapest options within the time that the optimum gives it. Queues,
+dispatch and warm processes are those of ``esg``.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from headway.units import MILLISECOND
 _BUCKET = 10 * MILLISECOND
 """How finely the time that running tasks still need is told apart."""
 _DONE, _OPEN = -2, -1
+_EFFORT = 64
+"""For graphs that are not series-parallel: see ``fronts.whole``."""
 _KEPT = 256
 """How many fronts are remembered: they may have thousands of points."""
 
@@ -88,7 +91,7 @@ class Exact(PoolPolicy):
                     options = tuple(within_batch(options, queue))
                 if time != _DONE:
                     fronts[task] = front_of(options, task) if time == _OPEN else fixed(time)
-            known = self._wholes[key, left, queue] = whole(graph, fronts)
+            known = self._wholes[key, left, queue] = whole(graph, fronts, effort=_EFFORT)
         return known
 
 

@@ -8,13 +8,15 @@ No point that could be part of a best choice is lost, so what is read off a fron
 
 ``whole`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
 possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each
-of its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995).
+of its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995). That may take as many merges as
+those fronts have combinations; ``effort`` bounds it, by leaving out points in between.
 
 Costs are whole femtodollars: sums then do not depend on their order, and ties are ties. ``options_of``
 turns a profile and prices into options, ``options_on`` does so for what the workers of a fleet can hold.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,7 +158,7 @@ class Front:
             if made == "options":
                 label, options = parts
                 if label is not None:
-                    found[label] = options[at]
+                    found[label] = min(options[at], found.get(label, options[at]))
             elif made == "either":
                 fronts, which, where = parts
                 todo.append((fronts[which[at]], int(where[at])))
@@ -227,8 +229,12 @@ _IN, _OUT = (-1, 0), (-2, 0)
 """Before the first and after the last task."""
 
 
-def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None) -> Front:
-    """What time costs for the graph as a whole, or for those of its tasks that have a front; exact for any graph."""
+def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
+    """What time costs for the graph as a whole, or for those of its tasks that have a front.
+
+    Exact for series-parallel graphs, and for any other where ``effort`` suffices; else what is given can be done, and
+    the fastest point is right, but something cheaper may be missing.
+    """
     edges: list[_Edge] = []
     for task, front in fronts.items():
         before = [other for other in graph.predecessors[task] if other in fronts]
@@ -236,10 +242,10 @@ def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None)
         edges += [((other, 1), (task, 0), fixed(0)) for other in before] or [(_IN, (task, 0), fixed(0))]
         if not any(after in fronts for after in graph.successors[task]):
             edges.append(((task, 1), _OUT, fixed(0)))
-    return _merge(edges, horizon)
+    return _merge(edges, horizon, effort)
 
 
-def _merge(edges: list[_Edge], horizon: int | None) -> Front:
+def _merge(edges: list[_Edge], horizon: int | None, effort: int) -> Front:
     """One front for a network from its one source to its one sink."""
     while True:
         pairs: dict[tuple[_Node, _Node], Front] = {}
@@ -257,7 +263,7 @@ def _merge(edges: list[_Edge], horizon: int | None) -> Front:
         inner = [node for node in out if node in into]
         single = next((node for node in inner if len(into[node]) == 1 and len(out[node]) == 1), None)
         if single is None:
-            return _condition(edges, inner, into, out, horizon)
+            return _condition(edges, inner, into, out, horizon, effort)
         first, second = into[single][0], out[single][0]
         merged = (first[0], second[1], series(first[2], second[2], horizon))
         edges = [edge for edge in edges if edge is not first and edge is not second] + [merged]
@@ -269,20 +275,33 @@ def _condition(
     into: Mapping[_Node, list[_Edge]],
     out: Mapping[_Node, list[_Edge]],
     horizon: int | None,
+    effort: int,
 ) -> Front:
     """Fix the front that leads into (or out of) some node alone to each of its points; the best of what comes out."""
     ends = [(into[node][0], out[node]) for node in inner if len(into[node]) == 1]
     ends += [(out[node][0], into[node]) for node in inner if len(out[node]) == 1]
     alone, others = min(ends, key=lambda end: len(end[0][2]))  # the first node after the source has one way in
     source, target, front = alone
-    found = []
-    for point in range(len(front)):
+
+    def merged(chosen: Callable[[int], Front]) -> Front:
         kept = [edge for edge in edges if edge is not alone and edge not in others]
         for index, (tail, head, other) in enumerate(others):
-            chosen = front.at(point, paid=index == 0)
             if head == source:
-                kept.append((tail, target, series(other, chosen, horizon)))
+                kept.append((tail, target, series(other, chosen(index), horizon)))
             else:
-                kept.append((source, head, series(chosen, other, horizon)))
-        found.append(_merge(kept, horizon))
-    return either(found)
+                kept.append((source, head, series(chosen(index), other, horizon)))
+        return _merge(kept, horizon, effort // max(1, len(points)))
+
+    points = _spaced(len(front), max(isqrt(effort), min(effort, 3)))
+    if len(points) < min(2, len(front)):  # no effort is left: chosen and paid once a neighbour, the fastest of them counts
+        return merged(lambda _: front)
+    return either([merged(lambda index, at=point: front.at(at, paid=index == 0)) for point in points])
+
+
+def _spaced(count: int, most: int) -> Sequence[int]:
+    """The first and the last of ``count`` positions and some in between, ``most`` in all."""
+    if count <= most:
+        return range(count)
+    if most < 2:
+        return range(most)
+    return [round(step * (count - 1) / (most - 1)) for step in range(most)]

@@ -53,7 +53,8 @@ class Hash(ServingPolicy):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
         for index in list(state.touched):
-            yield from self.queue.decide(state, state.workers[index])
+            if state.workers[index].queue:
+                yield from self.queue.decide(state, state.workers[index])
 
 
 def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:

@@ -25,6 +25,8 @@ GROUP = 3
 _IN, _OUT = -1, -2
 """Before the first and after the last task."""
 _WHATEVER = Configuration(1, 0, 0)
+_EFFORT = 64
+"""For what lies between dominators and is not series-parallel: see ``fronts.whole``."""
 
 Stage = tuple[int, ...]
 """One task, or several that lie between two dominators."""
@@ -209,7 +211,7 @@ class Split:
         if len(stage) == 1:
             return self._options[stage[0]]
         if stage not in self._stages:
-            front = whole(self.graph, {task: front_of(self._options[task]) for task in stage})
+            front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
             points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
             self._stages[stage] = [Option(time, cost, _WHATEVER) for time, cost in points]
         return self._stages[stage]

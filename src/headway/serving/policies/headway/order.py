@@ -34,6 +34,7 @@ class Outline:
         catalogue, fleet = state.catalogue, state.fleet
         self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self.masks = [function.mask for function in catalogue.functions]
+        self.colds = [function.cold_start for function in catalogue.functions]
         self.sizes = [model.size_bytes for model in catalogue.models]
         self.fetches = [fleet.fetch_time(size) for size in self.sizes]
         self.write_back = 2 if fleet.links.write_back else 1

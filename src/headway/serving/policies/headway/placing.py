@@ -147,7 +147,7 @@ class Placing:
         function = outline.functions[graph][task]
         mask = outline.masks[function]
         share = self._mixes[viewer].ahead(graph, task)
-        wanted = view.wanted
+        wanted, warm, cold = view.wanted, view.warm, outline.colds[function]
         near = NEAR * outline.lows[graph] if state.push_interval else 0.0
         busy, fetching, backlog, resident, free = view.busy, view.fetching, view.backlog, view.resident, view.free
         pace, weights = outline.pace, outline.weights
@@ -161,6 +161,8 @@ class Placing:
             if begin < at[worker]:
                 begin = at[worker]
             end = begin + pace[worker][function]
+            if cold and not warm[worker] >> function & 1:
+                end += cold
             missing = mask & ~resident[worker]
             score = end
             if missing:

@@ -26,7 +26,7 @@ class Plan:
 class View:
     """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
 
-    __slots__ = ("backlog", "busy", "fetching", "free", "resident", "up", "wanted")
+    __slots__ = ("backlog", "busy", "fetching", "free", "resident", "up", "wanted", "warm")
 
     def __init__(self, count: int) -> None:
         self.up = 0
@@ -42,6 +42,8 @@ class View:
         self.free = [0] * count
         self.wanted = [0] * count
         """Models that tasks placed there need."""
+        self.warm = [0] * count
+        """Functions with an idle process."""
 
     def copy(self) -> "View":
         """Another one, to plan in."""
@@ -49,6 +51,7 @@ class View:
         other.up = self.up
         other.busy, other.fetching, other.backlog = self.busy.copy(), self.fetching.copy(), self.backlog.copy()
         other.resident, other.free, other.wanted = self.resident.copy(), self.free.copy(), self.wanted.copy()
+        other.warm = self.warm  # plans do not change it
         return other
 
 
@@ -90,6 +93,7 @@ class Views:
         seen.resident[index] = row.resident
         seen.free[index] = row.free_bytes
         seen.wanted[index] = row.wanted
+        seen.warm[index] = row.warm
         self._want(seen, index, row.wanted & ~row.resident)
 
     def _want(self, view: View, index: int, missing: int) -> None:
