@@ -25,7 +25,7 @@ def exhaustive(stages: Stages, slack: int, queue: int, ranks: int) -> tuple[Path
         for path in product(first, *stages[1:])
     ]
     found = sorted(path for path in paths if path.time <= slack)[:ranks]
-    return tuple(found) or (min(paths, key=lambda path: [(option.time, option.cost) for option in path.options]),)
+    return tuple(found) or (min(paths, key=lambda path: path.options),)
 
 
 def transcription(stages: Stages, slack: int, queue: int, ranks: int) -> list[int]:
@@ -169,6 +169,10 @@ def test_the_front_of_a_whole_graph_is_that_of_every_assignment(graph: Graph, dr
     hasty = whole(graph, {task: front_of(choices, task) for task, choices in enumerate(options)}, effort=2)
     assert hasty.fastest == front.fastest
     assert all(cost >= best for cost, best in zip(hasty.costs, front.costs_within(hasty.times), strict=True))
+    for point, (time, cost) in enumerate(zip(hasty.times, hasty.costs, strict=True)):
+        picks = hasty.picks(point)
+        assert sum(option.cost for option in picks.values()) <= cost
+        assert graph.critical_path([picks[task].time for task in range(len(graph.tasks))]) <= time
     for point in range(len(front)):
         picks = front.picks(point)
         assert sorted(picks) == list(range(len(graph.tasks)))  # type: ignore[type-var]

@@ -29,9 +29,11 @@ SHORT = 8
 IDLE = 0.5
 """Below this share of GPUs in use it is not for want of workers that requests are late."""
 CLOSER = 0.9
-"""More workers help if they leave at most this part of what was missing."""
+"""More workers help if they leave at most this part of what was missing,"""
+BETTER = 0.02
+"""or raise the hit rate by this much;"""
 WORSE = 0.01
-"""A fall of the hit rate by this much is none of chance."""
+"""they harm if it falls by this much."""
 WARM = 3
 """The warm-up, in times of what a function takes to run for the first time."""
 _GROWTH = 1.5
@@ -64,7 +66,7 @@ class Plan:
             "gpu": self.kind.gpu.type,
             "worker": kind_name(self.kind),
             "workers": self.workers or None,
-            "slo_hit_rate": self.hit_rate,
+            "slo_hit_rate": self.hit_rate if self.gpu_utilisation else None,  # nothing was tried
             "latency_p99_s": self.latency_p99_s,
             "gpu_utilisation": self.gpu_utilisation,
             "cost_hour_usd": self.hour_usd if self.workers else None,
@@ -188,8 +190,9 @@ class _Search:
         last = [self.tried[count] for count in sorted(self.tried)][-3:]
         missing = [self.target - plan.hit_rate for plan in last]
         steps = list(zip(missing[1:], missing[:-1], strict=True))
-        stuck = all(plan.gpu_utilisation < IDLE for plan in last) and all(now > CLOSER * old for now, old in steps)
-        return len(last) == 3 and (stuck or all(now > old + WORSE for now, old in steps))
+        idle = all(plan.gpu_utilisation < IDLE for plan in last)
+        stuck = all(now > CLOSER * old and now > old - BETTER for now, old in steps)
+        return len(last) == 3 and ((idle and stuck) or all(now > old + WORSE for now, old in steps))
 
     def _plan(self, count: int, row: Mapping[str, Any]) -> Plan:
         hour = count * self.built.fleet.hour_usd(self.kind)

@@ -9,13 +9,14 @@ No point that could be part of a best choice is lost, so what is read off a fron
 ``whole`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
 possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each
 of its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995). That may take as many merges as
-those fronts have combinations; ``effort`` bounds it, by leaving out points in between.
+those fronts have combinations; ``effort`` bounds it, at first by leaving out points in between.
 
 Costs are whole femtodollars: sums then do not depend on their order, and ties are ties. ``options_of``
 turns a profile and prices into options, ``options_on`` does so for what the workers of a fleet can hold.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -232,8 +233,8 @@ _IN, _OUT = (-1, 0), (-2, 0)
 def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
     """What time costs for the graph as a whole, or for those of its tasks that have a front.
 
-    Exact for series-parallel graphs, and for any other where ``effort`` suffices; else what is given can be done, and
-    the fastest point is right, but something cheaper may be missing.
+    Exact for series-parallel graphs, and for any other where ``effort`` suffices; else the picks of a point take no
+    longer and cost no more than it says, but something cheaper may be missing.
     """
     edges: list[_Edge] = []
     for task, front in fronts.items():
@@ -293,9 +294,13 @@ def _condition(
         return _merge(kept, horizon, effort // max(1, len(points)))
 
     points = _spaced(len(front), max(isqrt(effort), min(effort, 3)))
-    if len(points) < min(2, len(front)):  # no effort is left: chosen and paid once a neighbour, the fastest of them counts
+    if len(points) < min(2, len(front)):  # no effort is left: one a neighbour, the fastest is run
         return merged(lambda _: front)
-    return either([merged(lambda index, at=point: front.at(at, paid=index == 0)) for point in points])
+    return either([merged(partial(_fixed_to, front, point)) for point in points])
+
+
+def _fixed_to(front: Front, point: int, copy: int) -> Front:
+    return front.at(point, paid=copy == 0)
 
 
 def _spaced(count: int, most: int) -> Sequence[int]:
