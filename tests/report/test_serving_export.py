@@ -26,7 +26,7 @@ def tables_of(run: Run, until: int | None = None) -> dict[str, pl.DataFrame]:
     return dict(tables(run.world.catalogue, run.world.fleet, run.world.requests, tape))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(worlds(), st.integers(0, 3), st.floats(0, 1))
 def test_the_tables_agree_with_the_ledger(world: World, seed: int, share: float) -> None:
     run = drive(Restless(seed), world)

@@ -46,7 +46,7 @@ def spans_of(events: list[dict[str, Any]], category: str) -> list[tuple[int, int
     return [(in_ns(event["ts"]), in_ns(event["ts"]) + in_ns(event["dur"])) for event in found]
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(worlds(), st.integers(0, 3), st.booleans())
 def test_a_trace_is_valid_and_its_batches_are_those_of_the_ledger(world: World, seed: int, cut: bool) -> None:
     run = drive(Restless(seed), world)
@@ -90,7 +90,7 @@ def _nested(events: list[dict[str, Any]]) -> None:
             open_ends.append(end)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(worlds(), st.integers(0, 3))
 def test_counters_never_fall_below_nothing_and_waits_are_pairs(world: World, seed: int) -> None:
     events = events_of(drive(Restless(seed), world))

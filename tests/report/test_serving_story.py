@@ -34,7 +34,7 @@ def lines(run: Run, number: int, tape: Tape | None = None) -> str:
     return "\n".join(told(run, number, tape).lines())
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(worlds(), st.integers(0, 3), st.booleans())
 def test_the_parts_of_a_latency_add_up_to_it(world: World, seed: int, drops: bool) -> None:
     run = drive(Restless(seed, drops=drops), world)
@@ -48,7 +48,7 @@ def test_the_parts_of_a_latency_add_up_to_it(world: World, seed: int, drops: boo
             assert spent["lost"] == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(worlds(), st.integers(0, 3))
 def test_stays_and_ends_are_those_of_the_ledger(world: World, seed: int) -> None:
     run = drive(Restless(seed), world)
@@ -68,7 +68,7 @@ def test_stays_and_ends_are_those_of_the_ledger(world: World, seed: int) -> None
             assert 0 <= passage.ready <= passage.stay.begin
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(worlds(), st.integers(0, 3), st.floats(0, 1))
 def test_every_request_has_a_story_wherever_the_tape_is_cut(world: World, seed: int, share: float) -> None:
     run = drive(Restless(seed), world)

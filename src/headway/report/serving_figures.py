@@ -295,7 +295,7 @@ def by_graph(
     if not graphs:
         return None
     share = key == "slo_hit_rate"
-    data = []
+    data: list[Figure] = []
     for index, row in enumerate(rows):
         own = [each for each in row.get("graphs", ()) if each.get(key) is not None]
         data.append(

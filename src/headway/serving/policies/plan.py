@@ -100,6 +100,8 @@ class Planner:
 
     def taken_until(self, now: int, row: Row) -> int:
         """When a task that came to a worker now would find its GPU free."""
+        if not self.load:
+            return now
         if self.estimate == QUEUED:
             return now + row.queued
         until = max(now, row.busy_until) + row.queued

@@ -14,10 +14,7 @@ from headway.units import MILLISECOND
 
 LUCK = 2.0
 """A run may be shorter than expected: so many of its spreads are counted in its favour before all hope is lost."""
-LOOK_EVERY = 250 * MILLISECOND
-STEP = 1.5
-SMOOTH = 0.5
-BACKLOG = 0.1
+LOOK_EVERY = 500 * MILLISECOND
 EASY, CROWDED = 0.7, 0.85
 """Shares in use below which what is scarce becomes cheaper, and above which it becomes dearer."""
 
@@ -61,40 +58,38 @@ class Admission:
 
 
 class Scarcity:
-    """What CPUs and slices are worth, in prices: dearer while they are taken and tasks wait for room."""
+    """What CPUs and slices are worth, in prices: doubled while hardly any is left, halved when there is enough."""
 
-    def __init__(self, dearest: float) -> None:
-        self.dearest = dearest
-        self.steps = (0, 0)
+    def __init__(self, worth: float) -> None:
+        """``worth``: what an answer is worth, in costs; slices do not become so dear that no request is begun."""
+        self.worth = (1.0, 1.0)
+        self._dearest = (1.6 * worth, 0.8 * worth)
         self._used = [0.0, 0.0]
         self._seen = 0
 
     @property
-    def worth(self) -> tuple[float, float]:
-        """CPUs, slices."""
-        return STEP ** self.steps[0], STEP ** self.steps[1]
+    def felt(self) -> bool:
+        """Whether there is too little of anything."""
+        return self.worth != (1.0, 1.0)
 
-    def look(self, now: int, state: ServingState, waiting: int) -> bool:
-        """See how much is in use and how many tasks found no room, now and then; whether that changed anything."""
+    def look(self, now: int, state: ServingState) -> bool:
+        """See how much is in use, now and then; whether that changed anything."""
         if now - self._seen < LOOK_EVERY:
             return False
         self._seen = now
-        all_of, free, running = [0, 0], [0, 0], 0
-        for worker in state.workers:
-            if worker.up:
-                all_of[0] += worker.worker.cpus
-                all_of[1] += worker.worker.gpu.slices
-                free[0] += worker.cpus_free
-                free[1] += worker.slices_free
-                running += len(worker.running)
-        steps = list(self.steps)
-        for kind in (0, 1):
-            used = 1.0 - free[kind] / all_of[kind] if all_of[kind] else 0.0
-            self._used[kind] += SMOOTH * (used - self._used[kind])
-            if self._used[kind] > CROWDED and waiting > BACKLOG * running:
-                steps[kind] += STEP ** (steps[kind] + 1) <= self.dearest
-            elif self._used[kind] < EASY:
-                steps[kind] -= steps[kind] > 0
-        changed = self.steps != (steps[0], steps[1])
-        self.steps = steps[0], steps[1]
-        return changed
+        before = self.worth
+        self.worth = (
+            self._next(0, [(worker.cpus_free, worker.worker.cpus) for worker in state.workers if worker.up]),
+            self._next(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in state.workers if worker.up]),
+        )
+        return self.worth != before
+
+    def _next(self, kind: int, workers: Sequence[tuple[int, int]]) -> float:
+        """What one kind is worth from now on; ``workers``: what is free on each, of how much."""
+        there = sum(of for _, of in workers)
+        used = 1.0 - sum(free for free, _ in workers) / there if there else 0.0
+        self._used[kind] += 0.5 * (used - self._used[kind])
+        worth = self.worth[kind]
+        if self._used[kind] > CROWDED and 2.0 * worth <= self._dearest[kind]:
+            return 2.0 * worth
+        return worth / 2.0 if self._used[kind] < EASY and worth > 1.0 else worth

@@ -1,4 +1,4 @@
-"""Which waiting tasks of a function run together, and whether it pays to wait for more.
+"""Which waiting tasks of a function run together, whether it pays to wait for more, and who those would be.
 
 For each way to go on, what all requests concerned are then expected to cost is added up from the tables: run some or
 all of those that wait, now; or wait for the next companions, those under way whose times are known and those expected
@@ -11,6 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.serving.policies.headway.offers import Array, Menu, Outlook
+from headway.serving.requeststate import RequestState, Stage
+from headway.serving.state import ServingState
+from headway.serving.workerstate import Batch
+from headway.units import MILLISECOND
+
+SOON = 2 * MILLISECOND
+"""What is overdue is expected within this."""
+AHEAD = 7
+"""How many arrivals are looked forward to."""
+FORGET = 0.1
+"""How fast the gaps between arrivals, and the times that they are given, are learnt anew."""
 
 
 class Lot(NamedTuple):
@@ -43,7 +54,7 @@ class Batching:
         self.menus = menus
         self._usd = usd
         self.sizes = tuple(menu.size for menu in menus)
-        self.largest = self.sizes[-1]
+        self.largest = max(self.sizes, default=0)
         self._tables = outlook.tables
         self._position = [
             next(index for index, size in enumerate(self.sizes) if size >= count)
@@ -105,3 +116,58 @@ class Batching:
         """Numbers of companions that fill a batch, or all there are."""
         full = [size - waiting for size in self.sizes if 0 < size - waiting <= coming]
         return full if coming in full else [*full, coming]
+
+
+class Companions:
+    """Who will wait for a function: tasks whose predecessors run, and as many as arrive at the usual pace."""
+
+    def __init__(self, state: ServingState, allowed: Sequence[int]) -> None:
+        """``allowed``: by graph, the time that a request is given, until some have been seen."""
+        functions = len(state.catalogue.functions)
+        self._running: list[dict[tuple[int, int], Lot]] = [{} for _ in range(functions)]
+        self._allowed = [float(time) for time in allowed]
+        self._gaps = [0.0] * functions
+        self._latest = [-1] * functions
+        self._openers: list[list[tuple[int, int]]] = [[] for _ in range(functions)]
+        for index, graph in enumerate(state.catalogue.graphs):
+            for task in graph.entries:
+                self._openers[graph.tasks[task].function].append((index, task))
+
+    def landed(self, now: int, graph: int, function: int, deadline: int) -> None:
+        """A request's first task is there."""
+        self._allowed[graph] += FORGET * (deadline - now - self._allowed[graph])
+        if self._latest[function] >= 0:
+            gap, known = now - self._latest[function], self._gaps[function]
+            self._gaps[function] = known + FORGET * (gap - known) if known else gap
+        self._latest[function] = now
+
+    def began(self, batch: Batch, rs: RequestState, task: int, deadline: int) -> None:
+        """A task runs: its successors follow when all that they wait for has run."""
+        for after in rs.graph.successors[task]:
+            if all(rs.stage[other] >= Stage.RUNNING for other in rs.graph.predecessors[after]):
+                coming = self._running[rs.graph.tasks[after].function]
+                key = rs.request.id, after
+                when = max(batch.end, coming[key].when if key in coming else 0)
+                coming[key] = Lot(deadline, rs.request.id, rs.request.graph, after, when)
+
+    def came(self, function: int, request: int, task: int) -> None:
+        """A task waits, or will not any more."""
+        self._running[function].pop((request, task), None)
+
+    def gone(self, requests: set[int]) -> None:
+        """What these were about to do is uncertain again."""
+        for function, coming in enumerate(self._running):
+            self._running[function] = {key: lot for key, lot in coming.items() if key[0] not in requests}
+
+    def of(self, now: int, function: int) -> list[Lot]:
+        """The next ones, soonest first."""
+        found = [lot if lot.when > now else lot._replace(when=now + SOON) for lot in self._running[function].values()]
+        openers, gap = self._openers[function], self._gaps[function]
+        if openers and gap:
+            gap = max(gap, now - self._latest[function] - gap)  # a pause that lasts is a new pace
+            for step in range(1, AHEAD + 1):
+                graph, task = openers[step % len(openers)]
+                when = now + max(round(gap * step), 1)
+                found.append(Lot(when + round(self._allowed[graph]), -1, graph, task, when))
+        found.sort(key=lambda lot: (lot.when, lot))
+        return found

@@ -1,4 +1,4 @@
-"""One place decides for the whole fleet: batch, CPUs, slices and worker of each task, against the deadline at true cost.
+"""One place decides for the whole fleet: batch, CPUs, slices and worker of each task, in time and at true cost.
 
 Tasks stay in the pool until they run. When something is new for a function, ``Batching`` says who of its waiting tasks
 runs together or waits for whom, by what all of them are then expected to cost; here the batch gets the best offer that
@@ -9,100 +9,103 @@ fits a worker with a warm process, or waits where waiting for room is cheaper. `
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from math import log
+from typing import NamedTuple
 
+from headway.errors import ExperimentError
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
-from headway.serving.policies.headway.admission import Admission, Scarcity
-from headway.serving.policies.headway.batching import Batching, Choice, Lot
-from headway.serving.policies.headway.offers import Menu, Outlook, makes_of, menus_of
 from headway.serving.fleet import FREE, places
-from headway.serving.policies.headway.warming import Warming
+from headway.serving.policies.headway.admission import Admission, Scarcity
+from headway.serving.policies.headway.batching import SOON, Batching, Choice, Companions, Lot
+from headway.serving.policies.headway.offers import Menu, Outlook, makes_of, menus_of
+from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
-from headway.units import MILLISECOND, SECOND
+from headway.units import MILLISECOND, REFERENCE_SPEED_PPM, SECOND
 
-SOON = 2 * MILLISECOND
-"""What is overdue is expected within this."""
 RETRY = 500 * MILLISECOND
 """How long tasks without room wait at most before they are looked at again."""
-NEVER = 1 << 62
 ASIDE = 8
 """How many tasks of a function may find no room before the others are not tried any more."""
+SWEEP = 5 * MILLISECOND
+"""How often a long queue is searched for what should be given up."""
 COARSE = 1.5
-"""Tables are made for rates of this to whole powers."""
+"""Tables are made for arrivals a second of this to whole powers."""
 KEPT = 24
 """Tables that are remembered."""
-RANK = lambda s, c: abs(s * 16 - c * 7)
+SURE = 0.99
+"""The share of its worth that the rest of a request may be expected to cost while there is too little of anything."""
+
+
+class Room(NamedTuple):
+    """A worker that may take a batch, and what it takes to begin there."""
+
+    delay: int
+    """Until inputs and weights are there; whole milliseconds."""
+    worker: WorkerState
+    evict: tuple[int, ...]
 
 
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0, scarcity: bool = True, waitroom: int = 1, valdrop: float=0.99, dear: float = 1.0) -> None:
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
         """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
         cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
         in hand, in deviations of the number that is busy."""
+        for name, value, least in (("worth", worth, 1.0), ("patience", patience, 1.0), ("spare", spare, 0.0)):
+            if not value >= least:
+                raise ExperimentError(f"policy headway: option {name}={value} is below {least:g}")
         self.drop = drop
         self.worth = worth
         self.patience = patience
         self.spare = spare
-        self.scarcity = scarcity
-        self.waitroom = waitroom
-        self.valdrop=valdrop; self.dear=dear
 
     def bind(self, state: ServingState) -> None:
         """Offers, tables and empty memories."""
-        catalogue = state.catalogue
-        functions = len(catalogue.functions)
+        graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
         _, self._make = makes_of(state.fleet.workers)
         self._capable = [
             [worker.id for worker in state.workers if any(self._make[worker.id] in menu.makes for menu in offers)]
             for offers in self._menus
         ]
-        self._worths = [
-            self.worth * sum(float((self._menus[task.function][0].usd / self._menus[task.function][0].size).min()) for task in graph.tasks)
-            for graph in catalogue.graphs
-        ]
-        least = [min(row[index] for row in state.latency.base) for index in range(functions)]
+        cheapest = [float(offers[0].usd.min()) / offers[0].size if offers else 0.0 for offers in self._menus]
+        self._worths = [self.worth * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
+        least = [min(row[function] for row in state.latency.base) for function in functions]
         self._grace = [
             round(self.patience * graph.critical_path([least[task.function] for task in graph.tasks]))
-            for graph in catalogue.graphs
+            for graph in graphs
         ]
-        self._entries = [graph.entries for graph in catalogue.graphs]
-        self._openers: list[list[tuple[int, int]]] = [[] for _ in range(functions)]
-        for index, graph in enumerate(catalogue.graphs):
-            for position in graph.entries:
-                self._openers[graph.tasks[position].function].append((index, position))
+        self._entries = [graph.entries for graph in graphs]
         self._admission = Admission(state, self._menus)
+        self._scarcity = Scarcity(self.worth)
         self._warming = Warming(state, self._capable, self._worths, self.spare)
-        self._scarcity = Scarcity(self.worth*self.dear)
-        self._queues: list[list[Lot]] = [[] for _ in range(functions)]
-        self._coming: list[dict[tuple[int, int], Lot]] = [{} for _ in range(functions)]
-        self._gaps: list[float] = [0.0] * functions
-        self._latest: list[int] = [-1] * functions
-        self._allowed = list(self._grace)
-        self._wakes: list[int] = [0] * functions
+        self._companions = Companions(state, self._grace)
+        self._queues: list[list[Lot]] = [[] for _ in functions]
+        """By function: its tasks in the pool, tightest first."""
+        self._wakes = [0] * len(functions)
+        self._swept = [-SWEEP] * len(functions)
         self._short: dict[int, int] = {}
-        self._known: dict[tuple, list[Batching | None]] = {}
-        self._looked = 0
+        """Functions with tasks that found no room, and how many."""
+        self._known: dict[tuple[float, float, int], list[Batching]] = {}
+        self._renewed = 0
         self._renew(0, state)
 
     # --- an instant ---------------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Go on with every function for which something is new."""
+        """Go on with every function for which something is new, the tightest first."""
         new = self._news(now, state)
         for request in state.landed:
-            if request in state.requests:
-                yield from self._warming.first(now, state, state.requests[request].request.graph)
+            yield from self._warming.first(now, state, state.requests[request].request.graph)
         yield from self._warming.look(now, state, self._short)
-        changed = self.scarcity and self._scarcity.look(now, state, sum(len(self._queues[f]) for f in self._short))
-        if changed or now - self._looked > SECOND:
-            self._looked = now
+        if self._scarcity.look(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
-        for _, function in sorted((self._queues[function][0].deadline, function) for function in new if self._queues[function]):
-            yield from self._go_on(now, state, function)
+        waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
+        for _, function in sorted(waiting):
+            if self._queues[function]:
+                yield from self._go_on(now, state, function)
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
         """The functions that something is new for."""
@@ -111,233 +114,230 @@ class Configuring:
             rs = state.requests[request]
             graph = rs.request.graph
             self._warming.landed(now, graph)
-            if rs.request.deadline:
-                allowed = self._allowed[graph]
-                self._allowed[graph] += round(0.1 * (rs.request.deadline - now - allowed))
             for task in self._entries[graph]:
-                function = self._join(rs, task)
-                if self._latest[function] >= 0:
-                    gap = now - self._latest[function]
-                    known = self._gaps[function]
-                    self._gaps[function] = gap if not known else known + 0.1 * (gap - known)
-                self._latest[function] = now
+                function = rs.graph.tasks[task].function
+                self._companions.landed(now, graph, function, self._deadline(rs))
+                self._join(rs, task)
                 new[function] = None
         for request, task in state.ended:
-            found = state.requests.get(request)
-            if found is not None:
+            if (found := state.requests.get(request)) is not None:
                 for after in found.graph.successors[task]:
                     if found.stage[after] == Stage.READY:
-                        function = self._join(found, after)
-                        self._coming[function].pop((request, after), None)
-                        new[function] = None
+                        self._join(found, after)
+                        new[found.graph.tasks[after].function] = None
         if state.displaced:
             self._start_over(state)
             new.update((function, None) for function, queue in enumerate(self._queues) if queue)
-        if state.touched or state.displaced:
+        if state.touched:
             new.update(dict.fromkeys(self._short))
         new.update((function, None) for function, time in enumerate(self._wakes) if 0 < time <= now)
         return new
-
-    def _join(self, rs: RequestState, task: int) -> int:
-        """A task is ready: it queues for its function."""
-        function = rs.graph.tasks[task].function
-        insort(self._queues[function], Lot(self._deadline(rs), rs.request.id, rs.request.graph, task))
-        return function
-
-    def _start_over(self, state: ServingState) -> None:
-        """A worker is gone: what waits and what comes is read from the state again."""
-        for queue in self._queues:
-            queue.clear()
-        for (_, task), requests in state.ready.items():
-            for request in requests:
-                self._join(state.requests[request], task)
-        lost = set(state.displaced)
-        for function, coming in enumerate(self._coming):
-            self._coming[function] = {key: lot for key, lot in coming.items() if key[0] not in lost}
 
     def _deadline(self, rs: RequestState) -> int:
         given = rs.request
         return given.deadline or given.arrival + self._grace[given.graph]
 
+    def _join(self, rs: RequestState, task: int) -> None:
+        """A task is ready: it queues for its function."""
+        function, request = rs.graph.tasks[task].function, rs.request.id
+        self._companions.came(function, request, task)
+        insort(self._queues[function], Lot(self._deadline(rs), request, rs.request.graph, task))
+
+    def _start_over(self, state: ServingState) -> None:
+        """A worker is gone: what waits is read from the pool again."""
+        for queue in self._queues:
+            queue.clear()
+        for (_, task), requests in state.ready.items():
+            for request in requests:
+                self._join(state.requests[request], task)
+        self._companions.gone(set(state.displaced))
+
     def _renew(self, now: int, state: ServingState) -> None:
         """Have the tables for the rates and prices of today; those that were made lately are remembered."""
+        self._renewed = now
         rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
-        total = sum(rates) * SECOND
-        key = (*self._scarcity.steps, round(log(total) / log(COARSE)) if total > 1e-3 else NEVER)
+        total_per_second = sum(rates) * SECOND
+        pace = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
+        key = (*self._scarcity.worth, pace)
         found = self._known.pop(key, None)
         if found is None:
-            waits = {}
-            for function, rate in enumerate(rates):
-                for menu in self._menus[function]:
-                    if menu.size > 1:
-                        waits[function, menu.size] = (menu.size - 1) / 2 / rate if rate else float(NEVER)
+            waits = {
+                (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
+                for function, rate in enumerate(rates)
+                for menu in self._menus[function]
+                if menu.size > 1
+            }
             outlook = Outlook(state, self._menus, self._worths, waits, self.drop, self._scarcity.worth)
-            found = [Batching(offers, usd, outlook) if offers else None for offers, usd in zip(self._menus, outlook.usd, strict=True)]
+            found = [Batching(offers, usd, outlook) for offers, usd in zip(self._menus, outlook.usd, strict=True)]
             if len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
         self._known[key] = found
         self._batching = found
 
-    # --- a function -------------------------------------------------------------------------------------------------
+    # --- a function ---------------------------------------------------------------------------------------------
 
     def _go_on(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
         """Run what should run now; say when to look again at what waits."""
-        batching = self._batching[function]
-        assert batching is not None
+        batching, queue = self._batching[function], self._queues[function]
         self._wakes[function] = 0
         self._short.pop(function, None)
-        queue = self._queues[function]
         if self.drop:
-            for lot in [lot for lot in queue if self._given_up(now, state, lot)]:
-                queue.remove(lot)
-                if lot.request in state.requests:
-                    yield DropRequest(lot.request)
+            yield from self._give_up(now, state, function)
         aside: list[Lot] = []
-        while queue:
-            choice = batching.choose(now, queue, self._companions(now, state, function))
+        while queue and len(aside) < ASIDE:
+            if not any(map(self._open, self._places(state, function))):
+                aside += queue[:ASIDE]
+                del queue[:ASIDE]
+                break
+            choice = batching.choose(now, queue, self._companions.of(now, function) if len(queue) < ASIDE else ())
             if choice.until > now:
                 self._wakes[function] = choice.until
-                yield WakeAt(choice.until)
                 break
             action = self._fit(now, state, function, choice)
             for lot in choice.lots:
                 queue.remove(lot)
-            if action is not None:
+            if action is None:
+                aside += choice.lots
+            else:
                 yield action
-                self._note(state, function, action)
-                continue
-            aside += choice.lots
-            if len(aside) >= ASIDE:
-                break
+                self._began(state, function, action)
         if aside:
+            self._short[function] = len(aside) + len(queue)
             for lot in aside:
                 insort(queue, lot)
-            self._short[function] = len(aside)
             if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
                 self._wakes[function] = now + RETRY
-                yield WakeAt(now + RETRY)
+        if self._wakes[function]:
+            yield WakeAt(self._wakes[function])
 
-    def _given_up(self, now: int, state: ServingState, lot: Lot) -> bool:
-        """Whether a task shall not run any more."""
-        rs = state.requests.get(lot.request)
-        if rs is None:
-            return True
-        if not rs.request.deadline:
-            return False
+    def _give_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
+        """Drop those that wait in vain."""
+        queue = self._queues[function]
+        if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
+            return
+        self._swept[function] = now
+        for lot in list(queue):
+            rs = state.requests.get(lot.request)
+            if rs is not None and rs.request.deadline and self._in_vain(now, function, lot):
+                for task, stage in enumerate(rs.stage):
+                    if stage == Stage.READY:
+                        self._queues[rs.graph.tasks[task].function].remove(
+                            Lot(lot.deadline, lot.request, lot.graph, task)
+                        )
+                self._companions.gone({lot.request})
+                yield DropRequest(lot.request)
+
+    def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
+        """Whether a request misses its deadline anyway; or, with too little for all, costs more than it is worth."""
         if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
             return True
-        return self._scarcity.steps != (0, 0) and self._batching[rs.graph.tasks[lot.task].function].alone(lot, now) >= self.valdrop * self._worths[lot.graph]
+        worth = SURE * self._worths[lot.graph]
+        return self._scarcity.felt and self._batching[function].alone(lot, now) >= worth
 
-    def _companions(self, now: int, state: ServingState, function: int) -> list[Lot]:
-        """Tasks that will join those that wait: whose predecessors run, and as many as are expected to arrive."""
-        found = []
-        coming = self._coming[function]
-        for key, lot in list(coming.items()):
-            if key[0] not in state.requests:
-                del coming[key]
-            else:
-                found.append(lot if lot.when > now else lot._replace(when=now + SOON))
-        openers = self._openers[function]
-        gap = self._gaps[function]
-        if openers and gap and state.to_come:
-            since = now - self._latest[function]
-            gap = max(gap, since - gap)
-            for step in range(1, 8):
-                graph, task = openers[step % len(openers)]
-                when = now + round(gap * step)
-                found.append(Lot(when + self._allowed[graph], -1, graph, task, when))
-        found.sort(key=lambda lot: lot.when)
-        return found
-
-    def _note(self, state: ServingState, function: int, action: RunBatch) -> None:
-        """Remember when the successors of a batch can run."""
+    def _began(self, state: ServingState, function: int, action: RunBatch) -> None:
+        """Remember what a batch takes, and when its successors can run."""
         batch = state.workers[action.worker].running[state.leases]
         self._warming.ran(function, batch.end - batch.began, len(batch.tasks))
         for request, task in batch.tasks:
             rs = state.requests[request]
-            for after in rs.graph.successors[task]:
-                others = rs.graph.predecessors[after]
-                if all(rs.stage[other] >= Stage.RUNNING for other in others):
-                    target = rs.graph.tasks[after].function
-                    lot = Lot(self._deadline(rs), request, rs.request.graph, after, batch.end)
-                    known = self._coming[target].get((request, after))
-                    self._coming[target][request, after] = lot if known is None or known.when < lot.when else known
+            self._companions.began(batch, rs, task, self._deadline(rs))
 
-    # --- a batch ----------------------------------------------------------------------------------------------------
+    # --- a batch ------------------------------------------------------------------------------------------------
 
     def _fit(self, now: int, state: ServingState, function: int, choice: Choice) -> RunBatch | None:
         """The best offer that some worker has room for; None: it is better to wait, or there is none."""
-        batching = self._batching[function]
-        assert batching is not None
-        menu = batching.menu(len(choice.lots))
-        rooms = self._rooms(now, state, function, choice.lots)
+        batching, lots = self._batching[function], choice.lots
+        menu = batching.menu(len(lots))
+        rooms = self._rooms(now, state, function, choice)
         best, found = float("inf"), None
-        for delay in sorted({room[0] for room in rooms}):
+        for delay in sorted({room.delay for room in rooms}):
             values = choice.values
             if delay:
-                values = batching.values(choice.lots, now + delay) + delay / menu.times * menu.usd
-            here = [room for room in rooms if room[0] == delay]
+                values = batching.values(lots, now + delay) + delay / menu.times * menu.usd
+            here = [room for room in rooms if room.delay == delay]
             for offer in values.argsort(kind="stable").tolist():
                 if values[offer] >= best:
                     break
-                worker = self._roomiest(here, menu, offer)
-                if worker is not None:
-                    best, found = float(values[offer]), (offer, worker)
+                if (room := self._tightest(here, menu, offer)) is not None:
+                    best, found = float(values[offer]), (offer, room)
                     break
         if found is None:
             return None
-        if self.waitroom and best > choice.values.min() * 1.000001 and (self.waitroom == 1 or self._scarcity.steps == (0, 0)):
-            offer = int(choice.values.argmin())
-            when = self._room_at(now, state, function, menu, offer)
-            if when < NEVER and best > batching.values(choice.lots, when)[offer]:
+        wanted = int(choice.values.argmin())
+        if best > choice.values[wanted]:
+            when = self._room_at(now, state, function, menu, wanted)
+            if when < NEVER and best > batching.values(lots, when)[wanted]:
                 return None
-        offer, worker = found
-        tasks = tuple((lot.request, lot.task) for lot in choice.lots)
-        evict = self._victims(state, worker, function, len(tasks))
-        return RunBatch(worker.id, tasks, menu.cpus[offer], menu.slices[offer], evict)
+        offer, room = found
+        tasks = tuple((lot.request, lot.task) for lot in lots)
+        return RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
 
-    def _rooms(self, now, state, function, lots):
-        """Workers with a process: (delay, slices free, CPUs free, worker)."""
-        kind = state.catalogue.functions[function]
-        found = []
+    def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
+        """Workers where a process of a function waits for work, or none is needed."""
+        needed = state.catalogue.functions[function].cold_start
         for index in self._capable[function]:
             worker = state.workers[index]
-            if worker.up and worker.slices_free and worker.cpus_free and (not kind.cold_start or worker.idle.get(function)):
-                found.append((0, worker.slices_free, worker.cpus_free, worker))
+            if worker.up and (not needed or worker.idle.get(function)):
+                yield worker
+
+    @staticmethod
+    def _open(worker: WorkerState) -> bool:
+        return worker.slices_free > 0 and worker.cpus_free > 0
+
+    def _rooms(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Room]:
+        """Workers that could take a batch, were it small enough."""
+        kind = state.catalogue.functions[function]
+        near = all(not carried(state, lot.graph, lot.task) for lot in choice.lots)
+        if near and not kind.mask and not kind.activation_bytes and not state.latency.interference:
+            return [Room(0, worker, ()) for worker in self._places(state, function) if self._open(worker)]
+        time = int(self._batching[function].menu(len(choice.lots)).times[choice.values.argmin()])
+        found = []
+        for worker in self._places(state, function):
+            evict = self._warming.victims(now, state, worker, function, len(choice.lots))
+            if evict is None or not self._open(worker):
+                continue
+            delay = max(inputs_take(state, lot.request, lot.task, worker.id) for lot in choice.lots)
+            delay = max(delay, weights_take(now, state, worker, kind.mask))
+            if state.latency.interference:
+                beside = state.latency.beside(function, [batch.function for batch in worker.running.values()])
+                delay += time * (beside - REFERENCE_SPEED_PPM) // REFERENCE_SPEED_PPM
+            found.append(Room(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
         return found
 
-    def _roomiest(self, rooms, menu, offer):
+    def _tightest(self, rooms: Sequence[Room], menu: Menu, offer: int) -> Room | None:
+        """Where an offer fits and leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
         cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
-        best, found = None, None
-        for _, slices_free, cpus_free, worker in rooms:
-            if slices_free < slices or cpus_free < cpus or self._make[worker.id] != make:
+        best, found = (1 << 62, 0), None
+        for room in rooms:
+            worker = room.worker
+            cpus_left, slices_left = worker.cpus_free - cpus, worker.slices_free - slices
+            if cpus_left < 0 or slices_left < 0 or self._make[worker.id] != make:
                 continue
-            if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
-                continue
-            rank = RANK(slices_free-slices, cpus_free-cpus)
-            if best is None or rank < best:
-                best, found = rank, worker
+            gpu = worker.worker.gpu
+            rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
+            if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
+                best, found = rank, room
         return found
 
     def _room_at(self, now: int, state: ServingState, function: int, menu: Menu, offer: int) -> int:
         """When a worker with a process has room for an offer, if nobody else takes it."""
         cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+        mask = state.catalogue.functions[function].mask
+        needed = state.catalogue.functions[function].cold_start
         best = NEVER
         for index in self._capable[function]:
             worker = state.workers[index]
-            if self._make[index] != make or not worker.up:
+            if self._make[index] != make or not worker.up or mask & ~worker.memory.resident:
                 continue
-            cpus_free, taken, warm = worker.cpus_free, worker.taken, bool(worker.idle.get(function))
+            cpus_free, taken = worker.cpus_free, worker.taken
+            warm = not needed or bool(worker.idle.get(function))
             for batch in sorted(worker.running.values(), key=lambda batch: batch.end):
+                if batch.end >= best:
+                    break
                 cpus_free += batch.cpus
                 taken &= ~batch.mask
                 warm = warm or batch.function == function
-                if batch.end >= best:
-                    break
                 if warm and cpus_free >= cpus and places(worker.worker.gpu, slices, taken) is not None:
                     best = max(batch.end, now + SOON)
                     break
         return best
-
-    def _victims(self, state, worker, function, count):
-        return ()

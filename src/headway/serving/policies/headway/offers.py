@@ -145,7 +145,7 @@ class Table:
     @property
     def grid(self) -> Array:
         """The times left that the table has points for."""
-        return self.low + self.step * np.arange(self.last + 1)
+        return self.low + self.step * np.arange(self.last + 1, dtype=np.float64)
 
     def index(self, left: float) -> int:
         """The point for a time left; rounded down, to the safe side."""

@@ -83,7 +83,7 @@ class Placing:
             if not scores:
                 ends[task] = min(at) + outline.mean[function]
                 continue
-            worker, end = self._choose(state, rs, task, scores, workers)
+            worker, end = self._choose(state, rs, task, scores, (viewer, *workers))
             missing = outline.masks[function] & ~view.resident[worker]
             view.resident[worker] |= missing
             view.free[worker] -= outline.weights(missing)[0]

@@ -1,4 +1,4 @@
-"""How many processes of each function are kept warm, where they start, and when one is let go.
+"""How many processes of each function are kept warm, where they start, when one is let go; what else must be there.
 
 What is needed follows Little's law: requests a second times the time that a process is busy for each. A few more
 cover chance, and the most that ran lately covers bursts. A process that is too many is let go once it has been idle
@@ -54,7 +54,9 @@ class Rate:
 class Warming:
     """The processes of all functions."""
 
-    def __init__(self, state: ServingState, capable: Sequence[Sequence[int]], worths: Sequence[float], spare: float):
+    def __init__(
+        self, state: ServingState, capable: Sequence[Sequence[int]], worths: Sequence[float], spare: float
+    ) -> None:
         """``capable``: by function, the workers that can run it. ``spare``: how many deviations to have in hand."""
         self.spare = spare
         self._capable = capable
@@ -119,30 +121,43 @@ class Warming:
             return
         fade = exp((self._looked - now) / PEAK_MEMORY)
         self._looked = now
+        idle, running, starting = self._counts(state)
         for index, function in enumerate(state.catalogue.functions):
-            if not function.cold_start or not self._capable[index]:
+            if not self._capable[index]:
                 continue
-            idle = running = starting = 0
-            for where in self._capable[index]:
-                worker = state.workers[where]
-                idle += len(worker.idle.get(index, ()))
-                starting += sum(started == index for started in worker.starting.values())
-                running += sum(batch.function == index for batch in worker.running.values())
-            if idle or running:
-                self.there[index] = 0
-            elif not starting:
-                self.there[index] = NEVER
-            self._peaks[index] = max(self._peaks[index] * fade, running + min(short.get(index, 0), self._most[index] - running))
-            wanted = self.target(now, index)
-            have = idle + running + starting
-            for _ in range(wanted - have):
-                if (found := self._where(state, index)) is not None:
-                    yield StartInstance(found, index)
-                    self.there[index] = min(self.there[index], now + function.cold_start)
-            if have > wanted:
-                yield from self._let_go(now, state, index, have - wanted)
+            if function.cold_start:
+                if idle[index] or running[index]:
+                    self.there[index] = 0
+                elif not starting[index]:
+                    self.there[index] = NEVER
+                waiting = min(short.get(index, 0), self._most[index] - running[index])
+                self._peaks[index] = max(self._peaks[index] * fade, running[index] + waiting)
+                have = idle[index] + running[index] + starting[index]
+                yield from self._to(now, state, index, have, self.target(now, index))
             if function.mask:
                 yield from self._fetch(state, index)
+
+    def _to(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
+        """From so many processes to so many."""
+        for _ in range(wanted - have):
+            if (found := self._where(state, function)) is not None:
+                yield StartInstance(found, function)
+                ready = now + state.catalogue.functions[function].cold_start
+                self.there[function] = min(self.there[function], ready)
+        if have > wanted:
+            yield from self._let_go(now, state, function, have - wanted)
+
+    def _counts(self, state: ServingState) -> tuple[list[int], list[int], list[int]]:
+        """By function: processes that are idle, busy, about to be there."""
+        idle, running, starting = ([0] * len(self._calls) for _ in range(3))
+        for worker in state.workers:
+            for function, since in worker.idle.items():
+                idle[function] += len(since)
+            for batch in worker.running.values():
+                running[batch.function] += 1
+            for function in worker.starting.values():
+                starting[function] += 1
+        return idle, running, starting
 
     def _where(self, state: ServingState, function: int) -> int | None:
         """The worker with the fewest processes of a function, weights there first, then the fewest of all."""
@@ -169,11 +184,71 @@ class Warming:
         mask = state.catalogue.functions[function].mask
         for index in self._capable[function]:
             worker = state.workers[index]
-            if worker.idle.get(function) and not worker.fetches:
+            ready = worker.idle.get(function) or not state.catalogue.functions[function].cold_start
+            if worker.up and ready and not worker.fetches:
                 for model in models_in(mask & ~worker.memory.resident):
                     if state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:
                         yield FetchModel(index, model)
                         break
+
+    def victims(
+        self, now: int, state: ServingState, worker: WorkerState, function: int, count: int
+    ) -> tuple[int, ...] | None:
+        """Models that make room for a batch's weights and activations, the least asked for first; None: they cannot."""
+        kind, memory = state.catalogue.functions[function], worker.memory
+        need = state.catalogue.size_of(kind.mask & ~memory.resident) + kind.activation_bytes * count
+        need -= memory.free_bytes
+        if need <= 0:
+            return ()
+        asked = dict.fromkeys(
+            (model for model in memory.order if not kind.mask >> model & 1 and memory.evictable(model)), 0.0
+        )
+        for other, user in enumerate(state.catalogue.functions):
+            for model in user.models:
+                if model in asked:
+                    asked[model] += self.rate(now, other)
+        chosen = []
+        for model in sorted(asked, key=lambda model: (asked[model], memory.order[model])):
+            chosen.append(model)
+            need -= memory.size_of((model,))
+            if need <= 0:
+                return tuple(chosen)
+        return None
+
+
+def carried(state: ServingState, graph: int, task: int) -> bool:
+    """Whether a task's inputs are of any size."""
+    plan = state.catalogue.graphs[graph]
+    before = plan.predecessors[task]
+    return any(plan.tasks[other].output_bytes for other in before) or bool(not before and plan.tasks[task].input_bytes)
+
+
+def inputs_take(state: ServingState, request: int, task: int, target: int) -> int:
+    """How long a task's inputs take to a worker."""
+    rs, fleet = state.requests[request], state.fleet
+    before = rs.graph.predecessors[task]
+    if not before:
+        return fleet.copy_time(rs.request.ingress, target, rs.graph.tasks[task].input_bytes)
+    longest = 0
+    for other in before:
+        copies = rs.copies[other]
+        if not copies >> target & 1:
+            source = (copies & -copies).bit_length() - 1
+            longest = max(longest, fleet.copy_time(source, target, rs.graph.tasks[other].output_bytes))
+    return longest
+
+
+def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:
+    """How long until weights are in a worker's GPU memory."""
+    memory = worker.memory
+    ready = max((memory.ready[model] for model in models_in(mask) if model in memory.ready), default=now)
+    missing = models_in(mask & ~memory.resident)
+    if missing:
+        ready = max(ready, worker.link_free)
+        for model in missing:
+            size = state.catalogue.models[model].size_bytes
+            ready += state.fleet.fetch_time(size, from_disk=model not in worker.host)
+    return max(ready - now, 0)
 
 
 def _processes(worker: WorkerState, function: int) -> int:
