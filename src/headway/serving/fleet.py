@@ -119,6 +119,8 @@ def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
         free = gpu.slices - taken.bit_count()
         if slices > free:
             return None
+        if not taken:
+            return 0, (1 << slices) - 1
         mask, low = 0, 0
         for _ in range(slices):
             while (taken | mask) >> low & 1:

@@ -29,8 +29,10 @@ class GpuMemory:
 
     def size_of(self, models: Iterable[int]) -> int:
         """Bytes of some models."""
-        sizes = self._sizes
-        return sum(sizes[model] for model in models)
+        sizes, total = self._sizes, 0
+        for model in models:
+            total += sizes[model]
+        return total
 
     def evictable(self, model: int) -> bool:
         """Whether it is there and nobody uses it."""

@@ -176,6 +176,9 @@ def test_its_own_time_is_not_what_a_task_waits_for() -> None:
     assert policy.adjusted(0, rows, rs, 1, 0) == 1  # 100 ms are reserved, 50 of them for itself: no more than 75
 
 
+_CHANGES: tuple[dict[str, int], ...] = ({}, {"wanted": 3}, {"busy_until": 0})
+
+
 @pytest.mark.parametrize(("estimate", "wait"), [("queued", 20), ("running", 20 + 30), ("reserved", 20 + 30 + 7)])
 def test_what_counts_as_taken(estimate: str, wait: int) -> None:
     planner = Compass(estimate=estimate).planner
@@ -186,6 +189,11 @@ def test_what_counts_as_taken(estimate: str, wait: int) -> None:
     missing = row._replace(wanted=3)
     fetch = 0 if estimate == "queued" else state.fleet.fetch_time(40 * MB)
     assert planner.taken_until(SECOND, missing) == SECOND + wait * MS + fetch
+    view = planner.view(SECOND, [row, missing, row._replace(busy_until=0)])
+    assert view.taken_until == [planner.taken_until(SECOND, row._replace(**more)) for more in _CHANGES]
+    assert view.up is None
+    assert view.resident == ([1, 1, 1] if estimate == "queued" else [1, 3, 1])
+    assert view.free == [100 * MB, (100 if estimate == "queued" else 60) * MB, 100 * MB]
 
 
 def test_authors_count_the_task_that_starts_as_queued_where_it_starts() -> None:

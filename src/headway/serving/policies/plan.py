@@ -85,18 +85,23 @@ class Planner:
 
     def view(self, now: int, rows: Sequence[Row]) -> View:
         """What a worker knows, in the form that plans read."""
-        ups, queued, _, _, residents, wanted, frees, *_ = zip(*rows, strict=True)
+        ups, queued, reserved, busy, residents, wanted, frees, *_ = zip(*rows, strict=True)
         up = list(ups) if False in ups else None
         resident, free = list(residents), list(frees)
         if not self.load:
             return View(up, [now] * len(rows), resident, free)
         if self.estimate == QUEUED:
             return View(up, [now + work for work in queued], resident, free)
-        for index in range(len(rows)):
-            if missing := wanted[index] & ~resident[index]:
-                free[index] -= self._bring(missing)[1]
+        taken = [(until if until > now else now) + work for until, work in zip(busy, queued, strict=True)]
+        if self.estimate == RESERVED:
+            taken = [until + work for until, work in zip(taken, reserved, strict=True)]
+        for index, (wants, there) in enumerate(zip(wanted, residents, strict=True)):
+            if missing := wants & ~there:
+                time, size = self._bring(missing)
+                taken[index] += time
+                free[index] -= size
                 resident[index] |= missing
-        return View(up, [self.taken_until(now, row) for row in rows], resident, free)
+        return View(up, taken, resident, free)
 
     def taken_until(self, now: int, row: Row) -> int:
         """When a task that came to a worker now would find its GPU free."""

@@ -84,6 +84,8 @@ class Configuring:
         self._companions = Companions(state, self._grace)
         self._queues: list[list[Lot]] = [[] for _ in functions]
         """By function: its tasks in the pool, tightest first."""
+        self._late: list[list[Lot]] = [[] for _ in functions]
+        """Those that are answered late whatever is done, and are not dropped."""
         self._wakes = [0] * len(functions)
         self._swept = [-SWEEP] * len(functions)
         self._short: dict[int, int] = {}
@@ -106,6 +108,10 @@ class Configuring:
         for _, function in sorted(waiting):
             if self._queues[function]:
                 yield from self._go_on(now, state, function)
+        if not self._short and not self._scarcity.felt:
+            for function, late in enumerate(self._late):
+                if late:
+                    yield from self._catch_up(state, function)
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
         """The functions that something is new for."""
@@ -145,7 +151,7 @@ class Configuring:
 
     def _start_over(self, state: ServingState) -> None:
         """A worker is gone: what waits is read from the pool again."""
-        for queue in self._queues:
+        for queue in (*self._queues, *self._late):
             queue.clear()
         for (_, task), requests in state.ready.items():
             for request in requests:
@@ -181,8 +187,7 @@ class Configuring:
         batching, queue = self._batching[function], self._queues[function]
         self._wakes[function] = 0
         self._short.pop(function, None)
-        if self.drop:
-            yield from self._give_up(now, state, function)
+        yield from self._give_up(now, state, function)
         aside: list[Lot] = []
         while queue and len(aside) < ASIDE:
             if not any(map(self._open, self._places(state, function))):
@@ -211,21 +216,40 @@ class Configuring:
             yield WakeAt(self._wakes[function])
 
     def _give_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
-        """Drop those that wait in vain."""
+        """Those that wait in vain are dropped, or set apart."""
         queue = self._queues[function]
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
         self._swept[function] = now
         for lot in list(queue):
             rs = state.requests.get(lot.request)
-            if rs is not None and rs.request.deadline and self._in_vain(now, function, lot):
-                for task, stage in enumerate(rs.stage):
-                    if stage == Stage.READY:
-                        self._queues[rs.graph.tasks[task].function].remove(
-                            Lot(lot.deadline, lot.request, lot.graph, task)
-                        )
-                self._companions.gone({lot.request})
-                yield DropRequest(lot.request)
+            if rs is None or not rs.request.deadline or not self._in_vain(now, function, lot):
+                continue
+            if not self.drop:
+                queue.remove(lot)
+                self._late[function].append(lot)
+                continue
+            for task, stage in enumerate(rs.stage):
+                if stage == Stage.READY:
+                    self._queues[rs.graph.tasks[task].function].remove(Lot(lot.deadline, lot.request, lot.graph, task))
+            self._companions.gone({lot.request})
+            yield DropRequest(lot.request)
+
+    def _catch_up(self, state: ServingState, function: int) -> Iterator[Action]:
+        """Run those that are late at the least cost, while nobody else waits for room."""
+        late, batching = self._late[function], self._batching[function]
+        while late:
+            count = max((size for size in batching.sizes if size <= len(late)), default=1)
+            menu = batching.menu(count)
+            choice = Choice(tuple(late[:count]), menu.usd, 0)
+            rooms = self._rooms(state.now, state, function, choice)
+            offers = [offer for offer in menu.usd.argsort(kind="stable").tolist()]
+            found = next(((offer, room) for offer in offers if (room := self._tightest(rooms, menu, offer))), None)
+            if found is None:
+                return
+            del late[:count]
+            yield self._run(menu, found, choice)
+            self._began(state, function, state.leases)
 
     def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
         """Whether a request misses its deadline anyway; or, with too little for all, costs more than it is worth."""

@@ -23,12 +23,14 @@ from headway.serving.state import ServingState
 
 Array = npt.NDArray[np.float64]
 
-POINTS = 64
+POINTS = 128
 """Points of a table for each time that the rest of a graph takes at the least configuration."""
 LOW, HIGH = 0.5, 3.5
 """How far a table goes, as shares of that time: so much too late, so much left."""
 TOLERATED = 1.15
 """Offers that cost more than this times a faster one are left out; those between may fit where the best does not."""
+MISSED = 4.0
+"""What a missed deadline costs, in worths: more than to refuse a request at once, which leaves it time to go elsewhere."""
 LATE = 0.5
 """What it costs more to be late by the length of the whole graph, in worths: late requests are still hurried a bit."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
@@ -148,8 +150,8 @@ class Table:
         return self.low + self.step * np.arange(self.last + 1, dtype=np.float64)
 
     def index(self, left: float) -> int:
-        """The point for a time left; rounded down, to the safe side."""
-        at = int((left - self.low) // self.step)
+        """The point nearest to a time left."""
+        at = int((left - self.low) / self.step + 0.5)
         return 0 if at < 0 else at if at < self.last else self.last
 
     def at(self, left: Array) -> Array:
@@ -221,7 +223,7 @@ def _expected(grid: Array, times: Array, spread: float, following: Sequence[tupl
 
 
 def _forfeit(grid: Array, times: Array, spread: float, worth: float, length: float) -> Array:
-    """What a missed deadline costs after the last task: its worth times how likely, and a little for how late."""
+    """What a missed deadline costs after the last task, times how likely that is, and a little for how late."""
     left = grid[:, None]
     late = np.maximum(times[None, :] - left, 0.0) / length
     if spread:
@@ -229,7 +231,7 @@ def _forfeit(grid: Array, times: Array, spread: float, worth: float, length: flo
         missed = np.where(left > 0, ndtr(-np.log(ratio) / spread), 1.0)
     else:
         missed = (times[None, :] > left).astype(np.float64)
-    found: Array = worth * (missed + LATE * late)
+    found: Array = worth * (MISSED * missed + LATE * late)
     return found
 
 
