@@ -86,6 +86,7 @@ class Configuring:
         """By function: its tasks in the pool, tightest first."""
         self._late: list[list[Lot]] = [[] for _ in functions]
         """Those that are answered late whatever is done, and are not dropped."""
+        self._again = 0
         self._wakes = [0] * len(functions)
         self._swept = [-SWEEP] * len(functions)
         self._short: dict[int, int] = {}
@@ -101,7 +102,7 @@ class Configuring:
         new = self._news(now, state)
         for request in state.landed:
             yield from self._warming.first(now, state, state.requests[request].request.graph)
-        yield from self._warming.look(now, state, self._short)
+        yield from self._warming.look(now, state, self._lacking())
         if self._scarcity.look(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
         waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
@@ -111,7 +112,15 @@ class Configuring:
         if not self._short and not self._scarcity.felt:
             for function, late in enumerate(self._late):
                 if late:
-                    yield from self._catch_up(state, function)
+                    yield from self._catch_up(now, state, function)
+        if any(self._late) and self._again <= now and any(worker.up for worker in state.workers):
+            self._again = now + RETRY
+            yield WakeAt(self._again)
+
+    def _lacking(self) -> dict[int, int]:
+        """Functions with tasks that wait for room or a process, and how many."""
+        late = {function: len(lots) for function, lots in enumerate(self._late) if lots}
+        return {**late, **self._short} if late else self._short
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
         """The functions that something is new for."""
@@ -235,21 +244,18 @@ class Configuring:
             self._companions.gone({lot.request})
             yield DropRequest(lot.request)
 
-    def _catch_up(self, state: ServingState, function: int) -> Iterator[Action]:
+    def _catch_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
         """Run those that are late at the least cost, while nobody else waits for room."""
         late, batching = self._late[function], self._batching[function]
         while late:
             count = max((size for size in batching.sizes if size <= len(late)), default=1)
-            menu = batching.menu(count)
-            choice = Choice(tuple(late[:count]), menu.usd, 0)
-            rooms = self._rooms(state.now, state, function, choice)
-            offers = [offer for offer in menu.usd.argsort(kind="stable").tolist()]
-            found = next(((offer, room) for offer in offers if (room := self._tightest(rooms, menu, offer))), None)
-            if found is None:
+            choice = Choice(tuple(late[:count]), batching.menu(count).usd, now)
+            action = self._fit(now, state, function, choice, hurry=False)
+            if action is None:
                 return
             del late[:count]
-            yield self._run(menu, found, choice)
-            self._began(state, function, state.leases)
+            yield action
+            self._began(state, function, action)
 
     def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
         """Whether a request misses its deadline anyway; or, with too little for all, costs more than it is worth."""
@@ -268,7 +274,9 @@ class Configuring:
 
     # --- a batch ------------------------------------------------------------------------------------------------
 
-    def _fit(self, now: int, state: ServingState, function: int, choice: Choice) -> RunBatch | None:
+    def _fit(
+        self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True
+    ) -> RunBatch | None:
         """The best offer that some worker has room for; None: it is better to wait, or there is none."""
         batching, lots = self._batching[function], choice.lots
         menu = batching.menu(len(lots))
@@ -277,7 +285,8 @@ class Configuring:
         for delay in sorted({room.delay for room in rooms}):
             values = choice.values
             if delay:
-                values = batching.values(lots, now + delay) + delay / menu.times * menu.usd
+                held = delay / menu.times * menu.usd
+                values = batching.values(lots, now + delay) + held if hurry else choice.values + held
             here = [room for room in rooms if room.delay == delay]
             for offer in values.argsort(kind="stable").tolist():
                 if values[offer] >= best:
@@ -285,16 +294,20 @@ class Configuring:
                 if (room := self._tightest(here, menu, offer)) is not None:
                     best, found = float(values[offer]), (offer, room)
                     break
-        if found is None:
+        if found is None or (hurry and self._worth_waiting(now, state, function, choice, best)):
             return None
-        wanted = int(choice.values.argmin())
-        if best > choice.values[wanted]:
-            when = self._room_at(now, state, function, menu, wanted)
-            if when < NEVER and best > batching.values(lots, when)[wanted]:
-                return None
         offer, room = found
         tasks = tuple((lot.request, lot.task) for lot in lots)
         return RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
+
+    def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
+        """Whether the offer that would be best is so much better that it pays to wait until there is room for it."""
+        wanted = int(choice.values.argmin())
+        if value <= choice.values[wanted]:
+            return False
+        batching = self._batching[function]
+        when = self._room_at(now, state, function, batching.menu(len(choice.lots)), wanted)
+        return when < NEVER and value > batching.values(choice.lots, when)[wanted]
 
     def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
         """Workers where a process of a function waits for work, or none is needed."""

@@ -133,7 +133,8 @@ class Warming:
                 waiting = min(short.get(index, 0), self._most[index] - running[index])
                 self._peaks[index] = max(self._peaks[index] * fade, running[index] + waiting)
                 have = idle[index] + running[index] + starting[index]
-                yield from self._to(now, state, index, have, self.target(now, index))
+                wanted = max(self.target(now, index), min(short.get(index, 0), 1))
+                yield from self._to(now, state, index, have, wanted)
             if function.mask:
                 yield from self._fetch(state, index)
 
