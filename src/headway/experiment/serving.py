@@ -62,8 +62,9 @@ class ServingScene:
         return policy_of(self.experiment)
 
     def name(self) -> str:
-        """Its policy as it is written, without what the fidelity adds to it."""
-        return describe(build(resolve(self.experiment.policy.name)))
+        """Its policy as it was written; one from a file by its own name."""
+        spec = self.experiment.policy.name
+        return describe(policy_of(self.experiment)) if ".py:" in spec else spec
 
     def latency(self) -> LatencyModel:
         """How long things take."""

@@ -49,6 +49,8 @@ class Jit(Compass):
             raise ExperimentError(f"policy {self.name}: option start={start} is neither {OPEN} nor {HASH}")
         self.start = start
         self.salt = salt
+        if start == OPEN:
+            self.adjust_at = END  # what is placed nowhere must be looked at when its inputs are there
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
         """The plan of ``hash``."""

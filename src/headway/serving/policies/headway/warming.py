@@ -19,7 +19,7 @@ from headway.units import MILLISECOND, SECOND
 LOOK_EVERY = 500 * MILLISECOND
 MEMORY = 20 * SECOND
 """Over how long rates are averaged."""
-PEAK_MEMORY = 120 * SECOND
+PEAK_MEMORY = 600 * SECOND
 """How long a burst is remembered."""
 NEVER = 1 << 62
 
