@@ -1,6 +1,7 @@
 """A serving run and its numbers: the flat object that ``--json`` prints, over one seed or several."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from headway.formats.serving_settings import ServingExperiment, warmup_share
 from headway.metrics.bootstrap import replicated_interval
 from headway.metrics.compare import change, known, merged
 from headway.metrics.serving.summary import messages, summarise
+from headway.serving.bound import least_cost
 from headway.serving.rows import Kind
 from headway.units import MICROSECOND, MILLISECOND, format_duration
 
@@ -71,6 +73,7 @@ def numbers(result: serving.ServingResult, label: str = "") -> dict[str, Any]:
     flat |= {
         "decide_p50_us": float(np.percentile(decided, 50)) / MICROSECOND if len(decided) else None,
         "decide_p99_us": float(np.percentile(decided, 99)) / MICROSECOND if len(decided) else None,
+        "optimality_gap": optimality_gap(scene, flat["cost_per_request_usd"]),
         "messages": messages(result.tape, result.pushes, len(built.fleet.workers)),
         "pushes": result.pushes,
         "staleness_mean_ms": result.stale_ns / result.reads / MILLISECOND if result.reads else 0.0,
@@ -86,6 +89,20 @@ def numbers(result: serving.ServingResult, label: str = "") -> dict[str, Any]:
     if label:
         flat["variant"] = label
     return {key: flat[key] for key in FIRST_KEYS} | flat
+
+
+def optimality_gap(scene: serving.ServingScene, paid_usd: float | None) -> float | None:
+    """How far a request's cost is above that of the cheapest configurations in time; None where nothing bounds it."""
+    latency, fleet = scene.latency(), scene.built.fleet
+    asked = Counter(
+        (request.graph, request.deadline - request.arrival) for request in scene.requests if request.deadline
+    )
+    least = total = 0.0
+    for (graph, within), count in asked.items():
+        if (cost := least_cost(latency, fleet, scene.built.catalogue.graphs[graph], within)) is not None:
+            least += count * cost
+            total += count
+    return paid_usd / (least / total) - 1 if paid_usd is not None and least else None
 
 
 def _how_far(result: serving.ServingResult) -> str:

@@ -1,5 +1,6 @@
 """The numbers of a serving run by a plain walk over its rows: slow, and written without a look at the ledger."""
 
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -144,6 +145,8 @@ def naive(world: World, tape: Tape, skipped: int) -> dict[str, Any]:
         "lost_tasks": sum(len(b["tasks"]) for b in batches if b["fate"] == "lost") + walk.counts["lost"],
         "tasks": sum(len(b["tasks"]) for b in batches if b["fate"] == "finished"),
         "batch_mean": sum(len(b["tasks"]) for b in batches) / len(batches) if batches else None,
+        "batch_p50": statistics.median(len(b["tasks"]) for b in batches) if batches else None,
+        "batch_max": max(len(b["tasks"]) for b in batches) if batches else None,
         "cold_starts": sum(b["cold"] for b in batches),
         "bytes_fetched": walk.counts["bytes_fetched"],
         "evictions": walk.counts["evictions"],

@@ -130,6 +130,8 @@ def _of_tasks(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:
         "lost_tasks": lost,
         "moves": ledger.count(Kind.MOVE),
         "batch_mean": float(ledger.batch_size.mean()) if len(ledger.batch_size) else None,
+        "batch_p50": float(np.median(ledger.batch_size)) if len(ledger.batch_size) else None,
+        "batch_max": int(ledger.batch_size.max()) if len(ledger.batch_size) else None,
         "cold_starts": ledger.count(Kind.COLD),
     }
 

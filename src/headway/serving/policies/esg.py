@@ -30,6 +30,7 @@ class Esg(PoolPolicy):
         self.patience = patience
         self.prewarm = prewarm
         self.together = together
+        self.check_options(ranks=1, group=1)
 
     def bind(self, state: ServingState) -> None:
         """The split of each graph."""

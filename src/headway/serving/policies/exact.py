@@ -46,6 +46,7 @@ class Exact(PoolPolicy):
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
+        self.check_options(ranks=1)
 
     def bind(self, state: ServingState) -> None:
         """Searches where the rest is a chain; fronts are made when they are needed."""

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.errors import ExperimentError
-from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Prices, places
+from headway.serving.catalogue import Catalogue, Configuration
+from headway.serving.fleet import Prices, Worker, places
 from headway.serving.graph import Graph
 from headway.serving.state import ServingState
 from headway.units import SECOND
@@ -78,21 +78,26 @@ def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
 
 def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
     """What a function can be given on some worker of a fleet, fastest first."""
-    kind = state.catalogue.functions[function]
-    weights = state.catalogue.size_of(kind.mask)
-    sorts = {(worker.worker.gpu, worker.worker.cpus) for worker in state.workers}
+    catalogue = state.catalogue
+    sorts = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
 
     def possible(configuration: Configuration) -> bool:
-        need = weights + kind.activation_bytes * configuration.batch
-        return any(
-            configuration.cpus <= cpus and need <= gpu.memory_bytes and places(gpu, configuration.slices, 0) is not None
-            for gpu, cpus in sorts
-        )
+        return any(holds(worker, catalogue, function, configuration) for worker in sorts)
 
     found = options_of(cells_on(state, function), state.fleet.prices, possible)
     if not found:
-        raise ExperimentError(f"function {kind.name}: no worker can hold any of its configurations")
+        name = catalogue.functions[function].name
+        raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
     return found
+
+
+def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
+    """Whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
+    kind = catalogue.functions[function]
+    need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
+    if configuration.cpus > worker.cpus or need > worker.gpu.memory_bytes:
+        return False
+    return places(worker.gpu, configuration.slices, 0) is not None
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:

@@ -35,6 +35,7 @@ class PlanOnce(PoolPolicy):
         self.patience = patience
         self.prewarm = prewarm
         self.ranks = 1
+        self.check_options(cutoff=0)
 
     def bind(self, state: ServingState) -> None:
         """No plans yet."""

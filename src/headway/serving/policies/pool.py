@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
@@ -58,10 +58,22 @@ class PoolPolicy(ServingPolicy):
         ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
         """
 
-    def bind(self, state: ServingState) -> None:
-        """Options by function, times by task, empty queues."""
+    def check_options(self, **least: int) -> None:
+        """Raise for an option that makes no sense; ``least``: the least value of those that a policy adds."""
+        for option, lowest in {**least, "patience": 0}.items():
+            if getattr(self, option) < lowest:
+                raise ExperimentError(
+                    f"policy {self.name}: option {option}={getattr(self, option)} is less than {lowest}"
+                )
+        if not 0 <= self.deviations < inf:
+            raise ExperimentError(
+                f"policy {self.name}: option deviations={self.deviations} is not a finite number of 0 or more"
+            )
         if self.late not in (LAST, PLAN):
             raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
+
+    def bind(self, state: ServingState) -> None:
+        """Options by function, times by task, empty queues."""
         functions = range(len(state.catalogue.functions))
         self.options = [options_on(state, function) for function in functions]
         """By function: what some worker can hold, fastest first."""
@@ -140,11 +152,14 @@ class PoolPolicy(ServingPolicy):
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
             left = [_time_left(now, state, request) for request in heads]
-            if left[0] < self.rest[graph][task] and self.late == LAST:
-                del queue[heads[0]]
-                self._late.setdefault(key, {})[heads[0]] = None
+            lost = [request for request, time in zip(heads, left, strict=True) if time < self.rest[graph][task]]
+            if lost and self.late == LAST:
+                for request in lost:
+                    del queue[request]
+                    self._late.setdefault(key, {})[request] = None
                 continue
-            slack = min(left)
+            # who is lost anyway does not hurry those beside them; where all are, the plan is the fastest
+            slack = min((time for time in left if time >= self.rest[graph][task]), default=min(left))
             planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
             options = self.choices(now, state, key, heads, planned)
             if self._waiting.get(key, 0) >= self.patience:
@@ -219,7 +234,7 @@ class PoolPolicy(ServingPolicy):
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
                 missing = (kind.mask & ~worker.memory.resident).bit_count()
-                rank = (missing, worker.id != near, worker.slices_free, worker.cpus_free, worker.id)
+                rank = (worker.id != near, worker.slices_free, worker.cpus_free, missing, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
                 evict = _fits(state, worker, function, count, cpus, slices)

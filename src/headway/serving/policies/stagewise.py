@@ -26,6 +26,7 @@ class Stagewise(PoolPolicy):
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
+        self.check_options(ranks=1)
 
     def bind(self, state: ServingState) -> None:
         """Shares by graph and task."""
