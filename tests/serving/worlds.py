@@ -15,7 +15,7 @@ from headway.core.tape import Tape, TapeRow, TapeWriter
 from headway.serving.actions import Action
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
-from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Worker
+from headway.serving.fleet import FREE, MIG, MIG_SPAN, Fleet, Gpu, Links, Worker
 from headway.serving.graph import Graph, Task
 from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy
@@ -233,13 +233,16 @@ def fleets(draw: st.DrawFn, catalogue: Catalogue, slices: int) -> Fleet:
     """Workers that differ in type, memory, CPUs and place; the smallest holds the largest function just so."""
     least = max(catalogue.size_of(f.mask) + f.activation_bytes for f in catalogue.functions)
     geometry = draw(st.sampled_from([FREE, MIG])) if slices == 7 else FREE
+    if geometry == MIG:  # some instances are too small for some functions, one is large enough
+        least = max(_mig_bytes(catalogue, f, gpu) for f in catalogue.functions for gpu in f.profile.times)
     made = []
     for i in range(draw(st.integers(1, 4))):
         memory = least + draw(st.sampled_from([0, 1, 100 * MB, 2_000 * MB]))
         gpu = Gpu(draw(st.sampled_from(TYPES)), max(memory, 1), slices, geometry)
         host_bytes = draw(st.sampled_from([0, 300 * MB, 1 << 62]))
         host = draw(st.integers(0, 3))
-        made.append(Worker(f"w{i}", gpu, draw(st.integers(2, 4)), host_bytes, host, host % 2))
+        rent = draw(st.sampled_from([None, None, 3.5]))
+        made.append(Worker(f"w{i}", gpu, draw(st.integers(2, 4)), host_bytes, host, host % 2, rent))
     links = Links(
         within_rack=draw(st.sampled_from([12 << 30, 1 << 28])),
         between_racks=1 << 28,
@@ -247,6 +250,13 @@ def fleets(draw: st.DrawFn, catalogue: Catalogue, slices: int) -> Fleet:
     )
     keep_alive = draw(st.sampled_from([1, 300 * MILLISECOND, 600 * SECOND]))
     return Fleet(tuple(made), links, keep_alive=keep_alive)
+
+
+def _mig_bytes(catalogue: Catalogue, called: Function, gpu: str) -> int:
+    """The least memory of a GPU with MIG on which some cell of a function fits into its instance."""
+    weights, each = catalogue.size_of(called.mask), called.activation_bytes
+    cells = called.profile.times[gpu]
+    return min(-(-8 * (weights + each * c.batch) // MIG_SPAN[c.slices]) for c in cells if c.slices in MIG_SPAN)
 
 
 @st.composite

@@ -133,7 +133,7 @@ def simulate(
     report: ReportFlag = None,
     overrides: SetFlag = None,
 ) -> None:
-    """Run one policy over a trace.
+    """Run one policy over a trace of jobs, or over a scenario of requests.
 
     headway simulate --trace jobs.csv --format headway --nodes 16 --gpus-per-node 8 --policy fifo --backfill easy
 
@@ -206,7 +206,7 @@ def compare(
     overrides: SetFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
-    """Run several policies over the same trace, side by side.
+    """Run several policies over the same trace or scenario, side by side.
 
     headway compare --trace jobs.csv --format headway --nodes 16 --gpus-per-node 8 --policies fifo,sjf,srtf,las
 

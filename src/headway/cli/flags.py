@@ -105,7 +105,10 @@ MemoryFlag = Annotated[str | None, _cluster(help="Memory of each node, e.g. 500G
 StorageFlag = Annotated[
     str | None, _cluster(help="Storage bandwidth of each node a second, e.g. 500MB; not counted if left out.")
 ]
-FailuresFlag = Annotated[str | None, _cluster(help="mtbf=30d,repair=4h: means for one node.")]
+FailuresFlag = Annotated[
+    str | None,
+    _cluster(help="mtbf=30d,repair=4h: means for one node or worker; every=30s,repair=10s: some worker of a fleet."),
+]
 PolicyFlag = Annotated[
     str | None,
     _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. fifo if left out."),
@@ -144,7 +147,8 @@ ScenarioFlag = Annotated[
     _serving("--scenario", help="Serve requests instead: compass, esg, …, or a file of your own (.toml, .py)."),
 ]
 SettingFlag = Annotated[
-    str | None, _serving("--setting", help="A setting of the scenario: strict-light, moderate-normal, relaxed-heavy.")
+    str | None,
+    _serving("--setting", help="A setting of the scenario; esg has strict-light, moderate-normal, relaxed-heavy."),
 ]
 WorkersFlag = Annotated[int | None, _serving("--workers", help="Workers, a GPU each; the scenario's if left out.")]
 RateFlag = Annotated[float | None, _serving("--rate", help="Requests a second in total; the scenario's if left out.")]
@@ -243,9 +247,9 @@ def split_failures(text: str, known: Sequence[str] = ("mtbf", "repair")) -> dict
     return given
 
 
-def split_policies(text: str) -> list[str]:
+def split_policies(text: str, example: str = "fifo,sjf,srtf+easy") -> list[str]:
     """Policies between commas; commas inside brackets belong to options."""
     found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
     if not all(found):
-        raise ExperimentError(f"policies {text!r} is not understood: write it like fifo,sjf,srtf+easy")
+        raise ExperimentError(f"policies {text!r} is not understood: write it like {example}")
     return found

@@ -23,7 +23,8 @@ from headway.units import SECOND, format_duration, format_size, parse_duration, 
 
 profile = typer.Typer(
     name="profile",
-    help="Measure what CPUs and memory do for a program.\n\nStart with: headway profile job -- python train.py",
+    help="Measure what CPUs and memory do for a program, or batch, CPUs and shares of a GPU for a network.\n\n"
+    "Start with: headway profile job -- python train.py, or headway profile model serve.py:factory",
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

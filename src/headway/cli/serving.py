@@ -58,7 +58,7 @@ def compare(flags: Mapping[str, Any]) -> None:
     """``headway compare --scenario …``."""
     document = document_of(flags)
     experiments = []
-    for spec in split_policies(str(flags["policies"])):
+    for spec in split_policies(str(flags["policies"]), "hash,compass,headway"):
         toml.put(document, "policy.name", spec)
         experiments.append(("", toml.typed(document, ServingExperiment, "flags")))
     apart_ones = apart(experiments, [each.policy.name for _, each in experiments])

@@ -16,6 +16,8 @@ _MOST_NAMED = 3
 
 def stored(folder: str, checked: str = "") -> experiment.StoredRun:
     """A run of which there is something to look at; one that was cut short is checked as far as it goes."""
+    if experiment.is_serving(folder):
+        raise TapeError(f"{folder} is a run of requests on a fleet, and this is about jobs: headway story tells of one")
     try:
         found = experiment.open_run(folder)
     except TapeError as problem:

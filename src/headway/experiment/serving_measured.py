@@ -51,7 +51,18 @@ def measured(each: ServingExperiment, label: str = "", progress: experiment.Prog
     row = numbers(result, label)
     if result.folder is not None:
         experiment.store_result(result.folder, row)
-    return ServingOutcome(row, result.scene.notes, _how_far(result) if result.stopped else "")
+    return ServingOutcome(row, _notes(result, row), _how_far(result) if result.stopped else "")
+
+
+def _notes(result: serving.ServingResult, row: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = [*result.scene.notes]
+    policy = result.scene.policy()
+    if policy.central and not result.scene.central():
+        notes.append(f"{policy.name} decides in one place and reads every row as it is, whatever the control")
+    if row["dropped"] > row["requests"] // 100:
+        what = f"{row['dropped']:,} of {row['requests']:,} requests were given up because they could not be in time"
+        notes.append(f"{what}; {policy.name}(drop=off) answers them late" if hasattr(policy, "drop") else what)
+    return tuple(notes)
 
 
 def numbers(result: serving.ServingResult, label: str = "") -> dict[str, Any]:

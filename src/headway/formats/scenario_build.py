@@ -20,7 +20,7 @@ from headway.formats.scenario_tables import (
 from headway.formats.serving_profile import FunctionProfile, ServingProfile, size
 from headway.formats.serving_settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
-from headway.serving.fleet import Fleet, Worker, places
+from headway.serving.fleet import Fleet, Worker, places, share_bytes
 from headway.serving.graph import Graph, Task
 from headway.units import REFERENCE_SPEED_PPM, counted, format_size
 
@@ -337,7 +337,8 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
             worker = next(iter(kinds))
             raise ProfileError(
                 f"{where}, function {function.name}: none of its {counted(len(cells), 'cell')} can run on GPU {gpu} "
-                f"with {counted(worker.gpu.slices, 'slice')} ({worker.gpu.geometry}) and {counted(worker.cpus, 'CPU')}"
+                f"with {counted(worker.gpu.slices, 'slice')} ({worker.gpu.geometry}), {counted(worker.cpus, 'CPU')} "
+                f"and {format_size(worker.gpu.memory_bytes)}"
             )
     return replace(function, profile=Profile(kept, function.profile.spread))
 
@@ -347,5 +348,5 @@ def _room(worker: Worker) -> tuple[int, int, int, str]:
 
 
 def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:
-    fits = cell.cpus <= worker.cpus and memory_bytes <= worker.gpu.memory_bytes and cell.slices <= worker.gpu.slices
-    return fits and places(worker.gpu, cell.slices, 0) is not None
+    fits = cell.cpus <= worker.cpus and memory_bytes <= share_bytes(worker.gpu, cell.slices)
+    return fits and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0) is not None

@@ -1,16 +1,16 @@
 """What a fleet can carry and how fast a graph can be answered at best: the bounds that experiments are held against."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.scenario_build import Built
 from headway.formats.serving_settings import ServingExperiment, parse_slo
 from headway.serving.catalogue import Configuration, Function
-from headway.serving.fleet import MIG, MIG_SPAN, Worker
+from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
+from headway.serving.latency import LatencyModel
 from headway.units import SECOND, counted, format_duration
 
-_MIG_PLACES = 8
 MOST_OVERLOAD = 4.0
 """So many times what the fleet can carry is played, with a note; what is beyond is taken for a slip."""
 _NEAR = 1.0 + 1e-9
@@ -21,30 +21,23 @@ _NEAR = 1.0 + 1e-9
 
 def critical_path(built: Built, graph: int) -> int:
     """L: the longest way through a graph at least configurations, each task on the GPU that is fastest at it."""
-    return _longest(built, graph, lambda cells: cells[min(cells)])
+    return LatencyModel(built.catalogue, built.fleet).critical_path(built.catalogue.graphs[graph])
 
 
 def fastest_path(built: Built, graph: int) -> int:
     """The same at the fastest configurations: no request is answered sooner."""
-    return _longest(built, graph, lambda cells: min(cells.values()))
-
-
-def _longest(built: Built, graph: int, taken: Callable[[Mapping[Configuration, int]], int]) -> int:
-    gpus = dict.fromkeys(worker.gpu.type for worker in built.fleet.workers)
-    asked = built.catalogue.graphs[graph]
-    functions = [built.catalogue.functions[task.function] for task in asked.tasks]
-    return asked.critical_path([min(taken(each.profile.on(gpu)) for gpu in gpus) for each in functions])
+    return LatencyModel(built.catalogue, built.fleet).fastest_path(built.catalogue.graphs[graph])
 
 
 def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
     """By graph: how long a request may take; 0: as long as it likes. None may be below the graph's fastest path."""
     found = []
-    mix = mix_of(experiment, built)
+    mix, latency = mix_of(experiment, built), LatencyModel(built.catalogue, built.fleet)
     for index, graph in enumerate(built.catalogue.graphs):
         text = experiment.workload.slo or built.workload.slo.get(graph.name, "")
         parsed = parse_slo(text)
-        given = 0 if parsed is None else parsed[0] or round(parsed[1] * critical_path(built, index))
-        least = fastest_path(built, index)
+        given = 0 if parsed is None else parsed[0] or round(parsed[1] * latency.critical_path(graph))
+        least = latency.fastest_path(graph)
         if parsed is not None and given < least and mix[index]:
             means = f" ({text})" if parsed[1] else ""
             raise ExperimentError(
@@ -85,7 +78,7 @@ class _Kind:
     def shares(self, cell: Configuration) -> tuple[float, ...]:
         """How much of the CPUs, of the slices and of the places of one worker a batch takes."""
         gpu = self.worker.gpu
-        places = MIG_SPAN.get(cell.slices, _MIG_PLACES) / _MIG_PLACES if gpu.geometry == MIG else 0.0
+        places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if gpu.geometry == MIG else 0.0
         return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
 
 

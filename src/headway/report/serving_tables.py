@@ -53,7 +53,9 @@ def _mean(value: float | None) -> str:
 
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("requests", "requests", _count, 0),
+    ("seeds", "seeds", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
+    ("95 %", "slowdown_mean_range", str, 0),
     ("vs {baseline}", "slowdown_change", _change, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),
@@ -82,6 +84,7 @@ _EXPENDABLE = (
 _NOTHING: Mapping[str, float] = {
     **dict.fromkeys(("dropped", "unfinished", "lost_tasks", "cold_starts", "bytes_fetched"), 0),
     "batch_mean": 1,
+    "seeds": 1,
 }
 """What a column need not say where all runs have it."""
 FORMATS: Mapping[str, Callable[[Any], str]] = {key: written for _, key, written, _ in _COLUMNS}
@@ -93,8 +96,15 @@ def telling(rows: Sequence[Row], key: str) -> bool:
     return any(row.get(key) is not None and row[key] != _NOTHING.get(key) for row in rows)
 
 
+def _with_range(row: Row) -> Row:
+    """The row with where its mean slow-down lies, over several seeds, as text."""
+    low, high = row.get("slowdown_mean_low"), row.get("slowdown_mean_high")
+    return row if low is None or high is None else {**row, "slowdown_mean_range": f"[{low:.2f}, {high:.2f}]"}
+
+
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     """One line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
+    rows = [_with_range(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = shortened([str(row.get("variant") or row["policy"]) for row in rows])
     table.add_column("variant" if any("variant" in row for row in rows) else "policy", no_wrap=True)
@@ -126,6 +136,8 @@ def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
 
 def _cell(row: Row, rows: Sequence[Row], key: str, written: Callable[[Any], str], best: int) -> Text:
     value = row.get(key)
+    if value is None:
+        return Text("")
     known = [other[key] for other in rows if other.get(key) is not None]
     is_best = best and len(rows) > 1 and known and value == (max(known) if best > 0 else min(known))
     return Text(written(value), style="bold green" if is_best else "")

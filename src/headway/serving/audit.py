@@ -222,8 +222,7 @@ class _Clerk(RequestClerk):
                     self._find(rule, text)
         ready = max([ready, *(books.resident[model] for model in kind.models if model in books.resident)])
         loads = [row for row in group if row[1] == Kind.LOAD]
-        if loads:
-            ready = max(ready, books.link_free)
+        came = max(now, books.link_free)  # beside the start of a process
         for row in loads:
             if row[5] in books.resident or row[5] not in kind.models:
                 self._find(
@@ -231,10 +230,9 @@ class _Clerk(RequestClerk):
                 )
                 continue
             self._link(row[5], row[6])
-            ready += row[6]
-            books.resident[row[5]] = ready
-        if loads:
-            books.link_free = ready
+            came += row[6]
+            books.resident[row[5]] = books.link_free = came
+            ready = max(ready, came)
         if missing := [model for model in kind.models if model not in books.resident]:
             self._find("load", f"{kind.name} runs at {books.worker.name} without its models {missing}")
         batch.earliest = max(batch.earliest, ready, now)

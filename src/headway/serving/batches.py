@@ -43,8 +43,7 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
         if not _take_instance(state, now, worker, function):
             journal((now, Kind.COLD, -1, batch.lease, action.worker, function, kind.cold_start))
             ready = now + kind.cold_start
-    ready = _load(state, now, worker, batch, action.evict, ready)
-    batch.start = max(ready, inputs)
+    batch.start = max(ready, inputs, _load(state, now, worker, batch, action.evict))
     expected = state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices)
     assert expected is not None
     if state.latency.interference:
@@ -77,32 +76,32 @@ def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Bat
     return latest
 
 
-def _load(
-    state: "ServingState", now: int, worker: WorkerState, batch: Batch, evict: tuple[int, ...], ready: int
-) -> int:
-    """Pin the batch's models and fetch the missing ones, one after the other; when all can be used."""
+def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, evict: tuple[int, ...]) -> int:
+    """Pin the batch's models and fetch the missing ones, one after the other; when all can be used.
+
+    They come while a process starts: a cold start does not keep the link.
+    """
     memory = worker.memory
     missing = [model for model in batch.models if not memory.resident >> model & 1]
     back = write_back(state, memory, evict)
     for model in evict:
         memory.remove(model)
         state.journal((now, Kind.EVICTED, -1, batch.lease, worker.id, model, 0))
-    for model in batch.models:
-        if model in memory.ready:
-            ready = max(ready, memory.ready[model])
-    begin = max(ready, worker.link_free) if missing else ready
-    for model in missing:
-        time = bring(state, worker, model) + back
-        back = 0
-        memory.add(model, now)
-        begin += time
-        memory.ready[model] = begin
-        state.journal((now, Kind.LOAD, -1, batch.lease, worker.id, model, time))
-    if missing:
-        worker.link_free = begin
+    ready = max([now, *(memory.ready[model] for model in batch.models if model in memory.ready)])
+    if missing or back:
+        free = max(now, worker.link_free)
+        for model in missing:
+            time = bring(state, worker, model) + back
+            back = 0
+            memory.add(model, now)
+            free += time
+            memory.ready[model] = free
+            state.journal((now, Kind.LOAD, -1, batch.lease, worker.id, model, time))
+        worker.link_free = free + back  # where only activations made room
+        ready = max(ready, worker.link_free)
     for model in batch.models:
         memory.pin(model, now)
-    return begin + back  # activations alone made room
+    return ready
 
 
 def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:

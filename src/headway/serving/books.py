@@ -6,7 +6,7 @@ slices are added up anew each time. What the two agree on is likely to be right.
 
 from collections.abc import Iterator, Sequence
 
-from headway.serving.catalogue import Catalogue
+from headway.serving.catalogue import Catalogue, Configuration
 from headway.serving.fleet import FREE, MIG_PLACES, MIG_SPAN, Fleet, Worker
 from headway.serving.graph import Graph
 from headway.serving.request import Request
@@ -68,6 +68,7 @@ class WorkerBooks:
         self.up = True
         self.failed_at = -1
         self.link_free = 0
+        self._known: dict[int, dict[Configuration, int]] = {}
         self.empty()
 
     def empty(self) -> None:
@@ -103,6 +104,7 @@ class WorkerBooks:
             yield "slices", f"{slices} slices are held, worker {self.worker.name} has {gpu.slices}"
         if gpu.geometry != FREE:
             yield from self._places()
+            yield from self._instances()
 
     def _places(self) -> Iterator[Wrong]:
         taken: dict[int, int] = {}
@@ -116,6 +118,16 @@ class WorkerBooks:
                     yield "slices", f"place {place} of worker {self.worker.name} is held by {taken[place]} and {lease}"
                 taken[place] = lease
 
+    def _instances(self) -> Iterator[Wrong]:
+        for lease, batch in self.batches.items():
+            needs = self._weights(batch.function) + batch.activation_bytes
+            if batch.slices and 8 * needs > MIG_SPAN.get(batch.slices, 0) * self.worker.gpu.memory_bytes:
+                where = f"its instance of {batch.slices} slices on {self.worker.name}"
+                yield "memory", f"batch {lease} needs {needs} bytes of GPU memory, more than {where} has"
+
+    def _weights(self, function: int) -> int:
+        return sum(self.catalogue.models[model].size_bytes for model in self.catalogue.functions[function].models)
+
     def evicted(self, model: int) -> Iterator[Wrong]:
         """Weights leave the GPU."""
         if model not in self.resident:
@@ -126,9 +138,23 @@ class WorkerBooks:
 
     def profiled(self, batch: BatchEntry) -> int | None:
         """What the profile says a batch takes; None: it says nothing about such a batch."""
-        cells = self.catalogue.functions[batch.function].profile.on(self.worker.gpu.type)
+        cells = self._cells(batch.function)
         size = min((cell.batch for cell in cells if cell.batch >= len(batch.tasks)), default=0)
         return next((time for cell, time in cells.items() if cell == (size, batch.cpus, batch.slices)), None)
+
+    def _cells(self, function: int) -> dict[Configuration, int]:
+        """What a function can be given here: with MIG each instance has so many eighths of the memory."""
+        if function not in self._known:
+            kind, gpu = self.catalogue.functions[function], self.worker.gpu
+            needs, each = self._weights(function), kind.activation_bytes
+            self._known[function] = {
+                cell: time
+                for cell, time in kind.profile.on(gpu.type).items()
+                if gpu.geometry == FREE
+                or not cell.slices
+                or 8 * (needs + each * cell.batch) <= MIG_SPAN.get(cell.slices, 0) * gpu.memory_bytes
+            }
+        return self._known[function]
 
 
 def sent(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:

@@ -47,7 +47,7 @@ class InstanceStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """A worker is gone with everything on it: batches, queue, weights, results that nobody fetched yet."""
+    """A worker is gone with its batches, queue, processes, weights on the GPU, and results that nobody fetched yet."""
 
     worker: int
     rank: ClassVar[int] = 4
@@ -55,7 +55,7 @@ class WorkerFailed:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecovered:
-    """A worker is back, empty."""
+    """A worker is back: nothing is on its GPU; its host memory holds the weights that it held."""
 
     worker: int
     rank: ClassVar[int] = 5

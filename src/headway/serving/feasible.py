@@ -14,7 +14,7 @@ from headway.serving.actions import (
     StartInstance,
     StopInstance,
 )
-from headway.serving.fleet import places
+from headway.serving.fleet import FREE, places, share_bytes
 from headway.serving.requeststate import Stage
 from headway.serving.workerstate import WorkerState
 
@@ -55,6 +55,8 @@ def _small(state: "ServingState", action: EvictModel | StartInstance | StopInsta
         return None if worker.memory.evictable(action.model) else f"{action}: it is not there, or in use"
     if isinstance(action, StopInstance):
         return None if worker.idle.get(action.function) else f"{action}: no idle process of it is there"
+    if not 0 <= action.function < len(state.catalogue.functions):
+        return f"{action}: there is no function {action.function}"
     if not state.catalogue.functions[action.function].cold_start:
         return f"{action}: the function needs no process"
     return None
@@ -76,6 +78,8 @@ def _move(state: "ServingState", action: MoveTask) -> str | None:
     rs = state.requests.get(action.request)
     if rs is None:
         return f"{action}: there is no such request"
+    if not 0 <= action.task < len(rs.stage):
+        return f"{action}: its graph has {len(rs.stage)} tasks"
     if rs.stage[action.task] >= Stage.RUNNING:
         return f"{action}: the task has begun"
     if rs.worker[action.task] == action.worker:
@@ -89,11 +93,37 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
     worker = state.workers[action.worker]
     if not action.tasks:
         return f"{action}: no tasks"
+    if (wrong := _tasks(state, action)) is not None:
+        return wrong
+    request, task = action.tasks[0]
+    function = state.requests[request].graph.tasks[task].function
+    kind = state.catalogue.functions[function]
+    need = kind.activation_bytes * len(action.tasks)
+    if action.cpus < 0 or action.slices < 0:
+        return f"{action}: CPUs and slices are not below 0"
+    if action.cpus > worker.cpus_free:
+        return f"{action}: wants {action.cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
+    if action.slices > worker.slices_free or places(worker.worker.gpu, action.slices, worker.taken) is None:
+        return f"{action}: wants {action.slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
+    gpu, whole = worker.worker.gpu, need + state.latency.weights[function]
+    if gpu.geometry != FREE and whole > (share := share_bytes(gpu, action.slices)):
+        instance = f"a MIG instance of {action.slices} slices on {worker.worker.name}"
+        return f"{action}: wants {whole} bytes of GPU memory, {instance} has {share}"
+    if state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices) is None:
+        size = f"{len(action.tasks)} at {action.cpus} CPUs, {action.slices} slices"
+        return f"{action}: {kind.name} has no profile for {size}"
+    return _memory(worker, action, kind.models, need)
+
+
+def _tasks(state: "ServingState", action: RunBatch) -> str | None:
+    """Why the tasks of a batch cannot run together now, or not on its worker."""
     function = -1
     for request, task in action.tasks:
         rs = state.requests.get(request)
         if rs is None:
             return f"{action}: there is no request {request}"
+        if not 0 <= task < len(rs.stage):
+            return f"{action}: request {request} has no task {task}, its graph has {len(rs.stage)}"
         stage = rs.stage[task]
         here = rs.worker[task] == action.worker and stage == Stage.QUEUED
         if not here and stage != Stage.READY:
@@ -103,22 +133,15 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
         function = rs.graph.tasks[task].function
     if len(action.tasks) > 1 and len(set(action.tasks)) < len(action.tasks):
         return f"{action}: a task is there twice"
-    if action.cpus > worker.cpus_free:
-        return f"{action}: wants {action.cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
-    if action.slices > worker.slices_free or places(worker.worker.gpu, action.slices, worker.taken) is None:
-        return f"{action}: wants {action.slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
-    if state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices) is None:
-        name = state.catalogue.functions[function].name
-        return f"{action}: {name} has no profile for {len(action.tasks)} at {action.cpus} CPUs, {action.slices} slices"
-    kind = state.catalogue.functions[function]
-    need = kind.activation_bytes * len(action.tasks)
-    return _memory(worker, action, kind.models, need)
+    return None
 
 
 def _fetch(state: "ServingState", action: FetchModel) -> str | None:
     if (gone := _gone(state, action, action.worker)) is not None:
         return gone
     worker = state.workers[action.worker]
+    if not 0 <= action.model < len(state.catalogue.models):
+        return f"{action}: there is no model {action.model}"
     if worker.memory.resident >> action.model & 1:
         return f"{action}: it is there already"
     return _memory(worker, action, (action.model,), 0)

@@ -16,6 +16,7 @@ MIG_PLACES: Mapping[int, tuple[int, ...]] = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2,
 """Where an instance of so many compute slices may begin on an A100 or H200; 5 and 6 do not exist."""
 MIG_SPAN: Mapping[int, int] = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
 """How many of the eight memory slices it takes: an instance of 3 blocks as many places as one of 4."""
+MEMORY_SLICES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,11 @@ class Fleet:
             return worker.hour_usd
         return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
 
+    def dearness(self, worker: Worker) -> float:
+        """Its rent over the list price of its CPUs and slices: what is held on it costs so many times the prices."""
+        listed = worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
+        return self.hour_usd(worker) / listed if listed else 1.0
+
     def copy_time(self, source: int, target: int, size_bytes: int) -> int:
         """Host memory of one worker to that of another; nothing within a worker. Source -1: the client."""
         if source == target:
@@ -105,6 +111,13 @@ class Fleet:
         if source == target:
             return 0
         return self.copy_time(source, target, size_bytes) + 2 * self.fetch_time(size_bytes)
+
+
+def share_bytes(gpu: Gpu, slices: int) -> int:
+    """The memory that a batch on so many slices can reach: a MIG instance has its own, else it is that of the GPU."""
+    if gpu.geometry == FREE or not slices:
+        return gpu.memory_bytes
+    return gpu.memory_bytes * MIG_SPAN.get(slices, 0) // MEMORY_SLICES
 
 
 def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from headway.errors import ProfileError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import Fleet
+from headway.serving.fleet import FREE, Fleet, Gpu, share_bytes
+from headway.serving.graph import Graph
 from headway.units import REFERENCE_SPEED_PPM
 
 
@@ -20,29 +21,41 @@ class LatencyModel:
         """``interference``: (function, function beside it) to how much longer it takes, in parts per million."""
         self.catalogue = catalogue
         self.interference = dict(interference or {})
-        self._types = tuple(worker.gpu.type for worker in fleet.workers)
-        self._cells: dict[tuple[str, int], Mapping[Configuration, int]] = {}
-        self._batches: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.weights = tuple(catalogue.size_of(function.mask) for function in catalogue.functions)
+        """By function: the bytes of its models."""
+        self._gpus = tuple(worker.gpu for worker in fleet.workers)
+        self._cells: dict[tuple[Gpu, int], Mapping[Configuration, int]] = {}
+        self._batches: dict[tuple[Gpu, int], tuple[int, ...]] = {}
         self._padded: dict[tuple[int, int, int, int, int], int] = {}
-        for gpu in dict.fromkeys(self._types):
-            for index, function in enumerate(catalogue.functions):
-                cells = function.profile.on(gpu)
-                if not cells:
-                    raise ProfileError(f"function {function.name}: its profile for GPU {gpu!r} is empty")
-                self._cells[gpu, index] = cells
+        base: dict[Gpu, tuple[int, ...]] = {}
+        for gpu in dict.fromkeys(self._gpus):
+            for index in range(len(catalogue.functions)):
+                cells = self._cells[gpu, index] = self._held(gpu, index)
                 self._batches[gpu, index] = tuple(sorted({cell.batch for cell in cells}))
-        self.base = tuple(
-            tuple(
-                self.cells(worker, function)[self.least(worker, function)]
-                for function in range(len(catalogue.functions))
-            )
-            for worker in range(len(fleet.workers))
-        )
+            found = [self._cells[gpu, index] for index in range(len(catalogue.functions))]
+            base[gpu] = tuple(cells[min(cells)] for cells in found)
+        self.base = tuple(base[gpu] for gpu in self._gpus)
         """By worker and function: what one task takes at the least configuration."""
+
+    def _held(self, gpu: Gpu, index: int) -> Mapping[Configuration, int]:
+        """The cells of a function on a GPU; with MIG those whose weights and activations fit into their instance."""
+        function, weights = self.catalogue.functions[index], self.weights[index]
+        cells = function.profile.on(gpu.type)
+        if not cells:
+            raise ProfileError(f"function {function.name}: its profile for GPU {gpu.type!r} is empty")
+        if gpu.geometry == FREE:
+            return cells
+        each = function.activation_bytes
+        held = {
+            cell: time for cell, time in cells.items() if weights + each * cell.batch <= share_bytes(gpu, cell.slices)
+        }
+        if not held:
+            raise ProfileError(f"function {function.name}: no cell fits into its MIG instance of GPU {gpu.type!r}")
+        return held
 
     def cells(self, worker: int, function: int) -> Mapping[Configuration, int]:
         """Everything that a function can be given on a worker, and what it then takes."""
-        return self._cells[self._types[worker], function]
+        return self._cells[self._gpus[worker], function]
 
     def least(self, worker: int, function: int) -> Configuration:
         """The smallest configuration that has a cell."""
@@ -50,7 +63,18 @@ class LatencyModel:
 
     def batches(self, worker: int, function: int) -> tuple[int, ...]:
         """The batch sizes that were measured, smallest first."""
-        return self._batches[self._types[worker], function]
+        return self._batches[self._gpus[worker], function]
+
+    def critical_path(self, graph: Graph) -> int:
+        """L: the longest way through a graph at least configurations, each task on the GPU that is fastest at it."""
+        tables = set(self.base)
+        return graph.critical_path([min(table[task.function] for table in tables) for task in graph.tasks])
+
+    def fastest_path(self, graph: Graph) -> int:
+        """The same at the fastest configurations: no request is answered sooner."""
+        gpus = set(self._gpus)
+        times = [min(min(self._cells[gpu, task.function].values()) for gpu in gpus) for task in graph.tasks]
+        return graph.critical_path(times)
 
     def run_time(self, worker: int, function: int, batch: int, cpus: int, slices: int) -> int | None:
         """What a batch is expected to take alone; a size between two takes as long as the larger. None: no cell."""

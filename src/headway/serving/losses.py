@@ -1,4 +1,4 @@
-"""What goes with a worker: batches, queue, weights, and results that lie nowhere else, which are computed again."""
+"""What goes with a worker: batches, queue, weights on its GPU, and results that lie nowhere else, computed again."""
 
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 
 def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """A worker is back; its host memory holds what it held, its GPU nothing."""
+    """A worker is back: nothing is on its GPU; its host memory holds the weights that it held."""
     if worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_RECOVERED))
         return
@@ -71,9 +71,7 @@ def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
     state.touched[worker.id] = None
     if sum(other.up for other in state.workers) == 1:  # until now nothing could be placed anywhere
         state.displaced.extend(
-            request
-            for request, rs in state.requests.items()
-            if request not in state.displaced and _unplaced(rs)
+            request for request, rs in state.requests.items() if request not in state.displaced and _unplaced(rs)
         )
 
 

@@ -36,7 +36,7 @@ class GpuMemory:
 
     def evictable(self, model: int) -> bool:
         """Whether it is there and nobody uses it."""
-        return bool(self.resident >> model & 1) and model not in self.pins
+        return model in self.order and model not in self.pins
 
     def add(self, model: int, now: int) -> None:
         """Set its bytes aside."""

@@ -26,6 +26,8 @@ class Walked:
         self.byte_ns = 0
         self.idle_ns: dict[int, float] = defaultdict(float)
         self.idle: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.starting: dict[int, tuple[int, int, int]] = {}
+        """Processes under way: the function, since when, and where."""
         self.counts: dict[str, int] = defaultdict(int)
         self.now = 0
         for row in tape:
@@ -35,6 +37,10 @@ class Walked:
         for batch in self.batches.values():
             batch.setdefault("end", self.now)
             batch.setdefault("fate", "open")
+        for function, when, _ in self.starting.values():
+            self.idle_ns[function] += self.now - when
+        for batch in self.batches.values():
+            self.idle_ns[batch["function"]] += min(batch["cold"], batch["end"] - batch["began"])
         for (_, function), since in self.idle.items():
             self.idle_ns[function] += sum(self.now - when for when in since)
 
@@ -49,7 +55,7 @@ class Walked:
         elif kind == Kind.RUN:
             cpus, slices, _ = unpack(row.value)
             batch = {"began": row.time, "from": row.time, "worker": row.place, "function": row.detail}
-            self.batches[row.lease] = {**batch, "cpus": cpus, "slices": slices, "tasks": [], "loads": 0, "cold": False}
+            self.batches[row.lease] = {**batch, "cpus": cpus, "slices": slices, "tasks": [], "loads": 0, "cold": 0}
             for model in catalogue.functions[row.detail].models:
                 if self.resident.get((row.place, model)):
                     self.counts["prefetches_used"] += 1
@@ -60,7 +66,7 @@ class Walked:
             self.batches[row.lease]["tasks"].append((row.subject, row.detail))
             self.held_bytes += catalogue.functions[self.batches[row.lease]["function"]].activation_bytes
         elif kind == Kind.COLD:
-            self.batches[row.lease]["cold"] = True
+            self.batches[row.lease]["cold"] = row.value
         elif kind in (Kind.LOAD, Kind.FETCH):
             self.held_bytes += catalogue.models[row.detail].size_bytes
             self.counts["bytes_fetched"] += catalogue.models[row.detail].size_bytes
@@ -78,7 +84,10 @@ class Walked:
             self._ends(self.batches[row.lease], row.time, "finished")
             if catalogue.functions[row.detail].cold_start:
                 self.idle[row.place, row.detail].append(row.time)
+        elif kind == Kind.START_INSTANCE:
+            self.starting[row.lease] = (row.detail, row.time, row.place)
         elif kind == Kind.INSTANCE_STARTED:
+            self.idle_ns[row.detail] += row.time - self.starting.pop(row.lease)[1]
             self.idle[row.place, row.detail].append(row.time)
         elif kind == Kind.EXPIRED:
             self.idle[row.place, row.detail].remove(row.value)
@@ -87,6 +96,9 @@ class Walked:
             for batch in self.batches.values():
                 if batch["worker"] == row.place and "end" not in batch:
                     self._ends(batch, row.time, "lost")
+            for lease in [lease for lease, (_, _, place) in self.starting.items() if place == row.place]:
+                function, when, _ = self.starting.pop(lease)
+                self.idle_ns[function] += row.time - when
             for key in [key for key in self.resident if key[0] == row.place]:
                 self.held_bytes -= catalogue.models[key[1]].size_bytes
                 del self.resident[key]
@@ -147,7 +159,7 @@ def naive(world: World, tape: Tape, skipped: int) -> dict[str, Any]:
         "batch_mean": sum(len(b["tasks"]) for b in batches) / len(batches) if batches else None,
         "batch_p50": statistics.median(len(b["tasks"]) for b in batches) if batches else None,
         "batch_max": max(len(b["tasks"]) for b in batches) if batches else None,
-        "cold_starts": sum(b["cold"] for b in batches),
+        "cold_starts": sum(b["cold"] > 0 for b in batches),
         "bytes_fetched": walk.counts["bytes_fetched"],
         "evictions": walk.counts["evictions"],
         "prefetches": sum(row.kind == Kind.FETCH for row in tape),
@@ -174,11 +186,16 @@ def _of_machines(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dic
 
 
 def _costs(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dict[str, Any]:
-    prices = walk.world.fleet.prices
-    held = sum(
-        (b["cpus"] * prices.cpu_hour + b["slices"] * prices.slice_hour) * (b["end"] - b["began"]) / HOUR
-        for b in batches
-    )
+    prices, workers = walk.world.fleet.prices, walk.world.fleet.workers
+
+    def usd_hour(cpus: int, slices: int) -> float:
+        return cpus * prices.cpu_hour + slices * prices.slice_hour
+
+    held = 0.0
+    for b in batches:
+        worker = workers[b["worker"]]
+        usd = usd_hour(b["cpus"], b["slices"]) * (b["end"] - b["began"]) / HOUR
+        held += usd if worker.hour_usd is None else usd * worker.hour_usd / usd_hour(worker.cpus, worker.gpu.slices)
     idle = sum(
         ns / HOUR * walk.world.catalogue.functions[function].instance_bytes / 2**30 * prices.memory_gib_hour
         for function, ns in walk.idle_ns.items()
@@ -192,7 +209,10 @@ def _costs(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dict[str,
 
 def _rent(workers: Any, world: World) -> float:
     prices = world.fleet.prices
-    return sum(w.cpus * prices.cpu_hour + w.gpu.slices * prices.slice_hour for w in workers)
+    return sum(
+        w.cpus * prices.cpu_hour + w.gpu.slices * prices.slice_hour if w.hour_usd is None else w.hour_usd
+        for w in workers
+    )
 
 
 def _of_tasks(walk: Walked, measured: list[Any]) -> dict[str, Any]:
@@ -218,15 +238,11 @@ def _of_tasks(walk: Walked, measured: list[Any]) -> dict[str, Any]:
 
 
 def ideal(world: World, graph: int) -> int:
-    """The critical path at the least configuration, on the type of GPU where it is shortest."""
-    latency, best = world.latency(), None
-    for worker in range(len(world.fleet.workers)):
-        ends: dict[int, int] = {}
-        for task in world.catalogue.graphs[graph].order:
-            function = world.catalogue.graphs[graph].tasks[task].function
-            before = [ends[b] for b in world.catalogue.graphs[graph].predecessors[task]]
-            cells = latency.cells(worker, function)
-            ends[task] = max(before, default=0) + cells[min(cells)]
-        best = min(best or max(ends.values()), max(ends.values()))
-    assert best
-    return best
+    """The critical path at the least configuration, each task on the type of GPU where it is shortest."""
+    latency, ends = world.latency(), dict[int, int]()
+    for task in world.catalogue.graphs[graph].order:
+        function = world.catalogue.graphs[graph].tasks[task].function
+        before = [ends[b] for b in world.catalogue.graphs[graph].predecessors[task]]
+        tables = [latency.cells(worker, function) for worker in range(len(world.fleet.workers))]
+        ends[task] = max(before, default=0) + min(cells[min(cells)] for cells in tables)
+    return max(ends.values())

@@ -126,7 +126,7 @@ def test_by_hand() -> None:
     assert found["effective_gpu_utilisation"] == pytest.approx((100 + 50 + 50) / 320)
     assert found["memory_utilisation"] == pytest.approx(97 / 2000)
     held = (0.034 + 0.67) * 240 * MS / HOUR
-    idle = 0.0044 * 20 * MS / HOUR  # between its two batches; with the last one the tape ends
+    idle = 0.0044 * (30 + 20) * MS / HOUR  # while it starts, and between its two batches; with the last the tape ends
     assert found["cost_keepalive_usd"] == pytest.approx(idle)
     assert found["cost_total_usd"] == pytest.approx(held + idle)
     assert found["cost_per_request_usd"] == pytest.approx((held + idle) / 3)
@@ -142,10 +142,30 @@ def test_graphs_are_measured_one_by_one_and_pay_for_what_they_used() -> None:
         "slowdown_mean": pytest.approx(160 / 150),
         "latency_p99_s": pytest.approx(0.16),
         "slo_hit_rate": 1.0,
-        "cost_per_request_usd": pytest.approx(0.704 * 160 * MS / HOUR + 0.0044 * 20 * MS / HOUR / 3),
+        "cost_per_request_usd": pytest.approx(0.704 * 160 * MS / HOUR + 0.0044 * 50 * MS / HOUR / 3),
     }
     assert single["slo_hit_rate"] == 0.0
-    assert single["cost_per_request_usd"] == pytest.approx(0.704 * 40 * MS / HOUR + 0.0044 * 20 * MS / HOUR / 3)
+    assert single["cost_per_request_usd"] == pytest.approx(0.704 * 40 * MS / HOUR + 0.0044 * 50 * MS / HOUR / 3)
+
+
+def test_batches_on_a_worker_with_a_rent_of_its_own_cost_their_part_of_it() -> None:
+    dear = replace(TWO.fleet.workers[0], hour_usd=3 * (4 * 0.034 + 0.67))
+    world = replace(TWO, fleet=replace(TWO.fleet, workers=(dear, TWO.fleet.workers[1])))
+    found = costs(Ledger(world.catalogue, world.fleet, world.requests, BY_HAND))
+    assert found.batches_usd == pytest.approx(0.704 * (3 * 110 + 80 + 50) * MS / HOUR)
+
+
+def test_a_process_costs_its_memory_from_the_moment_it_is_asked_for() -> None:
+    ahead = _tape(
+        (0, Kind.START_INSTANCE, -1, 1, 0, 1, 30 * MS),
+        (10 * MS, Kind.START_INSTANCE, -1, 2, 1, 1, 30 * MS),
+        (20 * MS, Kind.WORKER_FAILED, -1, 0, 1, 0, 0),
+        (30 * MS, Kind.INSTANCE_STARTED, -1, 1, 0, 1, 0),
+        (50 * MS, Kind.START_INSTANCE, -1, 3, 0, 1, 30 * MS),
+        (60 * MS, Kind.WOKE, -1, 0, -1, 0, 0),
+    )
+    found = costs(Ledger(TWO.catalogue, TWO.fleet, TWO.requests, ahead))
+    assert found.keepalive_usd == pytest.approx(0.0044 * (60 + 10 + 10) * MS / HOUR)
 
 
 @given(worlds(), st.integers(0, 3))
@@ -192,7 +212,7 @@ def test_a_part_of_a_tape_counts_who_waits_and_forgives_deadlines_to_come() -> N
     assert found["goodput_per_s"] == 0.0
 
 
-def test_the_critical_path_is_that_of_the_fastest_type_of_gpu() -> None:
+def test_the_critical_path_has_each_task_on_the_fastest_type_of_gpu() -> None:
     def made(slow: int, fast: int) -> Function:
         cells = {
             "T4": {Configuration(1, 1, 1): slow},
@@ -203,7 +223,7 @@ def test_the_critical_path_is_that_of_the_fastest_type_of_gpu() -> None:
     catalogue = Catalogue((), (made(10, 4), made(20, 30)), (chain("a", 0, 0, 1), chain("b", 1)))
     fleet = Fleet((Worker("x", Gpu("T4", 1)), Worker("y", Gpu("A100", 1)), Worker("z", Gpu("T4", 1))))
     world = World(catalogue, fleet, ())
-    assert critical_paths(catalogue, fleet, world.latency()).tolist() == [38, 20]
+    assert critical_paths(catalogue, fleet, world.latency()).tolist() == [28, 20]
 
 
 def test_messages_are_rows_pushed_to_all_others_and_inputs_sent() -> None:
@@ -215,6 +235,7 @@ def test_messages_are_rows_pushed_to_all_others_and_inputs_sent() -> None:
         (5, Kind.TASK, 1, 1, 0, 0, 9),
     )
     assert messages(tape, pushes=10, workers=4) == 10 * 3 + 3
+    assert messages(tape, pushes=10, workers=4, central=True) == 10 + 3
 
 
 def test_a_tape_of_another_workload_or_fleet_is_refused() -> None:

@@ -10,6 +10,7 @@ from headway.serving.catalogue import Catalogue, Configuration, Function, Model,
 from headway.serving.fleet import Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
 from headway.serving.policies.esg import Esg
+from headway.serving.policies.registry import build
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 from headway.units import MILLISECOND, SECOND
@@ -109,6 +110,20 @@ def test_the_predecessors_worker_is_preferred() -> None:
     assert places[::2] == places[1::2]
 
 
+@pytest.mark.parametrize("name", POOLED)
+def test_it_is_preferred_to_one_that_has_the_weights(name: str) -> None:
+    """The second stage's weights are on worker 0 by then, the first stage of the second request ran on worker 1."""
+    catalogue = Catalogue(
+        (Model("m", 40 * MB), Model("n", 40 * MB)),
+        (scaled("f", 100, 0, batches=(1,)), scaled("g", 50, 1, batches=(1,)), scaled("h", 170, batches=(1,))),
+        (chain("two", 0, 1), chain("one", 2)),
+    )
+    busy = tuple(Request(index, 1, 200 * MS, 0) for index in range(1, 5))
+    world = World(catalogue, fleet(2), (Request(0, 0, 0, 0), *busy, Request(5, 0, 290 * MS, 0)))
+    batches = [row[1] for row in started(drive(name, world))]
+    assert batches == [0, 0, 0, 0, 0, 0, 1, 1]  # worker 0 has room and the weights when the last one starts
+
+
 def test_of_warm_workers_the_fullest_is_taken() -> None:
     catalogue = Catalogue((), (scaled("f", 100, batches=(1,)),), (chain("one", 0),))
     requests = tuple(Request(index, 0, index, 0) for index in range(5))
@@ -180,8 +195,53 @@ def test_as_the_paper_has_it_they_take_what_is_fastest() -> None:
     run = drive(Esg(late="plan"), crowd())
     assert started(run)[0][2] == 4
     assert len(answers(run)) == 50
-    with pytest.raises(ExperimentError, match="option late=never is neither last nor plan"):
-        drive(Esg(late="never"), crowd())
+
+
+@pytest.mark.parametrize("late", ["last", "plan"])
+def test_one_who_is_late_does_not_hurry_those_beside_it(late: str) -> None:
+    """While the one slice is taken, request 1 loses its deadline and 2 to 4 keep theirs: they wait behind 0."""
+    catalogue = Catalogue((), (scaled("f", 100), scaled("g", 100, batches=(1,))), (chain("one", 0), chain("two", 1)))
+    first = tuple(Request(index, 1, 0, 0) for index in range(4))
+    patient = tuple(Request(index, 0, 2, 0, 100 * MS + 257 * MS) for index in range(5, 8))
+    run = drive(Esg(late=late), World(catalogue, fleet(1), (*first, Request(4, 0, 1, 0, 50 * MS), *patient)))
+    wanted = [(4, 1)] if late == "plan" else [(2, 1), (1, 1), (1, 1)]
+    assert [row[3:1:-1] for row in started(run)[4:]] == wanted
+    assert all(answers(run)[request.id] <= request.deadline for request in patient)
+
+
+def test_the_authors_plan_for_the_late_and_keep_no_reserve() -> None:
+    for name in POOLED:
+        policy = build(name, authors=True)
+        assert (policy.__dict__["late"], policy.__dict__["deviations"]) == ("plan", 0.0)
+        assert build(f"{name}(late=last)", authors=True).__dict__["late"] == "last"
+
+
+@pytest.mark.parametrize("name", POOLED)
+@pytest.mark.parametrize(
+    ("option", "rule"),
+    [
+        ("patience=-1", "patience=-1 is less than 0"),
+        ("deviations=-1", "deviations=-1.0 is not a finite number of 0 or more"),
+        ("deviations=nan", "deviations=nan is not a finite number of 0 or more"),
+        ("deviations=inf", "deviations=inf is not a finite number of 0 or more"),
+        ("late=never", "late=never is neither last nor plan"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(name: str, option: str, rule: str) -> None:
+    with pytest.raises(ExperimentError, match=f"^policy {name}: option {rule}$"):
+        build(f"{name}({option})")
+
+
+@pytest.mark.parametrize("spec", ["esg(ranks=0)", "esg(group=0)", "stagewise(ranks=-1)", "exact(ranks=0)"])
+def test_nothing_can_be_searched_with_less_than_one(spec: str) -> None:
+    with pytest.raises(ExperimentError, match="is less than 1"):
+        build(spec)
+
+
+def test_a_plan_may_be_greedy_from_the_start_but_no_less() -> None:
+    assert build("plan-once(cutoff=0)").name == "plan-once"
+    with pytest.raises(ExperimentError, match="policy plan-once: option cutoff=-1 is less than 0"):
+        build("plan-once(cutoff=-1)")
 
 
 # --- memory, faults, joins ----------------------------------------------------------------------------------------

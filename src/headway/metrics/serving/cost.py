@@ -31,14 +31,15 @@ def costs(ledger: Ledger) -> Costs:
     """What was held when, at the fleet's prices."""
     prices = ledger.fleet.prices
     rate = ledger.cpus * prices.cpu_hour + ledger.slices * prices.slice_hour
-    batches = rate * (ledger.batch_end - ledger.began) / HOUR
+    dearness = np.array([ledger.fleet.dearness(worker) for worker in ledger.fleet.workers])
+    batches = rate * dearness[ledger.worker] * (ledger.batch_end - ledger.began) / HOUR
     idle = idle_usd(ledger)
     rent = sum(map(ledger.fleet.hour_usd, ledger.fleet.workers))
     return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_graph(ledger, batches, idle))
 
 
 def idle_usd(ledger: Ledger) -> FloatArray:
-    """Memory of idle processes, by function.
+    """Memory of processes that start or are idle, by function.
 
     Which process is taken does not matter for the sum: time idle is all ends less all beginnings.
     """
@@ -55,9 +56,24 @@ def idle_usd(ledger: Ledger) -> FloatArray:
         np.add.at(left, ledger.detail[rows], sign * (ledger.horizon - ledger.time[rows]))
     gone = np.minimum(ledger.time[expired], ledger.value[expired] + ledger.fleet.keep_alive)
     np.add.at(left, ledger.detail[expired], gone - ledger.horizon)
+    left += _starting(ledger)
     memory = np.array([function.instance_bytes / GIB for function in functions])
     cost: FloatArray = left / HOUR * memory * ledger.fleet.prices.memory_gib_hour
     return cost
+
+
+def _starting(ledger: Ledger) -> FloatArray:
+    """Nanoseconds that processes took to start, ahead of batches and as part of them, by function."""
+    asked, there = ledger.rows(Kind.START_INSTANCE), ledger.rows(Kind.INSTANCE_STARTED)
+    ends = np.full(int(ledger.lease.max(initial=0)) + 1, ledger.horizon, dtype=np.int64)
+    died = ledger.next_failure(ledger.place[asked], asked)
+    gone = died < len(ledger.time)
+    ends[ledger.lease[asked[gone]]] = ledger.time[died[gone]]
+    ends[ledger.lease[there]] = ledger.time[there]
+    spent = np.zeros(len(ledger.catalogue.functions))
+    np.add.at(spent, ledger.detail[asked], ends[ledger.lease[asked]] - ledger.time[asked])
+    np.add.at(spent, ledger.function, np.minimum(ledger.cold_start, ledger.batch_end - ledger.began))
+    return spent
 
 
 def _by_graph(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatArray:

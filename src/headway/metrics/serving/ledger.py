@@ -129,6 +129,10 @@ class Ledger:
         self._of_lease[self.lease[begun]] = np.arange(len(begun))
         self.batch_size = self._per_batch(Kind.TASK)
         self.cold = self._per_batch(Kind.COLD) > 0
+        self.cold_start = np.zeros(len(begun), dtype=np.int64)
+        """What it takes to start the process of a batch that has none."""
+        cold = self.rows(Kind.COLD)
+        self.cold_start[self._of_lease[self.lease[cold]]] = self.value[cold]
         self.loads = self._per_batch(Kind.LOAD)
         """Models that it had to fetch first."""
         self.batch_end = np.full(len(begun), -1, dtype=np.int64)

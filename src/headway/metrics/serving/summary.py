@@ -58,28 +58,20 @@ def summarise(
     }
 
 
-def messages(tape: Tape, pushes: int, workers: int) -> int:
-    """Rows pushed, each to all other workers, and inputs sent from one worker to another, late or not."""
+def messages(tape: Tape, pushes: int, workers: int, *, central: bool = False) -> int:
+    """Rows pushed, to all other workers or to the one that plans, and inputs sent between workers, late or not."""
     kind, value = tape.column("kind"), tape.column("value")
     sent = (kind == Kind.TASK_ARRIVED) | ((kind == Kind.STALE) & (value == Kind.TASK_ARRIVED))
     pulled = (kind == Kind.TASK) & (value > tape.column("time"))
-    return pushes * (workers - 1) + int(sent.sum()) + int(pulled.sum())
+    return pushes * (1 if central else workers - 1) + int(sent.sum()) + int(pulled.sum())
 
 
 def critical_paths(catalogue: Catalogue, fleet: Fleet, latency: LatencyModel) -> IntArray:
     """By graph: its longest way when each task takes what it takes alone with the least configuration.
 
-    On the type of GPU of the fleet that is fastest for the graph.
+    Each on the type of GPU of the fleet that is fastest at it.
     """
-    first_of_type = {worker.gpu.type: index for index, worker in reversed(list(enumerate(fleet.workers)))}
-    paths = [
-        min(
-            graph.critical_path([latency.base[worker][task.function] for task in graph.tasks])
-            for worker in first_of_type.values()
-        )
-        for graph in catalogue.graphs
-    ]
-    return np.array(paths, dtype=np.int64)
+    return np.array([latency.critical_path(graph) for graph in catalogue.graphs], dtype=np.int64)
 
 
 def _spread(values: FloatArray, *percents: int) -> list[float | None]:

@@ -70,7 +70,7 @@ def options_of(
 def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
     """A function's profile on a fleet; where types of GPU differ, the times on the slowest."""
     found: dict[Configuration, int] = {}
-    for worker in {worker.worker.gpu.type: worker.id for worker in state.workers}.values():
+    for worker in {worker.worker.gpu: worker.id for worker in state.workers}.values():
         for configuration, time in state.latency.cells(worker, function).items():
             found[configuration] = max(time, found.get(configuration, 0))
     return found

@@ -34,7 +34,6 @@ class PlanOnce(PoolPolicy):
         self.late = late
         self.patience = patience
         self.prewarm = prewarm
-        self.ranks = 1
         self.check_options(cutoff=0)
 
     def bind(self, state: ServingState) -> None:

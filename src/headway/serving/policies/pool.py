@@ -2,8 +2,9 @@
 
 One queue a (graph, task), oldest first. A policy says which configurations to try for the head of a queue, in order;
 the first that fits is run with as many tasks as it holds: where the predecessor ran, if it is warm there; else on a
-warm worker; of several where the fewest slices stay free. What fits nowhere goes on the recheck list, which is served
-first next time, and after repeated failures the least configuration is tried too.
+warm worker; of several where the fewest slices stay free, and only then where the weights are: ESG knows nothing of
+them. What fits nowhere goes on the recheck list, which is served first next time, and after repeated failures the least
+configuration is tried too.
 
 Where ESG's paper is silent, our reading:
 
@@ -14,6 +15,8 @@ Where ESG's paper is silent, our reading:
 - Who can no longer keep the deadline even with the fastest configurations is set apart and served at least cost, while
   an eighth of the fleet stays free for the others (``late=last``). ``late=plan`` gives them the fastest configurations,
   as the paper has it: a backlog then takes twice the slices just when there are none, and never goes away.
+
+``--fidelity authors`` takes back the last two.
 """
 
 from abc import abstractmethod
@@ -21,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from math import ceil, inf, sqrt
+from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
@@ -46,6 +50,8 @@ class PoolPolicy(ServingPolicy):
     """Decides in one place; what a queue's head is given is for ``choices`` to say."""
 
     central = True
+    authors: ClassVar[dict[str, Any]] = {"late": PLAN, "deviations": 0.0}
+    """The fastest configurations where none is in time, and plans that fill the deadline: the search, literally."""
     deviations: float
     late: str
     patience: int

@@ -44,7 +44,7 @@ def build(spec: str, *, authors: bool = False, defaults: Mapping[str, Any] | Non
         raise ExperimentError(f"policy {spec!r} is not understood: write it like compass or compass(adjust=off)")
     name, options = matched[1], matched[2]
     if name not in POLICIES:
-        raise ExperimentError(unknown_name("policy", name, POLICIES))
+        raise ExperimentError(unknown_name("serving policy", name, POLICIES))
     made = POLICIES[name]
     known = inspect.signature(made).parameters
     given: dict[str, Any] = {key: value for key, value in (defaults or {}).items() if key in known}

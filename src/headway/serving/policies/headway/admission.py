@@ -15,7 +15,7 @@ from headway.units import MILLISECOND
 LUCK = 2.0
 """A run may be shorter than expected: so many of its spreads are counted in its favour before all hope is lost."""
 LOOK_EVERY = 500 * MILLISECOND
-EASY, CROWDED = 0.7, 0.85
+EASY, CROWDED = 0.6, 0.75
 """Shares in use below which what is scarce becomes cheaper, and above which it becomes dearer."""
 
 

@@ -31,7 +31,7 @@ SWEEP = 5 * MILLISECOND
 """How often a long queue is searched for what should be given up."""
 COARSE = 1.5
 """Tables are made for arrivals a second of this to whole powers."""
-KEPT = 24
+KEPT = 12
 """Tables that are remembered."""
 SURE = 0.99
 """The share of its worth that the rest of a request may be expected to cost while there is too little of anything."""
@@ -49,7 +49,7 @@ class Room(NamedTuple):
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 4.0) -> None:
         """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
         cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
         in hand, in deviations of the number that is busy."""

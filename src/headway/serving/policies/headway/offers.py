@@ -29,11 +29,11 @@ LOW, HIGH = 0.5, 3.5
 """How far a table goes, as shares of that time: so much too late, so much left."""
 TOLERATED = 1.15
 """Offers that cost more than this times a faster one are left out; those between may fit where the best does not."""
-MISSED = 4.0
+MISSED = 100.0
 """What a missed deadline costs, in worths: more than to be refused at once, which leaves time to go elsewhere."""
 LATE = 0.5
 """What it costs more to be late by the length of the whole graph, in worths: late requests are still hurried a bit."""
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 _HOUR_NS = 3.6e12
 
 
@@ -142,7 +142,7 @@ class Table:
         self.low = -LOW * length
         self.last = int(POINTS * (LOW + HIGH))
         self.rest: Array = np.zeros(self.last + 1)
-        self.after: list[Array] = []
+        self.after: list[npt.NDArray[np.float32]] = []
 
     @property
     def grid(self) -> Array:
@@ -202,7 +202,7 @@ class Outlook:
                     after = _expected(table.grid, menu.times, function.profile.spread, following)
                 else:
                     after = _forfeit(table.grid, menu.times, function.profile.spread, worth, max(lengths))
-                table.after.append(after)
+                table.after.append(after.astype(np.float32))
                 table.rest = (after + usd / menu.size).min(axis=1)
                 waited = table.at(table.grid - self._waits.get((called, menu.size), 0.0))
                 best = waited if best is None else np.minimum(best, waited)

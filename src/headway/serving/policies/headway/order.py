@@ -35,6 +35,8 @@ class Outline:
         self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self.masks = [function.mask for function in catalogue.functions]
         self.colds = [function.cold_start for function in catalogue.functions]
+        self.slow = [index for index, cold in enumerate(self.colds) if cold]
+        """Functions that need a process."""
         self.sizes = [model.size_bytes for model in catalogue.models]
         self.fetches = [fleet.fetch_time(size) for size in self.sizes]
         self.write_back = 2 if fleet.links.write_back else 1

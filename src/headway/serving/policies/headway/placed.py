@@ -12,7 +12,7 @@ from headway.serving.policies.headway.batch import choose
 from headway.serving.policies.headway.order import Mix, Order, Outline
 from headway.serving.policies.headway.placing import Placing
 from headway.serving.policies.headway.recovery import Recovery, steward
-from headway.serving.policies.headway.residency import Residency
+from headway.serving.policies.headway.residency import Processes, Residency
 from headway.serving.policies.headway.views import Plan
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -43,6 +43,7 @@ class Placed:
         self._order = Order(self._outline)
         self._placing = Placing(state, self._outline, self._mixes, ahead=self.prefetch > 0)
         self._residency = Residency(self.evict, self.prefetch, self._outline, self._mixes)
+        self._processes = Processes(self._outline, self._mixes)
         self._recovery = Recovery()
         self._plans: dict[int, Plan] = {}
         self._looked = [-1] * len(state.workers)
@@ -52,6 +53,7 @@ class Placed:
         for request in state.landed:
             rs = state.requests[request]
             self._mixes[rs.request.ingress].note(rs.request.graph)
+            yield from self._begin_here(now, state.workers[rs.request.ingress], rs.request.graph)
         for request in self._recovery.to_plan(state):
             yield from self._place(now, state, state.requests[request])
         for request, task in state.ended:
@@ -76,6 +78,9 @@ class Placed:
         workers = self._placing.plan(now, state, rs, viewer, plan)
         late = request.deadline + HOPE * self._outline.lows[request.graph]
         if self.drop and request.deadline and (plan.finish > late or self._lost(now, rs)):
+            # for those that come after it
+            wanted = self._placing.plan(now, state, rs, viewer, Plan(len(rs.stage)), warm=True)
+            yield from self._begin(now, state, rs, viewer, wanted)
             yield self._give_up(rs)
             return
         functions = self._outline.functions[request.graph]
@@ -83,6 +88,27 @@ class Placed:
         self._placing.views.note(now, state, plan, viewer, [entry for entry in new if entry[2] >= 0])
         self._recovery.planned(state, rs, workers)
         yield PlaceRequest(request.id, workers)
+        yield from self._begin(now, state, rs, viewer, workers)
+
+    def _begin_here(self, now: int, worker: WorkerState, graph: int) -> Iterator[Action]:
+        """The worker that a request reached has processes of what is asked for there."""
+        if worker.up:
+            for action in self._processes.landed(now, worker, graph):
+                yield action
+                ready = now + self._outline.colds[action.function]
+                self._placing.views.begun(worker.id, worker.id, action.function, ready)
+
+    def _begin(
+        self, now: int, state: ServingState, rs: RequestState, viewer: int, workers: Sequence[int]
+    ) -> Iterator[Action]:
+        """Each of the workers that a plan names starts a process where it has none; the planner will know."""
+        functions, views = self._outline.functions[rs.request.graph], self._placing.views
+        for task, index in enumerate(workers):
+            cold = self._outline.colds[functions[task]]
+            if cold and index >= 0 and rs.stage[task] < Stage.RUNNING and state.workers[index].up:
+                if views.start(now, state, viewer, index, functions[task]) == cold:
+                    views.begun(viewer, index, functions[task], now + cold)
+                yield from self._processes.ensure(state.workers[index], functions[task])
 
     def _lost(self, now: int, rs: RequestState) -> bool:
         """Whether not even idle workers could answer a request by its deadline."""
@@ -121,7 +147,7 @@ class Placed:
         """Workers where tasks wait while something runs look for others with room, once an interval."""
         interval = now // max(state.push_interval, LOOK_AGAIN)
         for worker in state.workers:
-            if not worker.queue or not worker.running:
+            if not worker.queue or not (worker.running or worker.starting):
                 continue
             if self._looked[worker.id] == interval:
                 continue
@@ -140,10 +166,11 @@ class Placed:
             if hopeless is not None:
                 yield hopeless
                 continue
-            batch = self._next(now, state, worker, queue)
+            batch = self._next(now, state, worker, self._processes.ready(state, worker, queue))
             if batch is None:
                 break
             yield batch
+        yield from self._processes.waiting(state, worker)
         yield from self._residency.ahead(now, state, worker, lambda: self._coming(now, state, worker))
 
     def _hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> DropRequest | None:

@@ -59,8 +59,13 @@ class Placing:
 
     # --- a whole request --------------------------------------------------------------------------------------
 
-    def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan) -> tuple[int, ...]:
-        """A worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up."""
+    def plan(
+        self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan, *, warm: bool = False
+    ) -> tuple[int, ...]:
+        """A worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up.
+
+        ``warm``: as if there were processes of everything everywhere.
+        """
         outline = self._outline
         view = self.views.view(now, state, viewer)
         graph = rs.request.graph
@@ -79,7 +84,7 @@ class Placing:
                 worker = workers[task]
                 ends[task] = max(at[worker], view.busy[worker]) + outline.pace[worker][function]
                 continue
-            scores = self._scores(now, state, rs, task, view, viewer, at)
+            scores = self._scores(now, state, rs, task, view, viewer, at, warm=warm)
             if not scores:
                 ends[task] = min(at) + outline.mean[function]
                 continue
@@ -140,6 +145,8 @@ class Placing:
         at: Sequence[int],
         limit: float = inf,
         only: int = -1,
+        *,
+        warm: bool = False,
     ) -> list[Score]:
         """Of the workers that could run a task: those that are not worse than ``limit``, nor much than the best."""
         outline = self._outline
@@ -147,7 +154,7 @@ class Placing:
         function = outline.functions[graph][task]
         mask = outline.masks[function]
         share = self._mixes[viewer].ahead(graph, task)
-        wanted, warm, cold = view.wanted, view.warm, outline.colds[function]
+        wanted, idle, cold = view.wanted, view.idle, outline.colds[function] and not warm
         near = NEAR * outline.lows[graph] if state.push_interval else 0.0
         busy, fetching, backlog, resident, free = view.busy, view.fetching, view.backlog, view.resident, view.free
         pace, weights = outline.pace, outline.weights
@@ -161,8 +168,9 @@ class Placing:
             if begin < at[worker]:
                 begin = at[worker]
             end = begin + pace[worker][function]
-            if cold and not warm[worker] >> function & 1:
-                end += cold
+            if cold and not idle[worker] >> function & 1:
+                started = now + self.views.start(now, state, viewer, worker, function)
+                end = max(begin, started) + pace[worker][function]
             missing = mask & ~resident[worker]
             score = end
             if missing:
@@ -235,6 +243,8 @@ class Placing:
             graph = rs.request.graph
             function = outline.functions[graph][task]
             end = begin + outline.pace[viewer][function]
+            if outline.colds[function] and not own.idle.get(function):
+                end = max(end, now + self.views.start(now, state, viewer, viewer, function) + outline.mean[function])
             if missing := outline.masks[function] & ~own.memory.resident:
                 end += outline.weights(missing)[1] * outline.write_back
             wanted = end - CLEARLY * outline.lows[graph]

@@ -1,14 +1,20 @@
-"""Which models a worker keeps in its GPU: what makes room, what is fetched ahead, and what is worth another copy.
+"""What a worker has ready: models in its GPU, and processes.
+
+Models: what makes room, what is fetched ahead, and what is worth another copy.
 
 A worker knows the tasks that were placed on it before they arrive, so look-ahead covers the plan and not only the
 queue. What no task here needs is worth what its absence would cost the fleet: how often it is asked for, how long it
 takes to fetch, and how likely every other copy is busy when it is.
+
+Processes start ahead of any batch, so that nothing of a GPU is held while one starts: one of each function that is
+asked for here, more for what waits, and for the worker's share of what the fleet is asked for.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 
-from headway.serving.actions import Action, FetchModel
+from headway.serving.actions import Action, FetchModel, StartInstance
 from headway.serving.catalogue import models_in
 from headway.serving.policies.headway.order import Mix, Outline
 from headway.serving.policies.local import LOOKAHEAD
@@ -24,6 +30,8 @@ BETTER = 2.0
 """How much more a model must be worth than those that make room for it."""
 RECONSIDER = SECOND // 5
 """How often an idle worker looks at what is worth having."""
+MOST = 4
+"""How many processes of a function a worker has at most."""
 
 
 class Residency:
@@ -143,3 +151,57 @@ class Residency:
             for model, count in uses.items():
                 worth[model] += rate * count
         return [rate * fetch * BUSY**others for rate, fetch, others in zip(worth, outline.fetches, copies, strict=True)]
+
+
+class Processes:
+    """Starts processes on each worker; only that worker's state and mix say how many."""
+
+    def __init__(self, outline: Outline, mixes: Sequence[Mix]) -> None:
+        self._outline = outline
+        self._mixes = mixes
+        self._calls = [Counter(functions) for functions in outline.functions]
+        """By graph: how many of its tasks call a function."""
+
+    def landed(self, now: int, worker: WorkerState, graph: int) -> Iterator[StartInstance]:
+        """A request reached a worker: have processes of what it calls, as many as this worker's share needs."""
+        outline = self._outline
+        if not outline.slow:
+            return
+        rates = self._mixes[worker.id].rates_per_second(now, len(self._mixes))
+        for function in self._calls[graph]:
+            if outline.colds[function] and outline.hosts[function] >> worker.id & 1:
+                rate = sum(rate * calls[function] for rate, calls in zip(rates, self._calls, strict=True))
+                busy = rate * outline.base[worker.id][function] / SECOND / outline.hosts[function].bit_count()
+                yield from self.ensure(worker, function, ceil(busy))
+
+    def waiting(self, state: ServingState, worker: WorkerState) -> Iterator[StartInstance]:
+        """Have a process for each task that waits."""
+        outline = self._outline
+        if not outline.slow or not worker.queue:
+            return
+        tasks = Counter(outline.functions[state.requests[request].request.graph][task] for request, task in worker.queue)
+        for function, count in tasks.items():
+            if outline.colds[function] and not worker.idle.get(function):
+                yield from self.ensure(worker, function, count)
+
+    def ensure(self, worker: WorkerState, function: int, wanted: int = 1) -> Iterator[StartInstance]:
+        """Have so many processes, within reason; busy ones and those that start are counted."""
+        have = (
+            len(worker.idle.get(function, ()))
+            + sum(started == function for started in worker.starting.values())
+            + sum(batch.function == function for batch in worker.running.values())
+        )
+        for _ in range(min(max(wanted, 1), MOST, self._outline.lanes[worker.id]) - have):
+            yield StartInstance(worker.id, function)
+
+    def ready(self, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> Sequence[TaskId]:
+        """Of the tasks that wait: those that have a process to run in, or need none."""
+        outline = self._outline
+        if not outline.slow:
+            return queue
+        found = []
+        for request, task in queue:
+            function = outline.functions[state.requests[request].request.graph][task]
+            if not outline.colds[function] or worker.idle.get(function):
+                found.append((request, task))
+        return found

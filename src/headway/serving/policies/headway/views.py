@@ -26,7 +26,7 @@ class Plan:
 class View:
     """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
 
-    __slots__ = ("backlog", "busy", "fetching", "free", "resident", "up", "wanted", "warm")
+    __slots__ = ("backlog", "busy", "fetching", "free", "idle", "resident", "up", "wanted")
 
     def __init__(self, count: int) -> None:
         self.up = 0
@@ -42,7 +42,7 @@ class View:
         self.free = [0] * count
         self.wanted = [0] * count
         """Models that tasks placed there need."""
-        self.warm = [0] * count
+        self.idle = [0] * count
         """Functions with an idle process."""
 
     def copy(self) -> "View":
@@ -51,7 +51,7 @@ class View:
         other.up = self.up
         other.busy, other.fetching, other.backlog = self.busy.copy(), self.fetching.copy(), self.backlog.copy()
         other.resident, other.free, other.wanted = self.resident.copy(), self.free.copy(), self.wanted.copy()
-        other.warm = self.warm  # plans do not change it
+        other.idle = self.idle  # plans do not change it
         return other
 
 
@@ -66,6 +66,11 @@ class Views:
         self._rows: list[Row | None] = [None] * len(state.workers)
         self._seen = View(len(state.workers))
         """What follows from each of these rows; rows that are the same object say the same."""
+        self._keep_alive = state.fleet.keep_alive
+        self._processes: list[dict[int, int]] = [{} for _ in state.workers]
+        """By worker and function: until when a process that was idle in a pushed row exists for sure."""
+        self._begun: list[dict[tuple[int, int], int]] = [{} for _ in state.workers]
+        """By planner, (worker, function): when a process is ready that the planner knows to have been begun."""
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
         """All rows as ``viewer`` sees them, with what it placed since."""
@@ -75,6 +80,8 @@ class Views:
         for index, row in enumerate(rows):
             if row is not known[index]:
                 self._read(index, row)
+                if index != viewer:  # what a worker knows of itself is not pushed yet
+                    self._remember(now, index, row)
         view = self._seen.copy()
         for index, (work, models) in self._mine.get(viewer, {}).items():
             view.backlog[index] += work // self._outline.lanes[index]
@@ -93,8 +100,33 @@ class Views:
         seen.resident[index] = row.resident
         seen.free[index] = row.free_bytes
         seen.wanted[index] = row.wanted
-        seen.warm[index] = row.warm
+        seen.idle[index] = row.warm
         self._want(seen, index, row.wanted & ~row.resident)
+
+    def _remember(self, now: int, index: int, row: Row) -> None:
+        """A process that was idle is idle still, or busy, until its time is up."""
+        if not row.up:
+            self._processes[index].clear()
+        for function in self._outline.slow:
+            if row.warm >> function & 1:
+                self._processes[index][function] = now + self._keep_alive
+
+    def begun(self, viewer: int, worker: int, function: int, ready: int) -> None:
+        """``viewer`` knows that a process is being started."""
+        self._begun[viewer][worker, function] = ready
+
+    def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
+        """What a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
+        busy = self._outline.pace[worker][function] // 2
+        if worker == viewer:
+            if any(batch.function == function for batch in state.workers[viewer].running.values()):
+                return busy
+        elif self._processes[worker].get(function, 0) > now:
+            return busy
+        cold = self._outline.colds[function]
+        ready = self._begun[viewer].get((worker, function), -cold)
+        # a process that was ready long ago and was never seen is lost
+        return max(ready - now, busy) if ready + cold > now else cold
 
     def _want(self, view: View, index: int, missing: int) -> None:
         """Models that will have to be fetched on a worker."""
