@@ -124,8 +124,15 @@ def test_pipelines_offer_only_what_mig_has() -> None:
     assert built.central is False
     assert {worker.gpu.type for worker in built.fleet.workers} == {"A100", "H200"}
     assert all(model.size_bytes for model in built.catalogue.models)
-    for function in built.catalogue.functions:
-        assert {cell.slices for cell in function.profile.on("A100")} == {1, 2, 3, 4, 7}
+    offered = {
+        function.name: {cell.slices for cell in function.profile.on("A100") if cell.batch == 1}
+        for function in built.catalogue.functions
+    }
+    assert offered["segmentation"] == {1, 2, 3, 4, 7}
+    assert offered["super-resolution"] == {2, 3, 4, 7}, "7 GB do not fit into an eighth of 40 GB"
+    assert offered["background-removal"] == {3, 4, 7}, "12 GB do not fit into a quarter"
+    largest = built.catalogue.functions[0].profile.on("H200")
+    assert {cell.slices for cell in largest} == {1, 2, 3, 4, 7}
     assert sum(model.size_bytes for model in built.catalogue.models) > 40 * 10**9
     assert {worker.host for worker in built.fleet.workers} == {0, 1, 2, 3}
     assert {worker.rack for worker in built.fleet.workers} == {0, 1}

@@ -205,7 +205,8 @@ def _changed(worker: int, gpu: dict[str, Any] | None = None, **changes: Any) -> 
 @pytest.mark.parametrize(
     ("fleet", "rule"),
     [
-        (_changed(0, {"memory_bytes": 164_999_999}), "memory"),
+        (_changed(0, {"memory_bytes": 155_000_000}), "memory"),
+        (_changed(1, {"memory_bytes": 130_000_000}), "memory"),
         (_changed(2, {"memory_bytes": 60_000_000}), "memory"),
         (_changed(1, cpus=1), "cpus"),
         (_changed(2, {"slices": 3}), "slices"),

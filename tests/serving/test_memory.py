@@ -1,18 +1,24 @@
 """GPU memory to the byte, weights counted once and pinned while used, the host below it, and the disk below that."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from headway.errors import ExperimentError
+from headway.core.tape import Tape
+from headway.errors import ExperimentError, ProfileError
 from headway.serving.actions import EvictModel, FetchModel, RunBatch
-from headway.serving.catalogue import Catalogue, Function, Model, Profile, models_in
+from headway.serving.audit import audit
+from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile, models_in
 from headway.serving.events import BatchFinished, ModelFetched, RequestArrived
-from headway.serving.fleet import Fleet, Gpu, Links, Worker
+from headway.serving.fleet import MIG, Fleet, Gpu, Links, Worker
+from headway.serving.latency import LatencyModel
 from headway.serving.memory import GpuMemory
 from headway.serving.request import Request
-from headway.serving.rows import Kind
+from headway.serving.rows import Kind, pack
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND, SECOND
-from tests.serving.worlds import MB, chain, function
+from tests.serving.worlds import MB, World, chain, drive, function
 
 MODELS = (Model("a", 60 * MB), Model("b", 30 * MB), Model("c", 30 * MB))
 CATALOGUE = Catalogue(
@@ -60,6 +66,62 @@ def test_a_byte_too_few_is_too_few() -> None:
     state = _state(65 * MB - 1, 0)
     assert "wants 65000000 bytes of GPU memory, worker w has 64999999" in (state.check(RunBatch(0, ((0, 0),))) or "")
     assert _state(65 * MB, 0).check(RunBatch(0, ((0, 0),))) is None
+
+
+def _mig(memory_bytes: int, activation_bytes: int = 5 * MB) -> tuple[Catalogue, Fleet]:
+    cells = {Configuration(b, 1, s): b * MILLISECOND for b in (1, 2) for s in (1, 2, 3, 7)}
+    called = Function("f", (0,), Profile({"": cells}), activation_bytes=activation_bytes)
+    catalogue = Catalogue((Model("a", 60 * MB),), (called,), (chain("f", 0),))
+    return catalogue, Fleet((Worker("w", Gpu("A100", memory_bytes, 7, MIG), 4),))
+
+
+def test_a_batch_must_fit_into_the_memory_of_its_mig_instance() -> None:
+    catalogue, fleet = _mig(270 * MB)  # 67.5 MB with two slices: weights and one activation, not two
+    state = ServingState(catalogue, fleet, to_come=2)
+    for number in range(2):
+        state.apply(0, RequestArrived(Request(number, 0, 0, 0)))
+    told = state.check(RunBatch(0, ((0, 0),), slices=1))
+    assert told is not None
+    assert told.endswith("wants 65000000 bytes of GPU memory, a MIG instance of 1 slices on w has 33750000")
+    assert state.check(RunBatch(0, ((0, 0),), slices=2)) is None
+    assert state.check(RunBatch(0, ((0, 0), (1, 0)), slices=2)) is not None
+    assert state.check(RunBatch(0, ((0, 0), (1, 0)), slices=3)) is None
+    held = {Configuration(1, 1, 2), *(Configuration(b, 1, s) for b in (1, 2) for s in (3, 7))}
+    assert set(state.latency.cells(0, 0)) == held
+    assert state.latency.least(0, 0) == (1, 1, 2)
+
+
+def test_a_function_that_fits_into_no_mig_instance_is_refused() -> None:
+    with pytest.raises(ProfileError, match="function f: no cell fits into its MIG instance of GPU 'A100'"):
+        LatencyModel(*_mig(60 * MB))
+    assert LatencyModel(*_mig(65 * MB)).least(0, 0) == (1, 1, 7)
+
+
+def test_the_audit_finds_a_batch_that_is_too_large_for_its_mig_instance() -> None:
+    catalogue, fleet = _mig(520 * MB)
+    world = World(catalogue, fleet, (Request(0, 0, 0, 0),))
+    tape = drive("hash", world).tape
+    rows = tape.rows.copy()
+    assert audit(catalogue, fleet, world.requests, Tape(rows)) == []
+    at = int(np.flatnonzero(rows[:, 1] == Kind.RUN)[0])
+    rows[at, 6] = pack(1, 1, 0)
+    smaller = _mig(519 * MB)[1]
+    assert audit(catalogue, fleet, world.requests, Tape(rows)) == []
+    found = audit(catalogue, smaller, world.requests, Tape(rows))
+    assert {"memory", "profile"} == {finding.rule for finding in found}
+
+
+def test_weights_come_while_a_process_starts_and_leave_the_link_to_others() -> None:
+    cold = function("g", 10, 1, cold_start=100 * MILLISECOND)
+    catalogue = replace(CATALOGUE, functions=(CATALOGUE.functions[0], cold, CATALOGUE.functions[2]))
+    fleet = Fleet((Worker("w", Gpu("T4", 200 * MB, 3), 4),), Links(host_to_gpu=1000 * MB))
+    state = ServingState(catalogue, fleet, to_come=3)
+    for number, graph in enumerate((1, 0, 2)):
+        state.apply(0, RequestArrived(Request(number, graph, 0, 0)))
+    assert _run(state, 0, 0) == 100 * MILLISECOND  # its weights have been there since 30
+    assert state.workers[0].link_free == 30 * MILLISECOND
+    assert _run(state, 0, 1) == 90 * MILLISECOND
+    assert _run(state, 0, 2) == 120 * MILLISECOND
 
 
 def test_what_is_in_use_or_under_way_is_not_evicted() -> None:

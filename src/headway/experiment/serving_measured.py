@@ -85,7 +85,7 @@ def numbers(result: serving.ServingResult, label: str = "") -> dict[str, Any]:
         "decide_p50_us": float(np.percentile(decided, 50)) / MICROSECOND if len(decided) else None,
         "decide_p99_us": float(np.percentile(decided, 99)) / MICROSECOND if len(decided) else None,
         "optimality_gap": optimality_gap(scene, flat["cost_per_request_usd"]),
-        "messages": messages(result.tape, result.pushes, len(built.fleet.workers)),
+        "messages": messages(result.tape, result.pushes, len(built.fleet.workers), central=scene.central()),
         "pushes": result.pushes,
         "staleness_mean_ms": result.stale_ns / result.reads / MILLISECOND if result.reads else 0.0,
         "tasks_per_s": flat["tasks"] / result.wall_s,

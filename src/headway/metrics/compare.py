@@ -213,6 +213,4 @@ def _merged_groups(tables: Sequence[Sequence[Row]], key: str) -> list[dict[str, 
     for table in tables:
         for member in table:
             members.setdefault(str(member[key]), []).append(member)
-    return [
-        {field: merged([each[field] for each in same]) for field in same[0]} for _, same in sorted(members.items())
-    ]
+    return [{field: merged([each[field] for each in same]) for field in same[0]} for _, same in sorted(members.items())]

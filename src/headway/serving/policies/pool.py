@@ -66,15 +66,9 @@ class PoolPolicy(ServingPolicy):
 
     def check_options(self, **least: int) -> None:
         """Raise for an option that makes no sense; ``least``: the least value of those that a policy adds."""
-        for option, lowest in {**least, "patience": 0}.items():
-            if getattr(self, option) < lowest:
-                raise ExperimentError(
-                    f"policy {self.name}: option {option}={getattr(self, option)} is less than {lowest}"
-                )
-        if not 0 <= self.deviations < inf:
-            raise ExperimentError(
-                f"policy {self.name}: option deviations={self.deviations} is not a finite number of 0 or more"
-            )
+        for option, low in {**least, "patience": 0, "deviations": 0}.items():
+            if not low <= (value := getattr(self, option)) < inf:
+                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
         if self.late not in (LAST, PLAN):
             raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
 

@@ -12,6 +12,7 @@ from headway.serving.catalogue import Catalogue, Configuration, Function, Model,
 from headway.serving.fleet import Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
 from headway.serving.policies.headway import Headway
+from headway.serving.policies.headway.residency import MOST
 from headway.serving.policies.registry import build, describe
 from headway.serving.request import Request
 from headway.serving.rows import Kind
@@ -96,6 +97,38 @@ def test_waiting_tasks_of_a_function_run_together_where_the_profile_says_that_it
     requests = tuple(Request(i, 0, i * MILLISECOND, 0) for i in range(5))
     run = drive("headway", World(catalogue, Fleet((Worker("w", Gpu("T4", MB)),)), requests, central=False))
     assert sorted(row.value for row in run.rows(Kind.FINISHED)) == [1, 4]
+
+
+def cold_world(*, spread_out: bool) -> World:
+    """Processes take ten times as long to start as a request may take; ``spread_out``: requests reach all workers."""
+    functions = tuple(replace(kind, cold_start=2 * SECOND) for kind in CATALOGUE.functions)
+    catalogue = replace(CATALOGUE, functions=functions)
+    made = tuple(
+        Request(i, i % 2, i * 60 * MILLISECOND, i % 4 if spread_out else 0, (i * 60 + 600) * MILLISECOND)
+        for i in range(200)
+    )
+    return World(catalogue, workers(4, 300 * MB), made, push_interval=10 * MILLISECOND, central=False)
+
+
+@pytest.mark.parametrize("spread_out", [True, False])
+def test_processes_are_started_before_anything_is_given_up_and_most_requests_are_then_in_time(spread_out: bool) -> None:
+    run = drive("headway", cold_world(spread_out=spread_out))
+    began = [row.time for row in run.rows(Kind.START_INSTANCE)]
+    dropped = run.rows(Kind.DROP)
+    assert dropped
+    assert began[0] <= dropped[0].time
+    assert not run.rows(Kind.COLD), "a batch held a GPU while its process started"
+    late = 3 * SECOND
+    after = {request.id for request in run.world.requests if request.arrival > late}
+    in_time = {row.subject for row in run.rows(Kind.DONE) if row.value <= 600 * MILLISECOND}
+    assert len(after & in_time) > 0.9 * len(after)
+    assert len({row.place for row in run.rows(Kind.START_INSTANCE)}) > 1
+
+
+def test_processes_are_no_more_than_a_few_of_each_function_on_a_worker() -> None:
+    run = drive("headway", cold_world(spread_out=True))
+    most = Counter((row.place, row.detail) for row in run.rows(Kind.START_INSTANCE))
+    assert max(most.values()) <= MOST
 
 
 def test_options_are_checked_and_described() -> None:

@@ -3,7 +3,7 @@
 Without a deadline the choice is what makes all tasks that wait here wait least: the ``i``-th batch of a kind begins
 when the ones before it leave room, and everybody else waits for the share of the GPU that is taken. Alone, that is the
 fastest configuration there is room for. With a deadline a task is given its share of the time that is left, and the
-cheapest configuration that keeps to it.
+cheapest configuration that keeps to it, with something in hand for runs that take longer.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from headway.serving.policies.headway.order import Outline, fitting
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
+SURE = 2.0
+"""By how many deviations of its run time a task keeps to its share of the time that is left."""
 _TOGETHER = 32
 """How many waiting tasks of a function are looked at."""
 
@@ -51,7 +53,8 @@ def choose(
     pick = min(cells, key=lambda cell: (waiting(cell), cell))
     if rs.request.deadline:
         allotted = (rs.request.deadline - now) * outline.pace[worker.id][function] // outline.ranks[graph][first[1]]
-        keeping = [cell for cell in cells if times[cell] <= allotted]
+        surely = 1.0 + SURE * state.catalogue.functions[function].profile.spread
+        keeping = [cell for cell in cells if times[cell] * surely <= allotted]
         prices = state.fleet.prices
 
         def usd(cell: Configuration) -> float:

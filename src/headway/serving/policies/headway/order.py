@@ -51,6 +51,8 @@ class Outline:
         """By function: the workers that can run it, as bits."""
         self.lanes = [_lanes(state, worker.id) for worker in state.workers]
         """How many tasks may run on a worker at once."""
+        self.within = [self._within(state, worker.id) for worker in state.workers]
+        """By worker, function and free slices: what a task takes in what is free; nothing where one runs at a time."""
         self.mean, best = self._times(state)
         self.ranks = [_tails(graph, self.mean) for graph in catalogue.graphs]
         """By graph and task: the longest way from there to the end."""
@@ -60,6 +62,19 @@ class Outline:
         """What a request takes at best."""
         self.sequences = [_by_rank(graph, rank) for graph, rank in zip(catalogue.graphs, self.ranks, strict=True)]
         """Tasks by decreasing rank, predecessors first."""
+
+    def _within(self, state: ServingState, index: int) -> list[list[int]]:
+        if self.lanes[index] == 1:
+            return []
+        found = []
+        for function, fastest in enumerate(self.pace[index]):
+            cells = state.latency.cells(index, function)
+            by_slices = [fastest]
+            for free in range(1, state.fleet.workers[index].gpu.slices + 1):
+                times = [time for cell, time in cells.items() if cell.slices <= free]
+                by_slices.append(max(fastest, min(times)) if times else fastest)
+            found.append(by_slices)
+        return found
 
     def weights(self, mask: int) -> tuple[int, int]:
         """Bytes of some models, and what fetching them takes."""

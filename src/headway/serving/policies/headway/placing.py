@@ -157,7 +157,7 @@ class Placing:
         wanted, idle, cold = view.wanted, view.idle, outline.colds[function] and not warm
         near = NEAR * outline.lows[graph] if state.push_interval else 0.0
         busy, fetching, backlog, resident, free = view.busy, view.fetching, view.backlog, view.resident, view.free
-        pace, weights = outline.pace, outline.weights
+        pace, within, slices, weights = outline.pace, outline.within, view.slices, outline.weights
         scores = []
         for worker in self._candidates(function, view.up) if only < 0 else (only,) if view.up >> only & 1 else ():
             begin: float = busy[worker]
@@ -167,10 +167,11 @@ class Placing:
                 begin += fetching[worker] + share[wanted[worker]] * backlog[worker]
             if begin < at[worker]:
                 begin = at[worker]
-            end = begin + pace[worker][function]
+            takes = within[worker][function][slices[worker]] if within[worker] else pace[worker][function]
+            end = begin + takes
             if cold and not idle[worker] >> function & 1:
                 started = now + self.views.start(now, state, viewer, worker, function)
-                end = max(begin, started) + pace[worker][function]
+                end = max(begin, started) + takes
             missing = mask & ~resident[worker]
             score = end
             if missing:
@@ -179,7 +180,7 @@ class Placing:
                     end += fetch * outline.write_back
                     score = end + CROWDING * fetch * outline.write_back
                 else:
-                    end = max(end, now + fetch + pace[worker][function]) if self._ahead else end + fetch
+                    end = max(end, now + fetch + takes) if self._ahead else end + fetch
                     score = end - INVESTED * (end - score)
             if score <= limit:
                 scores.append((score, end, worker))
@@ -235,7 +236,10 @@ class Placing:
         """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
         outline = self._outline
         view = self.views.view(now, state, viewer)
-        own, begin = state.workers[viewer], max(now, state.workers[viewer].busy_until)
+        own = state.workers[viewer]
+        begin = max(now, own.busy_until)
+        if outline.lanes[viewer] > 1:  # the first that ends leaves room
+            begin = max(now, min((batch.end for batch in own.running.values()), default=now))
         view.up &= ~(1 << viewer)
         moves: list[tuple[TaskId, int]] = []
         for request, task in queue[:_LOOKED_AT]:

@@ -12,7 +12,7 @@ asked for here, more for what waits, and for the worker's share of what the flee
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from math import ceil
+from math import ceil, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance
 from headway.serving.catalogue import models_in
@@ -32,6 +32,8 @@ RECONSIDER = SECOND // 5
 """How often an idle worker looks at what is worth having."""
 MOST = 4
 """How many processes of a function a worker has at most."""
+SPARE = 2.0
+"""How many deviations more it has than are busy on average."""
 
 
 class Residency:
@@ -172,14 +174,16 @@ class Processes:
             if outline.colds[function] and outline.hosts[function] >> worker.id & 1:
                 rate = sum(rate * calls[function] for rate, calls in zip(rates, self._calls, strict=True))
                 busy = rate * outline.base[worker.id][function] / SECOND / outline.hosts[function].bit_count()
-                yield from self.ensure(worker, function, ceil(busy))
+                yield from self.ensure(worker, function, ceil(busy + SPARE * sqrt(busy)))
 
     def waiting(self, state: ServingState, worker: WorkerState) -> Iterator[StartInstance]:
         """Have a process for each task that waits."""
         outline = self._outline
         if not outline.slow or not worker.queue:
             return
-        tasks = Counter(outline.functions[state.requests[request].request.graph][task] for request, task in worker.queue)
+        tasks = Counter(
+            outline.functions[state.requests[request].request.graph][task] for request, task in worker.queue
+        )
         for function, count in tasks.items():
             if outline.colds[function] and not worker.idle.get(function):
                 yield from self.ensure(worker, function, count)

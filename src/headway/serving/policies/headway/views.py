@@ -26,7 +26,7 @@ class Plan:
 class View:
     """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
 
-    __slots__ = ("backlog", "busy", "fetching", "free", "idle", "resident", "up", "wanted")
+    __slots__ = ("backlog", "busy", "fetching", "free", "idle", "resident", "slices", "up", "wanted")
 
     def __init__(self, count: int) -> None:
         self.up = 0
@@ -40,6 +40,8 @@ class View:
         self.resident = [0] * count
         """Models that are there, or will be fetched for tasks placed there."""
         self.free = [0] * count
+        self.slices = [0] * count
+        """Slices that are free."""
         self.wanted = [0] * count
         """Models that tasks placed there need."""
         self.idle = [0] * count
@@ -51,7 +53,7 @@ class View:
         other.up = self.up
         other.busy, other.fetching, other.backlog = self.busy.copy(), self.fetching.copy(), self.backlog.copy()
         other.resident, other.free, other.wanted = self.resident.copy(), self.free.copy(), self.wanted.copy()
-        other.idle = self.idle  # plans do not change it
+        other.idle, other.slices = self.idle, self.slices  # plans do not change them
         return other
 
 
@@ -101,6 +103,7 @@ class Views:
         seen.free[index] = row.free_bytes
         seen.wanted[index] = row.wanted
         seen.idle[index] = row.warm
+        seen.slices[index] = row.slices_free
         self._want(seen, index, row.wanted & ~row.resident)
 
     def _remember(self, now: int, index: int, row: Row) -> None:
