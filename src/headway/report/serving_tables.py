@@ -47,6 +47,10 @@ def _change(value: float | None) -> str:
     return f"{text if float(text) else text[1:]} %"
 
 
+def _text(value: str | None) -> str:
+    return value or ""
+
+
 def _mean(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
@@ -55,7 +59,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("requests", "requests", _count, 0),
     ("seeds", "seeds", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
-    ("95 %", "slowdown_mean_range", str, 0),
+    ("95 %", "slowdown_mean_range", _text, 0),
     ("vs {baseline}", "slowdown_change", _change, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),

@@ -31,7 +31,8 @@ class Walked:
         self.counts: dict[str, int] = defaultdict(int)
         self.now = 0
         for row in tape:
-            self.byte_ns += self.held_bytes * (row.time - self.now)
+            if self.arrived:  # the span begins with the first arrival
+                self.byte_ns += self.held_bytes * (row.time - self.now)
             self.now = row.time
             self._enter(row)
         for batch in self.batches.values():
@@ -167,7 +168,7 @@ def naive(world: World, tape: Tape, skipped: int) -> dict[str, Any]:
         "moves": sum(row.kind == Kind.MOVE for row in tape),
         "workers_used": len({b["worker"] for b in batches}),
         **_of_machines(walk, batches, whole),
-        **_costs(walk, batches, whole),
+        **_costs(walk, batches, [r.id for r in measured]),
         "makespan_s": whole / SECOND,
     } | {"cost_fleet_usd": _rent(workers, world) * whole / HOUR}
 
@@ -185,25 +186,35 @@ def _of_machines(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dic
     }
 
 
-def _costs(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dict[str, Any]:
+def _costs(walk: Walked, batches: list[dict[str, Any]], measured: Sequence[int]) -> dict[str, Any]:
     prices, workers = walk.world.fleet.prices, walk.world.fleet.workers
+    chosen, done = set(measured), set(walk.done)
 
     def usd_hour(cpus: int, slices: int) -> float:
         return cpus * prices.cpu_hour + slices * prices.slice_hour
 
-    held = 0.0
+    held = paid = 0.0
+    calls: dict[int, list[int]] = {}
     for b in batches:
         worker = workers[b["worker"]]
         usd = usd_hour(b["cpus"], b["slices"]) * (b["end"] - b["began"]) / HOUR
-        held += usd if worker.hour_usd is None else usd * worker.hour_usd / usd_hour(worker.cpus, worker.gpu.slices)
-    idle = sum(
-        ns / HOUR * walk.world.catalogue.functions[function].instance_bytes / 2**30 * prices.memory_gib_hour
-        for function, ns in walk.idle_ns.items()
-    )
+        usd = usd if worker.hour_usd is None else usd * worker.hour_usd / usd_hour(worker.cpus, worker.gpu.slices)
+        held += usd
+        own = [request for request, _ in b["tasks"]]
+        paid += usd * sum(request in chosen for request in own) / len(own)
+        calls.setdefault(b["function"], []).extend(own)
+    idle = 0.0
+    for function, ns in walk.idle_ns.items():
+        memory = walk.world.catalogue.functions[function].instance_bytes / 2**30
+        usd = ns / HOUR * memory * prices.memory_gib_hour
+        payers = calls.get(function, [r.id for r in walk.world.requests])
+        idle += usd
+        paid += usd * sum(request in chosen for request in payers) / len(payers)
+    answered = len(chosen & done)
     return {
         "cost_total_usd": held + idle,
         "cost_keepalive_usd": idle,
-        "cost_per_request_usd": (held + idle) / len(walk.done) if walk.done else None,
+        "cost_per_request_usd": paid / answered if answered else None,
     }
 
 

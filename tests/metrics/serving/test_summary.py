@@ -170,10 +170,10 @@ def test_a_process_costs_its_memory_from_the_moment_it_is_asked_for() -> None:
 
 @given(worlds(), st.integers(0, 3))
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
-def test_what_graphs_pay_is_what_all_costs(world: World, seed: int) -> None:
+def test_what_requests_pay_is_what_all_costs(world: World, seed: int) -> None:
     ledger = Ledger(world.catalogue, world.fleet, world.requests, drive(Restless(seed), world).tape)
     found = costs(ledger)
-    assert float(found.graphs_usd.sum()) == pytest.approx(found.total_usd)
+    assert float(found.requests_usd.sum()) == pytest.approx(found.total_usd)
 
 
 def test_the_first_requests_are_not_measured() -> None:

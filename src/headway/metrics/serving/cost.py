@@ -18,8 +18,8 @@ class Costs:
     batches_usd: float
     keepalive_usd: float
     fleet_usd: float
-    graphs_usd: FloatArray
-    """Batches and idle processes, by graph; adds up to both."""
+    requests_usd: FloatArray
+    """Batches and idle processes, by request; adds up to both."""
 
     @property
     def total_usd(self) -> float:
@@ -35,7 +35,7 @@ def costs(ledger: Ledger) -> Costs:
     batches = rate * dearness[ledger.worker] * (ledger.batch_end - ledger.began) / HOUR
     idle = idle_usd(ledger)
     rent = sum(map(ledger.fleet.hour_usd, ledger.fleet.workers))
-    return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_graph(ledger, batches, idle))
+    return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_request(ledger, batches, idle))
 
 
 def idle_usd(ledger: Ledger) -> FloatArray:
@@ -76,15 +76,14 @@ def _starting(ledger: Ledger) -> FloatArray:
     return spent
 
 
-def _by_graph(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatArray:
+def _by_request(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatArray:
     """A batch is paid by its tasks in equal parts, idle processes of a function by the tasks that call it."""
-    graphs = len(ledger.catalogue.graphs)
-    graph = ledger.graph[ledger.run_request]
     function = ledger.function[ledger.run_batch]
     share = (batches / np.maximum(ledger.batch_size, 1))[ledger.run_batch]
     calls = np.bincount(function, minlength=len(idle))
     share = share + (idle / np.maximum(calls, 1))[function]
-    paid = np.bincount(graph, weights=share, minlength=graphs)
+    paid = np.bincount(ledger.run_request, weights=share, minlength=len(ledger.graph)).astype(np.float64)
     nobody = float(idle[calls == 0].sum())
-    """Processes that were started ahead and that nobody called: by all graphs alike."""
-    return (paid + nobody / max(graphs, 1)).astype(np.float64)
+    """Processes that were started ahead and that nobody called: by all requests alike."""
+    alike: FloatArray = paid + nobody / max(len(paid), 1)
+    return alike

@@ -1,7 +1,7 @@
 """A serving run in one flat object: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md.
 
-What is about requests (latency, slow-down, deadlines, cache hits, edges) leaves out the first of them, the warm-up;
-what is about machines (bytes, utilisation, cost) is of the whole run.
+What is about requests (latency, slow-down, deadlines, what one costs, cache hits, edges) leaves out the first of them,
+the warm-up; what is about machines (bytes, utilisation, cost in all) is of the whole run.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def summarise(
         **_of_requests(ledger, measured, ideal),
         **_of_tasks(ledger, measured),
         **_of_machines(ledger),
-        "cost_per_request_usd": cost.total_usd / answered if answered else None,
+        "cost_per_request_usd": _paid(ledger, measured, cost),
         "cost_total_usd": cost.total_usd,
         "cost_keepalive_usd": cost.keepalive_usd,
         "cost_fleet_usd": cost.fleet_usd,
@@ -158,11 +158,16 @@ def _of_machines(ledger: Ledger) -> dict[str, Any]:
     }
 
 
+def _paid(ledger: Ledger, chosen: BoolArray, cost: Costs) -> float | None:
+    """What an answered request cost, with what was spent on those that were not answered."""
+    answered = int((chosen & ledger.answered).sum())
+    return float(cost.requests_usd[chosen].sum()) / answered if answered else None
+
+
 def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs) -> list[dict[str, Any]]:
     found = []
     for index, graph in enumerate(ledger.catalogue.graphs):
         own = ledger.arrived & (ledger.graph == index)
-        answered = int((own & ledger.answered).sum())
         numbers = _of_requests(ledger, own & measured, ideal)
         found.append(
             {
@@ -171,7 +176,7 @@ def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs)
                 "slowdown_mean": numbers["slowdown_mean"],
                 "latency_p99_s": numbers["latency_p99_s"],
                 "slo_hit_rate": numbers["slo_hit_rate"],
-                "cost_per_request_usd": float(cost.graphs_usd[index]) / answered if answered else None,
+                "cost_per_request_usd": _paid(ledger, own & measured, cost),
             }
         )
     return found

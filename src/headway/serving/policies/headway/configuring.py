@@ -102,7 +102,7 @@ class Configuring:
         new = self._news(now, state)
         for request in state.landed:
             yield from self._warming.first(now, state, state.requests[request].request.graph)
-        yield from self._warming.look(now, state, self._lacking())
+        yield from self._warming.look(now, state, self._short, self._late)
         if self._scarcity.look(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
         waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
@@ -116,11 +116,6 @@ class Configuring:
         if any(self._late) and self._again <= now and any(worker.up for worker in state.workers):
             self._again = now + RETRY
             yield WakeAt(self._again)
-
-    def _lacking(self) -> dict[int, int]:
-        """Functions with tasks that wait for room or a process, and how many."""
-        late = {function: len(lots) for function, lots in enumerate(self._late) if lots}
-        return {**late, **self._short} if late else self._short
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
         """The functions that something is new for."""

@@ -6,7 +6,7 @@ for as long as its memory costs what a cold start would forfeit: no rule that do
 pay less than half of that.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from math import ceil, exp, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance, StopInstance
@@ -114,9 +114,9 @@ class Warming:
                 yield StartInstance(where, task.function)
                 self.there[task.function] = now + state.catalogue.functions[task.function].cold_start
 
-    def look(self, now: int, state: ServingState, short: Mapping[int, int]) -> Iterator[Action]:
+    def look(self, now: int, state: ServingState, short: Mapping[int, int], late: Sequence[Sized]) -> Iterator[Action]:
         """Start what is missing and let go what is too many, now and then. ``short``: how many tasks found no room,
-        by function."""
+        by function; ``late``: those that have no deadline to keep any more."""
         if now - self._looked < LOOK_EVERY:
             return
         fade = exp((self._looked - now) / PEAK_MEMORY)
@@ -133,7 +133,7 @@ class Warming:
                 waiting = min(short.get(index, 0), self._most[index] - running[index])
                 self._peaks[index] = max(self._peaks[index] * fade, running[index] + waiting)
                 have = idle[index] + running[index] + starting[index]
-                wanted = max(self.target(now, index), min(short.get(index, 0), 1))
+                wanted = max(self.target(now, index), int(bool(late[index]) or index in short))
                 yield from self._to(now, state, index, have, wanted)
             if function.mask:
                 yield from self._fetch(state, index)
