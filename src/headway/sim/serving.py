@@ -105,7 +105,7 @@ class SimulatedFleet:
             self._push(max(batch.start + took, now + 1), BatchFinished(action.worker, lease))
         elif isinstance(action, WakeAt):
             time = max(action.time, now + 1)
-            if time not in self._wakes:
+            if time not in self._wakes and time < _NEVER:
                 self._wakes.add(time)
                 self._push(time, Woke())
         elif isinstance(action, FetchModel):

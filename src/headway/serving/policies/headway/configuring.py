@@ -7,6 +7,7 @@ fits a worker with a warm process, or waits where waiting for room is cheaper. `
 """
 
 from bisect import insort
+import headway.serving.policies.headway.offers as _o
 from collections.abc import Iterator, Sequence
 from math import log
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.fleet import FREE, places
 from headway.serving.policies.headway.admission import Admission, Scarcity
 from headway.serving.policies.headway.batching import SOON, Batching, Choice, Companions, Lot
-from headway.serving.policies.headway.offers import Menu, Outlook, makes_of, menus_of
+from headway.serving.policies.headway.offers import MISSED, Menu, Outlook, makes_of, menus_of
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -25,6 +26,8 @@ from headway.units import MILLISECOND, REFERENCE_SPEED_PPM, SECOND
 
 RETRY = 500 * MILLISECOND
 """How long tasks without room wait at most before they are looked at again."""
+LONGEST = 10 * SECOND
+"""How long a task waits for companions at most."""
 ASIDE = 8
 """How many tasks of a function may find no room before the others are not tried any more."""
 SWEEP = 5 * MILLISECOND
@@ -33,8 +36,9 @@ COARSE = 1.5
 """Tables are made for arrivals a second of this to whole powers."""
 KEPT = 12
 """Tables that are remembered."""
-SURE = 0.99
-"""The share of its worth that the rest of a request may be expected to cost while there is too little of anything."""
+ODDS = 0.99
+"""The share of what a miss costs that the rest of a request may be expected to cost while there is too little of
+anything."""
 
 
 class Room(NamedTuple):
@@ -49,7 +53,7 @@ class Room(NamedTuple):
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 4.0) -> None:
+    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
         """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
         cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
         in hand, in deviations of the number that is busy."""
@@ -89,8 +93,8 @@ class Configuring:
         self._again = 0
         self._wakes = [0] * len(functions)
         self._swept = [-SWEEP] * len(functions)
-        self._short: dict[int, int] = {}
-        """Functions with tasks that found no room, and how many."""
+        self._short: dict[int, None] = {}
+        """Functions with tasks that found no room."""
         self._known: dict[tuple[float, float, int], list[Batching]] = {}
         self._renewed = 0
         self._renew(0, state)
@@ -102,7 +106,7 @@ class Configuring:
         new = self._news(now, state)
         for request in state.landed:
             yield from self._warming.first(now, state, state.requests[request].request.graph)
-        yield from self._warming.look(now, state, self._short, self._late)
+        yield from self._warming.look(now, state, self._lacking())
         if self._scarcity.look(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
         waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
@@ -117,6 +121,10 @@ class Configuring:
             self._again = now + RETRY
             yield WakeAt(self._again)
 
+    def _lacking(self) -> set[int]:
+        """Functions with tasks that wait for room or a process."""
+        return {*self._short, *(function for function, late in enumerate(self._late) if late)}
+
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
         """The functions that something is new for."""
         new: dict[int, None] = {}
@@ -129,17 +137,19 @@ class Configuring:
                 self._companions.landed(now, graph, function, self._deadline(rs))
                 self._join(rs, task)
                 new[function] = None
+        joined: set[tuple[int, int]] = set()
         for request, task in state.ended:
             if (found := state.requests.get(request)) is not None:
                 for after in found.graph.successors[task]:
-                    if found.stage[after] == Stage.READY:
+                    if found.stage[after] == Stage.READY and (request, after) not in joined:
+                        joined.add((request, after))  # the last two of its predecessors may end at once
                         self._join(found, after)
                         new[found.graph.tasks[after].function] = None
         if state.displaced:
             self._start_over(state)
             new.update((function, None) for function, queue in enumerate(self._queues) if queue)
         if state.touched:
-            new.update(dict.fromkeys(self._short))
+            new.update(self._short)
         new.update((function, None) for function, time in enumerate(self._wakes) if 0 < time <= now)
         return new
 
@@ -199,6 +209,8 @@ class Configuring:
                 del queue[:ASIDE]
                 break
             choice = batching.choose(now, queue, self._companions.of(now, function) if len(queue) < ASIDE else ())
+            if choice.until - now > LONGEST:
+                choice = batching.choose(now, queue, ())  # nobody is worth such a wait, even to who is late anyway
             if choice.until > now:
                 self._wakes[function] = choice.until
                 break
@@ -209,9 +221,10 @@ class Configuring:
                 aside += choice.lots
             else:
                 yield action
-                self._began(state, function, action)
+                self._began(now, state, function, action)
         if aside:
-            self._short[function] = len(aside) + len(queue)
+            self._short[function] = None
+            self._warming.wanted(now, function, len(aside) + len(queue))
             for lot in aside:
                 insort(queue, lot)
             if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
@@ -250,19 +263,21 @@ class Configuring:
                 return
             del late[:count]
             yield action
-            self._began(state, function, action)
+            self._began(now, state, function, action)
 
     def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
         """Whether a request misses its deadline anyway; or, with too little for all, costs more than it is worth."""
         if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
             return True
-        worth = SURE * self._worths[lot.graph]
-        return self._scarcity.felt and self._batching[function].alone(lot, now) >= worth
+        if not self._scarcity.felt:
+            return False
+        worth = self._worths[lot.graph] * (ODDS if lot.task in self._entries[lot.graph] else ODDS * _o.BEGUN)
+        return self._batching[function].alone(lot, now) >= worth
 
-    def _began(self, state: ServingState, function: int, action: RunBatch) -> None:
+    def _began(self, now: int, state: ServingState, function: int, action: RunBatch) -> None:
         """Remember what a batch takes, and when its successors can run."""
         batch = state.workers[action.worker].running[state.leases]
-        self._warming.ran(function, batch.end - batch.began, len(batch.tasks))
+        self._warming.began(now, function, batch.end, len(batch.tasks))
         for request, task in batch.tasks:
             rs = state.requests[request]
             self._companions.began(batch, rs, task, self._deadline(rs))

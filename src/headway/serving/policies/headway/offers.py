@@ -29,11 +29,15 @@ LOW, HIGH = 0.5, 3.5
 """How far a table goes, as shares of that time: so much too late, so much left."""
 TOLERATED = 1.15
 """Offers that cost more than this times a faster one are left out; those between may fit where the best does not."""
-MISSED = 10.0
+BEGUN = 16.0
+MISSED = 16.0
 """What a missed deadline costs, in worths: more than to be refused at once, which leaves time to go elsewhere."""
 LATE = 0.5
 """What it costs more to be late by the length of the whole graph, in worths: late requests are still hurried a bit."""
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
+_EDGES = np.array([-np.inf, -1.5, -0.5, 0.5, 1.2, 1.7, 2.1, 2.5, 2.9, 3.3, 3.8, np.inf])
+"""How long a run may take, in spreads: bins that are finer where being late begins."""
+_WEIGHTS = np.diff(ndtr(_EDGES))
+_NODES = -np.diff(np.exp(-(_EDGES**2) / 2)) / np.sqrt(2 * np.pi) / _WEIGHTS  # the mean of each bin
 _HOUR_NS = 3.6e12
 
 
@@ -207,14 +211,16 @@ class Outlook:
                 waited = table.at(table.grid - self._waits.get((called, menu.size), 0.0))
                 best = waited if best is None else np.minimum(best, waited)
             assert best is not None
-            table.rest = np.minimum(best, worth) if self._drop else best
+            if self._drop:  # who has not begun may be refused; who has is as good as late
+                best = np.minimum(best, MISSED * worth if graph.predecessors[task] else worth)
+            table.rest = best
         return tables
 
 
 def _expected(grid: Array, times: Array, spread: float, following: Sequence[tuple[Table, float]]) -> Array:
     """What follows each offer at each time left, over how long the offer may take."""
     found = np.zeros((len(grid), len(times)))
-    nodes, weights = (_NODES, _WEIGHTS / _WEIGHTS.sum()) if spread else (np.zeros(1), np.ones(1))
+    nodes, weights = (_NODES, _WEIGHTS) if spread else (np.zeros(1), np.ones(1))
     for node, weight in zip(nodes, weights, strict=True):
         left = grid[:, None] - times[None, :] * np.exp(spread * node)
         for table, share in following:

@@ -6,12 +6,13 @@ for as long as its memory costs what a cold start would forfeit: no rule that do
 pay less than half of that.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterator, Sequence
+from heapq import heappop, heappush
 from math import ceil, exp, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance, StopInstance
 from headway.serving.catalogue import models_in
-from headway.serving.policies.headway.offers import idle_usd
+from headway.serving.policies.headway.offers import MISSED, idle_usd
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
@@ -19,7 +20,7 @@ from headway.units import MILLISECOND, SECOND
 LOOK_EVERY = 500 * MILLISECOND
 MEMORY = 20 * SECOND
 """Over how long rates are averaged."""
-PEAK_MEMORY = 600 * SECOND
+PEAK_MEMORY = 1800 * SECOND
 """How long a burst is remembered."""
 NEVER = 1 << 62
 
@@ -69,7 +70,10 @@ class Warming:
         base = [min(row[index] for row in state.latency.base) for index in range(len(functions))]
         self._busy = [float(time) for time in base]
         """By function: how long a process is busy for one request."""
+        self._ends: list[list[int]] = [[] for _ in functions]
+        """By function: when its batches are expected to end."""
         self._peaks = [0.0] * len(functions)
+        """By function: how many processes were wanted at once, at most; fades."""
         self.there = [NEVER if function.cold_start else 0 for function in functions]
         """By function: from when on a process of it is somewhere."""
         self._patience = [
@@ -82,7 +86,9 @@ class Warming:
 
     def _break_even(self, state: ServingState, function: int, worths: Sequence[float]) -> int:
         """How long a process may be idle before that has cost what its absence would."""
-        forfeit = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
+        forfeit = MISSED * max(
+            (worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0
+        )
         usd = idle_usd(state.fleet.prices, state.catalogue.functions[function])
         return round(forfeit / usd) if usd else NEVER
 
@@ -90,9 +96,19 @@ class Warming:
         """A request for a graph arrived."""
         self._rates[graph].note(now)
 
-    def ran(self, function: int, time: int, requests: int) -> None:
-        """A batch was started: so long for so many."""
-        self._busy[function] += 0.05 * (time / requests - self._busy[function])
+    def began(self, now: int, function: int, end: int, requests: int) -> None:
+        """A batch was started for so many, until then."""
+        self._busy[function] += 0.05 * ((end - now) / requests - self._busy[function])
+        heappush(self._ends[function], end)
+        self.wanted(now, function, 0)
+
+    def wanted(self, now: int, function: int, waiting: int) -> None:
+        """So many wait for a process beside those that have one."""
+        ends = self._ends[function]
+        while ends and ends[0] <= now:
+            heappop(ends)
+        most = min(len(ends) + waiting, self._most[function])
+        self._peaks[function] = max(self._peaks[function], float(most))
 
     def rate(self, now: int, function: int) -> float:
         """Tasks of a function a nanosecond."""
@@ -114,9 +130,8 @@ class Warming:
                 yield StartInstance(where, task.function)
                 self.there[task.function] = now + state.catalogue.functions[task.function].cold_start
 
-    def look(self, now: int, state: ServingState, short: Mapping[int, int], late: Sequence[Sized]) -> Iterator[Action]:
-        """Start what is missing and let go what is too many, now and then. ``short``: how many tasks found no room,
-        by function; ``late``: those that have no deadline to keep any more."""
+    def look(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
+        """Start what is missing and let go what is too many, now and then. ``waiting``: functions whose tasks wait."""
         if now - self._looked < LOOK_EVERY:
             return
         fade = exp((self._looked - now) / PEAK_MEMORY)
@@ -130,10 +145,9 @@ class Warming:
                     self.there[index] = 0
                 elif not starting[index]:
                     self.there[index] = NEVER
-                waiting = min(short.get(index, 0), self._most[index] - running[index])
-                self._peaks[index] = max(self._peaks[index] * fade, running[index] + waiting)
+                self._peaks[index] *= fade
                 have = idle[index] + running[index] + starting[index]
-                wanted = max(self.target(now, index), int(bool(late[index]) or index in short))
+                wanted = max(self.target(now, index), int(index in waiting))
                 yield from self._to(now, state, index, have, wanted)
             if function.mask:
                 yield from self._fetch(state, index)
