@@ -20,11 +20,14 @@ KEYS = [
 
 def _run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
+    code: object = 0
     try:
         main(list(words))
     except SystemExit as end:
-        assert not end.code, capsys.readouterr().err
-    return capsys.readouterr().out
+        code = end.code
+    told = capsys.readouterr()
+    assert not code, told.err
+    return told.out
 
 
 def _refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

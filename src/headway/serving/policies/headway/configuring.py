@@ -7,7 +7,6 @@ fits a worker with a warm process, or waits where waiting for room is cheaper. `
 """
 
 from bisect import insort
-import headway.serving.policies.headway.offers as _o
 from collections.abc import Iterator, Sequence
 from math import log
 from typing import NamedTuple
@@ -271,7 +270,7 @@ class Configuring:
             return True
         if not self._scarcity.felt:
             return False
-        worth = self._worths[lot.graph] * (ODDS if lot.task in self._entries[lot.graph] else ODDS * _o.BEGUN)
+        worth = self._worths[lot.graph] * (ODDS if lot.task in self._entries[lot.graph] else ODDS * MISSED)
         return self._batching[function].alone(lot, now) >= worth
 
     def _began(self, now: int, state: ServingState, function: int, action: RunBatch) -> None:

@@ -29,7 +29,6 @@ LOW, HIGH = 0.5, 3.5
 """How far a table goes, as shares of that time: so much too late, so much left."""
 TOLERATED = 1.15
 """Offers that cost more than this times a faster one are left out; those between may fit where the best does not."""
-BEGUN = 16.0
 MISSED = 16.0
 """What a missed deadline costs, in worths: more than to be refused at once, which leaves time to go elsewhere."""
 LATE = 0.5
