@@ -1,0 +1,118 @@
+"""Who is given up, and what is dear when it is scarce."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
+from headway.serving.fleet import Fleet, Gpu, Worker
+from headway.serving.graph import Graph, Task
+from headway.serving.policies.headway.admission import LOOK_EVERY, Admission, Scarcity
+from headway.serving.policies.headway.offers import menus_of
+from headway.serving.state import ServingState
+from headway.units import MILLISECOND, SECOND
+from tests.serving.worlds import chain
+
+MS = MILLISECOND
+
+
+def two_speeds(ms: int, spread: float = 0.0) -> Function:
+    cells = {Configuration(1, 1, 1): ms * MS, Configuration(1, 1, 4): ms * MS // 2, Configuration(2, 1, 4): ms * MS}
+    return Function("f", (), Profile({"": cells}, spread), cold_start=SECOND)
+
+
+def admission_of(*functions: Function, graph: Graph | None = None) -> tuple[ServingState, Admission]:
+    made = graph or chain("g", *range(len(functions)))
+    fleet = Fleet(tuple(Worker(f"w{i}", Gpu("A100", 1 << 30, 7), 16) for i in range(2)))
+    state = ServingState(Catalogue((), functions, (made,)), fleet, central=True)
+    return state, Admission(state, menus_of(state))
+
+
+@given(times=st.lists(st.integers(2, 500), min_size=1, max_size=5), left=st.integers(-100, 1500), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_given_up_is_only_who_is_late_even_with_the_fastest_of_everything(
+    times: list[int], left: int, data: st.DataObject
+) -> None:
+    _, admission = admission_of(*map(two_speeds, times))
+    task = data.draw(st.integers(0, len(times) - 1))
+    fastest = sum(time * MS // 2 for time in times[task:])
+    there = [0] * len(times)
+    assert admission.hopeless(0, 0, task, left * MS, there) == (fastest > left * MS)
+
+
+def test_the_longest_branch_says_whether_there_is_hope() -> None:
+    graph = Graph("j", (Task("a", 0), Task("b", 1), Task("c", 2), Task("d", 0)), ((0, 1), (0, 2), (1, 3), (2, 3)))
+    _, admission = admission_of(two_speeds(10), two_speeds(200), two_speeds(40), graph=graph)
+    there = [0, 0, 0]
+    assert admission.least(0, 0) == (5 + 100 + 5) * MS
+    assert not admission.hopeless(0, 0, 0, 110 * MS, there)
+    assert admission.hopeless(0, 0, 0, 109 * MS, there)
+    assert not admission.hopeless(0, 0, 2, 25 * MS, there), "the other branch is not this task's to judge"
+
+
+def test_a_process_that_is_still_starting_counts() -> None:
+    _, admission = admission_of(two_speeds(20), two_speeds(40))
+    assert admission.earliest(0, 0, 0, [0, 0]) == 30 * MS
+    assert admission.earliest(0, 0, 0, [100 * MS, 0]) == 130 * MS
+    assert admission.earliest(0, 0, 0, [0, 100 * MS]) == 120 * MS
+    assert admission.hopeless(0, 0, 0, 119 * MS, [0, 100 * MS])
+    assert not admission.hopeless(0, 0, 1, 50 * MS, [100 * MS, 0]), "what is done needs no process"
+
+
+def test_runs_may_be_lucky() -> None:
+    _, sure = admission_of(two_speeds(100))
+    _, lucky = admission_of(two_speeds(100, 0.05))
+    assert sure.hopeless(0, 0, 0, 48 * MS, [0])
+    assert not lucky.hopeless(0, 0, 0, 48 * MS, [0])
+    assert lucky.hopeless(0, 0, 0, 40 * MS, [0])
+
+
+def use(state: ServingState, cpus: float, slices: float) -> None:
+    for worker in state.workers:
+        worker.cpus_free = round(worker.worker.cpus * (1 - cpus))
+        worker.slices_free = round(worker.worker.gpu.slices * (1 - slices))
+
+
+def looked(scarcity: Scarcity, state: ServingState, times: int, start: int) -> int:
+    for _ in range(times):
+        start += LOOK_EVERY
+        scarcity.look(start, state)
+    return start
+
+
+def test_what_is_taken_becomes_dearer_and_then_cheaper_again() -> None:
+    state, _ = admission_of(two_speeds(10))
+    scarcity = Scarcity(5.0)
+    use(state, cpus=1.0, slices=0.3)
+    now = looked(scarcity, state, 4, 0)
+    assert scarcity.worth[0] > 1.0
+    assert scarcity.worth[1] == 1.0
+    assert scarcity.felt
+    use(state, cpus=0.1, slices=0.1)
+    looked(scarcity, state, 10, now)
+    assert scarcity.worth == (1.0, 1.0)
+    assert not scarcity.felt
+
+
+def test_slices_never_cost_what_an_answer_is_worth() -> None:
+    state, _ = admission_of(two_speeds(10))
+    scarcity = Scarcity(5.0)
+    use(state, cpus=1.0, slices=1.0)
+    looked(scarcity, state, 50, 0)
+    assert scarcity.worth == (8.0, 4.0)
+
+
+def test_it_looks_now_and_then_only() -> None:
+    state, _ = admission_of(two_speeds(10))
+    scarcity = Scarcity(5.0)
+    use(state, cpus=1.0, slices=1.0)
+    assert not any(scarcity.look(now, state) for now in range(0, LOOK_EVERY, LOOK_EVERY // 10))
+
+
+def test_a_fleet_that_is_down_is_not_crowded() -> None:
+    state, _ = admission_of(two_speeds(10))
+    use(state, cpus=1.0, slices=1.0)
+    for worker in state.workers:
+        worker.up = False
+    scarcity = Scarcity(5.0)
+    looked(scarcity, state, 5, 0)
+    assert not scarcity.felt
