@@ -54,6 +54,11 @@ class Mps:
             timeout=limit_s,
         )
 
+    def terminate(self, pid: int) -> None:
+        """Take a client off the GPU: its work ends, the others' does not."""
+        for server in self._tell("get_server_list\n", 5).stdout.split():
+            self._tell(f"terminate_client {server} {pid}\n", 10)
+
     def said(self) -> str:
         """The end of the daemon's logs, for a look at what went wrong."""
         found = sorted((self._folder / "log").glob("*.log")) if self._folder else []

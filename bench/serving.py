@@ -1,6 +1,7 @@
 """The figures of Compass and ESG as runs: keeps their numbers, prints the tables of docs/results/serving.md.
 
-    python -m bench.serving authors true scale staleness workers bursts esg esg-traces speed --out FOLDER --data FOLDER
+    python -m bench.serving authors true scale staleness workers bursts esg esg-traces speed decide --out FOLDER \
+        --data FOLDER
 
 Each run that ends is a line of ``runs.jsonl`` in the folder, so a command that was stopped goes on where it was; a run
 whose settings or whose serving code changed is another run. ``--data`` is searched for traces of requests (Azure LLM,
@@ -14,12 +15,18 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from time import thread_time_ns
 from typing import Any
+from unittest.mock import patch
 
 import headway
+from headway.experiment import serving
 from headway.experiment.serving_measured import measured
 from headway.formats import toml
 from headway.formats.serving_settings import ServingExperiment
+from headway.serving.actions import Action
+from headway.serving.policies.headway import Headway
+from headway.serving.state import ServingState
 
 RATES = (0.5, 2.0, 2.5)
 COMPASS = ("compass", "compass(adjust=off)", "jit", "hash", "heft", "headway")
@@ -47,6 +54,42 @@ SHEET = {
 """What the authors' own simulator gives."""
 SCALE_COMPASS = (74.15, 5.65, 4.27, 4.13, 4.46, 3.99, 3.38, 3.95, 3.96, 3.99, 4.53, 4.08)
 SCALE_HASH = (113.74, 37.62, 17.21, 9.49, 6.89, 4.72, 4.18, 3.77, 3.40, 3.19, 2.98, 2.97)
+FIVE = """
+about = "A chain of five functions, for what a decision takes"
+
+[functions]
+first = { ms = 319, cold_start = "2s" }
+second = { ms = 86, cold_start = "2s" }
+third = { ms = 1047, cold_start = "2s" }
+fourth = { ms = 293, cold_start = "2s" }
+fifth = { ms = 147, cold_start = "2s" }
+
+[graphs.chain]
+chain = ["first", "second", "third", "fourth", "fifth"]
+input = "3000KB"
+output = "3000KB"
+
+[law]
+batches = [1, 2, 4, 8]
+cpus = 8
+slices = 7
+batch_fixed = 0.25
+batch_power = 0.85
+cpu_share = 0.25
+cpu_power = 0.6
+slice_power = 0.7
+spread = 0.05
+
+[fleet]
+workers = [{ count = 20, memory = "141GB", slices = 7, cpus = 16 }]
+
+[workload]
+arrivals = "poisson"
+rate = 30
+requests = 3000
+slo = "1.2L"
+"""
+"""Five stages of 224 configurations each."""
 P95 = 3.0
 """The slow-down at the 95th percentile that the number of workers is looked for."""
 
@@ -271,7 +314,9 @@ def esg_traces(runs: Runs, _seeds: int, data: Path | None) -> Iterator[str]:
             name: {"serving__setting": name, "workload__arrivals": path, "workload__rate": rate}
             for name, rate in rates.items()
         }
-        yield from _esg(runs, settings, "law", 10_000)
+        for profile in ("measured", "law"):
+            yield f"Profile `{profile}`:\n"
+            yield from _esg(runs, settings, profile, 10_000)
 
 
 def _esg(runs: Runs, settings: dict[str, dict[str, Any]], profile: str, requests: int) -> Iterator[str]:
@@ -288,7 +333,7 @@ def _esg(runs: Runs, settings: dict[str, dict[str, Any]], profile: str, requests
                 workload__overload=True,
             )
             dropped = f", {row['dropped']:,} dropped" if row["dropped"] else ""
-            cells.append(f"{100 * row['slo_hit_rate']:.1f} %, ${1000 * row['cost_per_request_usd']:.4f}{dropped}")
+            cells.append(f"{100 * row['slo_hit_rate']:.2f} %, ${1000 * row['cost_per_request_usd']:.4f}{dropped}")
         lines.append([f"`{policy}`", *cells])
     yield from table(["policy", *settings], lines)
 
@@ -314,6 +359,53 @@ def speed(runs: Runs, _seeds: int, _data: Path | None) -> Iterator[str]:
     yield from table(["policy", "workers", "tasks/s", "decision, µs"], lines)
 
 
+def decide(runs: Runs, _seeds: int, _data: Path | None) -> Iterator[str]:
+    """What headway's decisions take by themselves, on a graph of five stages."""
+    yield "### Decisions of headway on a chain of five stages of 224 configurations, 1.5 requests a second a worker\n"
+    path = runs.path.with_name("five.toml")
+    path.write_text(FIVE)
+    lines = []
+    for control in ("decentralised", "central"):
+        for count in (20, 250):
+            settings = {
+                "serving.scenario": str(path),
+                "serving.control": control,
+                "serving.workers": count,
+                "policy.name": "headway",
+                "workload.rate": 1.5 * count,
+                "workload.requests": 3000,
+            }
+            document: toml.Document = {}
+            for key, value in settings.items():
+                toml.put(document, key, value)
+            with patch.object(Headway, "decide", _timed(Headway.decide, took := [])):  # type: ignore[var-annotated]
+                serving.run(toml.typed(document, ServingExperiment, "bench"))
+            cuts = statistics.quantiles(took, n=100)
+            means = [sum(took) / 1000 / 3000 / parts for parts in (5, 1)]
+            lines.append(
+                [control, str(count), *(f"{each:,.0f}" for each in (cuts[49] / 1000, cuts[98] / 1000, *means))]
+            )
+    yield from table(["control", "workers", "median, µs", "p99, µs", "mean a task, µs", "mean a request, µs"], lines)
+
+
+def _timed(
+    inner: Callable[[Headway, int, ServingState], Iterator[Action]], took: list[int]
+) -> Callable[[Headway, int, ServingState], Iterator[Action]]:
+    """``inner``, each call's own time on this thread's clock put into ``took``: neighbours do not count."""
+
+    def decided(policy: Headway, now: int, state: ServingState) -> Iterator[Action]:
+        started = thread_time_ns()
+        actions = iter(inner(policy, now, state))
+        spent = 0
+        while (action := next(actions, None)) is not None:
+            spent += thread_time_ns() - started
+            yield action
+            started = thread_time_ns()
+        took.append(spent + thread_time_ns() - started)
+
+    return decided
+
+
 PARTS: dict[str, Callable[[Runs, int, Path | None], Iterator[str]]] = {
     "authors": authors,
     "true": true,
@@ -324,6 +416,7 @@ PARTS: dict[str, Callable[[Runs, int, Path | None], Iterator[str]]] = {
     "esg": esg,
     "esg-traces": esg_traces,
     "speed": speed,
+    "decide": decide,
 }
 
 

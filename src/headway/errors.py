@@ -6,6 +6,7 @@ HeadwayError
 │   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
+│   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
 ├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
@@ -38,6 +39,10 @@ class InfeasibleJobError(InputError):
 
 class ProfileError(InputError):
     """A profile that is broken or missing, or a program that could not be profiled."""
+
+
+class ShareError(InputError):
+    """Programs cannot share a GPU as asked: no GPU, no driver, no broker, a setting out of range."""
 
 
 class TapeError(InputError):

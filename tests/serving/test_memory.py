@@ -204,7 +204,7 @@ def test_a_model_that_is_named_twice_is_there_once() -> None:
     twice = Function("f", (1, 0, 1), Profile({}))
     assert (twice.models, twice.mask) == ((1, 0), 0b11)
     assert CATALOGUE.size_of(0b101) == 90 * MB
-    assert models_in(0b10110) == [1, 2, 4]
+    assert models_in(0b10110) == (1, 2, 4)
 
 
 def test_a_catalogue_knows_all_that_it_names() -> None:

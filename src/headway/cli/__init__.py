@@ -46,8 +46,7 @@ def _program(arguments: Sequence[str] | None) -> int:
     """The exit status of the command that was asked for."""
     import typer
 
-    from headway.cli.program import app
-
+    app = _commands(sys.argv[1:] if arguments is None else arguments)
     usage_error: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses, which may be its own copy
     command = typer.main.get_command(app)
     given = None if arguments is None else list(arguments)
@@ -63,6 +62,21 @@ def _program(arguments: Sequence[str] | None) -> int:
     if status == STOPPED:  # typer turns Ctrl-C into a status; a run that was stopped exits by itself
         raise KeyboardInterrupt
     return status if isinstance(status, int) else 0
+
+
+def _commands(given: Sequence[str]) -> Any:
+    """All commands; those for sharing a GPU alone where one is asked for: a GPU machine may lack what others need."""
+    if given and given[0] == "share":
+        from headway.cli.sharing import app
+
+        return app
+    if list(given[:2]) == ["profile", "kernels"]:
+        from headway.cli.kernel_profiles import app as measuring
+
+        return measuring
+    from headway.cli.program import app as every
+
+    return every
 
 
 def _fail(line: str, status: int, problem: Exception | None = None) -> NoReturn:

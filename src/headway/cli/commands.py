@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headway import experiment
-from headway.cli import console, serving
+from headway.cli import console, kernels, serving
 from headway.cli.app import app
 from headway.cli.flags import (
     AllocationFlag,
@@ -22,10 +22,13 @@ from headway.cli.flags import (
     EstimatesFlag,
     FailuresFlag,
     FidelityFlag,
+    FloorFlag,
     FormatFlag,
     GpusFlag,
+    HighFlag,
     JsonFlag,
     LoadFlag,
+    LowFlag,
     MapFlag,
     MeasureJobsFlag,
     MemoryFlag,
@@ -50,6 +53,7 @@ from headway.cli.flags import (
     RequestsFlag,
     RoundFlag,
     ScenarioFlag,
+    SecondsFlag,
     SeedFlag,
     SeedsFlag,
     SetFlag,
@@ -59,6 +63,7 @@ from headway.cli.flags import (
     SpeedFlag,
     StorageFlag,
     StrictFlag,
+    ThinkFlag,
     TraceFlag,
     WarmupFlag,
     WorkersFlag,
@@ -118,6 +123,11 @@ def simulate(
     fidelity: FidelityFlag = None,
     push_interval: PushFlag = None,
     control: ControlFlag = None,
+    high: HighFlag = None,
+    low: LowFlag = None,
+    think: ThinkFlag = None,
+    seconds: SecondsFlag = None,
+    floor: FloorFlag = None,
     load: LoadFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
@@ -142,7 +152,13 @@ def simulate(
     headway simulate --trace jobs.csv --nodes 16 --gpus-per-node 8 --policy las --report las.html
 
     headway simulate --scenario compass --policy compass --workers 5 --rate 2 --requests 1000 --seed 42
+
+    headway simulate --scenario kernels --high resnet50 --low resnet101-b64 --policy headway --slo 1.05
     """
+    if scenario == kernels.SCENARIO:
+        kernels.simulate(locals())
+        return
+    kernels.refuse_kernel_flags(locals())
     if scenario is not None:
         serving.simulate(locals())
         return
@@ -188,6 +204,11 @@ def compare(
     fidelity: FidelityFlag = None,
     push_interval: PushFlag = None,
     control: ControlFlag = None,
+    high: HighFlag = None,
+    low: LowFlag = None,
+    think: ThinkFlag = None,
+    seconds: SecondsFlag = None,
+    floor: FloorFlag = None,
     load: LoadFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
@@ -215,7 +236,13 @@ def compare(
     headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies fifo,srtf --report comparison.html
 
     headway compare --scenario esg --setting strict-light --policies stagewise,plan-once,esg,headway
+
+    headway compare --scenario kernels --high vgg16 --low matmul --policies time-slicing,mps,fikit,headway
     """
+    if scenario == kernels.SCENARIO:
+        kernels.compare(locals())
+        return
+    kernels.refuse_kernel_flags(locals())
     if scenario is not None:
         serving.compare(locals())
         return

@@ -68,6 +68,7 @@ _jobs = partial(typer.Option, rich_help_panel="Jobs")
 _cluster = partial(typer.Option, rich_help_panel="Cluster")
 _policy = partial(typer.Option, rich_help_panel="Policy")
 _serving = partial(typer.Option, rich_help_panel="Serving")
+_kernels = partial(typer.Option, rich_help_panel="Kernels")
 _run = partial(typer.Option, rich_help_panel="Run")
 _measure = partial(typer.Option, rich_help_panel="Statistics")
 
@@ -144,7 +145,10 @@ ProfilesFlag = Annotated[
 ]
 ScenarioFlag = Annotated[
     str | None,
-    _serving("--scenario", help="Serve requests instead: compass, esg, …, or a file of your own (.toml, .py)."),
+    _serving(
+        "--scenario",
+        help="Serve requests instead: compass, esg, …, or a file of your own (.toml, .py); or kernels: share one GPU.",
+    ),
 ]
 SettingFlag = Annotated[
     str | None,
@@ -158,7 +162,8 @@ ArrivalsFlag = Annotated[
     _serving("--arrivals", help="poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests.", metavar="HOW|FILE"),
 ]
 SloFlag = Annotated[
-    str | None, _serving("--slo", help="Deadline: 500ms for all graphs, or 1.2L: so many times the least path.")
+    str | None,
+    _serving("--slo", help="Deadline: 500ms for all graphs, 1.2L: times the least path; kernels: slow-down 1.05."),
 ]
 FidelityFlag = Annotated[
     str | None, _serving("--fidelity", help="true, or authors: the simplifications of the paper's own simulator.")
@@ -167,6 +172,16 @@ PushFlag = Annotated[str | None, _serving("--push-interval", help="How often wor
 ControlFlag = Annotated[
     str | None, _serving("--control", help="central or decentralised; as the scenario or the policy wants it.")
 ]
+HighFlag = Annotated[
+    list[str] | None,
+    _kernels("--high", help="With --scenario kernels: a program above, by name or a .parquet.", metavar="PROGRAM"),
+]
+LowFlag = Annotated[
+    list[str] | None, _kernels("--low", help="A program below; NAME@3: of priority 3.", metavar="PROGRAM")
+]
+ThinkFlag = Annotated[str | None, _kernels("--think", help="Time between the requests of those above, e.g. 5ms.")]
+SecondsFlag = Annotated[float | None, _kernels("--seconds", help="How long they run: 2 if left out.")]
+FloorFlag = Annotated[str | None, _kernels("--floor", help="Share that those below keep under headway, e.g. 5%.")]
 SeedFlag = Annotated[int | None, _run(help="Seed of everything that is drawn.")]
 SeedsFlag = Annotated[
     int | None, _measure("--seeds", help="So many runs, from --seed on, where something is drawn.", min=1, max=1000)

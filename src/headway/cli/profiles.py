@@ -11,8 +11,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from headway.cli import console
-from headway.cli.app import app
 from headway.cli.flags import JsonFlag
+from headway.cli.profile_group import profile
 from headway.errors import InputError, ProfileError, unknown_name
 from headway.profiling import store
 from headway.profiling.job import profile as measured
@@ -21,15 +21,7 @@ from headway.profiling.steady import Rate
 from headway.profiling.watch import Tell
 from headway.units import SECOND, format_duration, format_size, parse_duration, parse_size
 
-profile = typer.Typer(
-    name="profile",
-    help="Measure what CPUs and memory do for a program, or batch, CPUs and shares of a GPU for a network.\n\n"
-    "Start with: headway profile job -- python train.py, or headway profile model serve.py:factory",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(profile)
+__all__ = ["profile"]
 
 
 @profile.command(context_settings={"allow_interspersed_args": False})

@@ -5,11 +5,13 @@ from headway.cli import (
     commands,
     explains,
     exports,
+    kernel_profiles,
     looks,
     models,
     plans,
     profiles,
     reports,
+    sharing,
     sweeps,
     traces,
     whatifs,
@@ -25,6 +27,9 @@ _ORDER = (
 )
 
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))
+profiles.profile.registered_commands.sort(key=lambda command: command.callback is kernel_profiles.kernels)  # the last
 assert traces.trace.registered_commands, "the group of commands for traces is part of the program"
 assert profiles.profile.registered_commands, "so is that for profiles"
+assert sharing.share.registered_commands, "and that for sharing a GPU"
+assert kernel_profiles.kernels in [command.callback for command in profiles.profile.registered_commands]
 assert models.model in [command.callback for command in profiles.profile.registered_commands]

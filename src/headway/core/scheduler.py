@@ -58,20 +58,30 @@ class Scheduler(Generic[EventT, ActionT]):
         state, tape = self.state, self.tape
         following, execute = self.executor.next, self.executor.execute
         apply, check, commit, decide = state.apply, state.check, state.commit, self.policy.decide
+        durations_ns, clock = self.decide_ns, perf_counter_ns
         steps = 0
         while not self._stopping and (step := following()) is not None:
             now, events = step
             for event in events:
                 apply(now, event)
-            if self.decide_ns is not None:
-                self._timed(now)
-            else:
+            if durations_ns is None:
                 for action in decide(now, state):
                     if (refusal := check(action)) is None:
                         commit(now, action)
                         execute(now, action)
                     else:
                         self._refuse(now, action, refusal)
+            else:  # the same, with what ``decide`` itself took, commits not counted; a call each would be noticed
+                spent, started = 0, clock()
+                for action in decide(now, state):
+                    spent += clock() - started
+                    if (refusal := check(action)) is None:
+                        commit(now, action)
+                        execute(now, action)
+                    else:
+                        self._refuse(now, action, refusal)
+                    started = clock()
+                durations_ns.append(spent + clock() - started)
             steps += 1
             if steps % LOOK_UP_EVERY_STEPS == 0:
                 if tape.due:
@@ -81,21 +91,6 @@ class Scheduler(Generic[EventT, ActionT]):
         self.steps += steps
         if not self._stopping and not state.over():
             raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
-
-    def _timed(self, now: int) -> None:
-        """One decision with its duration recorded: what ``decide`` itself took, commits not counted."""
-        assert self.decide_ns is not None
-        spent = 0
-        started = perf_counter_ns()
-        for action in self.policy.decide(now, self.state):
-            spent += perf_counter_ns() - started
-            if (refusal := self.state.check(action)) is None:
-                self.state.commit(now, action)
-                self.executor.execute(now, action)
-            else:
-                self._refuse(now, action, refusal)
-            started = perf_counter_ns()
-        self.decide_ns.append(spent + perf_counter_ns() - started)
 
     def _refuse(self, now: int, action: ActionT, reason: str) -> None:
         if self.exact:

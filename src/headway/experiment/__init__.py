@@ -34,6 +34,7 @@ from headway.experiment.division import (
     speed_of,
     unknown_models,
 )
+from headway.experiment.interference import PAIRS_NAME, unknown_programs
 from headway.experiment.parts import costs_of
 from headway.experiment.parts import policy_of as policy_of
 from headway.experiment.whole import write_whole
@@ -195,7 +196,7 @@ def prepare(experiment: Experiment) -> Scene:
     if skipped:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
     check_span(jobs, cluster)
-    notes += unknown_models(experiment, jobs)
+    notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
     named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement", "allocation")}
     resolved = msgspec.structs.replace(
         experiment,
@@ -346,7 +347,7 @@ def _whole_or_nothing(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(OSError):
-            for name in (EXPERIMENT_NAME, JOBS_NAME):
+            for name in (EXPERIMENT_NAME, JOBS_NAME, PAIRS_NAME):
                 (folder / name).unlink(missing_ok=True)
         rmtree(folder / PROFILES_NAME, ignore_errors=True)
         raise

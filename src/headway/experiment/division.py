@@ -8,6 +8,7 @@ import msgspec
 
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.arrivals import stamp
+from headway.experiment.interference import keep_pairs, kept_pairs, pairs_of
 from headway.experiment.parts import divides, policy_of
 from headway.formats import profile_file
 from headway.formats.settings import Experiment
@@ -80,9 +81,10 @@ def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
 def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
     """How fast jobs run where, and with what."""
     penalty = round(experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
+    pairs = pairs_of(experiment)
     table = experiment.speed
     if not table.model and not divides(experiment):
-        return SpeedModel(cluster, sharing_penalty_ppm=penalty)
+        return SpeedModel(cluster, sharing_penalty_ppm=penalty, interference=pairs)
     name = table.model or Matrix.name
     if name not in MODELS:
         raise ExperimentError(unknown_name("speed model", name, MODELS))
@@ -92,7 +94,13 @@ def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
     true = profile_file.off_by(believed, table.error, experiment.run.seed) if table.error else believed
     if MODELS[name] is Scalar:
         believed = {model: all_or_nothing(profile) for model, profile in believed.items()}
-    return SpeedModel(cluster, sharing_penalty_ppm=penalty, sensitivity=MODELS[name](true), profiles=believed)
+    return SpeedModel(
+        cluster,
+        sharing_penalty_ppm=penalty,
+        sensitivity=MODELS[name](true),
+        profiles=believed,
+        interference=pairs,
+    )
 
 
 def _files(experiment: Experiment) -> list[str]:
@@ -111,7 +119,8 @@ def _profiles(files: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, Profi
 
 
 def keep_profiles(experiment: Experiment, folder: Path) -> None:
-    """Copy the profiles that an experiment names into the folder of its run, in their order."""
+    """Copy the profiles that an experiment names into the folder of its run, in their order, and its table of pairs."""
+    keep_pairs(experiment, folder)
     for number, path in enumerate(profile_file.listed(_files(experiment))):
         target = folder / PROFILES_NAME / f"{number:03d}-{path.name}"
         target.parent.mkdir(exist_ok=True)
@@ -119,7 +128,8 @@ def keep_profiles(experiment: Experiment, folder: Path) -> None:
 
 
 def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
-    """An experiment that was stored, with the profiles that lie in its folder."""
+    """An experiment that was stored, with the profiles and the table of pairs that lie in its folder."""
+    experiment = kept_pairs(experiment, folder)
     kept = folder / PROFILES_NAME
     if not kept.is_dir():
         return experiment

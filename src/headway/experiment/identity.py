@@ -20,7 +20,7 @@ import headway
 from headway.errors import TraceError
 from headway.experiment.arrivals import stamp
 from headway.experiment.measured import draws
-from headway.formats import profile_file, toml
+from headway.formats import pair_file, profile_file, toml
 from headway.formats.plugins import GROUP, anchored, rooted
 from headway.formats.settings import Experiment
 
@@ -35,6 +35,7 @@ def digest(each: Experiment) -> str:
     tables = msgspec.to_builtins(each)
     tables["trace"]["path"] = _contents(each.trace.path)
     tables["cluster"]["file"] = [_contents(file) for file in each.cluster.file]
+    tables["cluster"]["interference"] = _contents(_table(each.cluster.interference))
     tables["speed"]["profiles"] = [_contents(str(file)) for file in profile_file.listed(each.speed.profiles)]
     for key in ("seeds", "baseline"):
         del tables["measure"][key]
@@ -92,7 +93,8 @@ def in_place(each: Experiment) -> Experiment:
     trace = each.trace
     if trace.path:
         trace = msgspec.structs.replace(trace, path=_absolute(trace.path))
-    cluster = msgspec.structs.replace(each.cluster, file=_all_absolute(each.cluster.file))
+    table = _table(each.cluster.interference)
+    cluster = msgspec.structs.replace(each.cluster, file=_all_absolute(each.cluster.file), interference=table)
     speed = msgspec.structs.replace(each.speed, profiles=_all_absolute(each.speed.profiles))
     policy = msgspec.structs.replace(each.policy, **{key: anchored(getattr(each.policy, key)) for key in _PARTS})
     run = msgspec.structs.replace(each.run, out="")
@@ -122,6 +124,16 @@ def _absolute(path: str) -> str:
     return str(Path(path).expanduser().resolve())
 
 
+def _table(name: str) -> str:
+    """Where a table of pairs lies, whatever it is called here."""
+    return _absolute(str(pair_file.path_of(name))) if name else ""
+
+
+def _own_table(name: str) -> str:
+    """The same for a file; a table that goes by a name keeps it, and so does what is no table at all."""
+    return _absolute(name) if name.endswith(".json") else name
+
+
 def _all_absolute(files: list[str] | str) -> list[str]:
     return [_absolute(file) for file in ([files] if isinstance(files, str) else files) if file]
 
@@ -140,6 +152,7 @@ def _text(way: Callable[[str], str]) -> Callable[[Any], Any]:
 _NAMING_FILES = {
     "trace.path": _text(_absolute),
     "cluster.file": _text(_absolute),
+    "cluster.interference": _text(_own_table),
     "speed.profiles": _text(_absolute),
     **{f"policy.{part}": _text(rooted) for part in _PARTS},
 }

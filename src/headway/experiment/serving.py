@@ -27,7 +27,7 @@ from headway.experiment import (
     stops_on_interrupt,
     went_to_its_end,
 )
-from headway.formats import scenario_file, toml
+from headway.formats import pair_file, scenario_file, toml
 from headway.formats.cluster_table import within
 from headway.formats.plugins import anchored, resolve
 from headway.formats.scenario_file import Built
@@ -68,7 +68,8 @@ class ServingScene:
 
     def latency(self) -> LatencyModel:
         """How long things take."""
-        return LatencyModel(self.built.catalogue, self.built.fleet, self.built.interference)
+        built = self.built
+        return LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
 
     def central(self) -> bool:
         """Whether every row is read as it is: as the experiment says, else the scenario, else the policy."""
@@ -206,6 +207,9 @@ def _store(scene: ServingScene, folder: Path) -> None:
             shutil.copyfile(path, folder / path.name)
         if Path(serving.profile).is_file():
             serving = msgspec.structs.replace(serving, profile=Path(serving.profile).name)
+        if serving.interference:  # stores grow and shipped tables change
+            shutil.copyfile(pair_file.path_of(serving.interference), folder / pair_file.NAME)
+            serving = msgspec.structs.replace(serving, interference=pair_file.NAME)
         kept_experiment = msgspec.structs.replace(experiment, serving=serving)
         text = toml.write(msgspec.to_builtins(kept_experiment))
         request_table.write(scene.requests, folder / REQUESTS_NAME)
@@ -227,7 +231,7 @@ def open_run(folder: str | Path) -> StoredServing:
     serving = experiment.serving
     own = {
         key: str(folder / value)
-        for key in ("scenario", "profile")
+        for key in ("scenario", "profile", "interference")
         if (value := getattr(serving, key)) and (folder / value).is_file()
     }
     experiment = msgspec.structs.replace(experiment, serving=msgspec.structs.replace(serving, **own))

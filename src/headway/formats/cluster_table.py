@@ -78,6 +78,11 @@ class ClusterTable(Struct, kw_only=True):
     tenancy: str = "pool"
     sizing: str = "gpu-time"
     sharing_penalty: float = 0.0
+    interference: str = ""
+    """What jobs on parts of one GPU cost each other: a table that ships with the package by its name (h200), store for
+    one's own, or a pairs.json."""
+    programs: dict[str, str] = field(default_factory=dict)
+    """Patterns for what jobs train, to what the table calls that; the first that fits."""
 
 
 def build(table: ClusterTable) -> Cluster:

@@ -59,6 +59,8 @@ class Built:
     """None: as the policy is made."""
     preloaded: bool = True
     notes: tuple[str, ...] = ()
+    by_share: Mapping[tuple[int, int, int], int] = field(default_factory=dict)
+    """(function, function beside it, its share of the SMs in ppm) to the same, where a table says it by shares."""
 
 
 class Builder:

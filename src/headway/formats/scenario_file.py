@@ -14,6 +14,7 @@ from headway.formats import serving_profile, toml
 from headway.formats.scenario_build import LAW, Builder, check_memory
 from headway.formats.scenario_build import Built as Built
 from headway.formats.scenario_build import WorkloadDefaults as WorkloadDefaults
+from headway.formats.scenario_pairs import with_pairs
 from headway.formats.scenario_tables import ScenarioTable
 from headway.formats.serving_settings import ServingExperiment
 
@@ -35,7 +36,7 @@ def load(experiment: ServingExperiment) -> Built:
         table = toml.typed(found, ScenarioTable, where)
         profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
         built = Builder(experiment, table, profiles, where).build()
-    return built
+    return with_pairs(experiment, built)
 
 
 def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:

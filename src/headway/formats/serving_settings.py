@@ -46,6 +46,11 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """central or decentralised; empty: as the scenario says, else as the policy is made."""
     profile: str = ""
     """law, measured, or a profile file; empty: as the scenario says."""
+    interference: str = ""
+    """What functions on one GPU cost each other: a table that ships with the package by its name (h200), store for
+    one's own, or a pairs.json; empty: what the scenario says."""
+    programs: dict[str, str] = field(default_factory=dict)
+    """Patterns for functions, to what the table calls them; the first that fits."""
 
 
 class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):

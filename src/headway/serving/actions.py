@@ -1,21 +1,20 @@
-"""What a policy may ask for on a fleet, in the imperative."""
+"""What a policy may ask for on a fleet, in the imperative. Structs for their speed: see ``events``."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 NOWHERE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceRequest:
+class PlaceRequest(Struct, frozen=True, gc=False):
     """Say where the tasks of a request are to run, a worker a task; -1 leaves one open. The plan it carries."""
 
     request: int
     workers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MoveTask:
+class MoveTask(Struct, frozen=True, gc=False):
     """Place one task, or place it elsewhere; its inputs are sent there. It must not have begun."""
 
     request: int
@@ -23,8 +22,7 @@ class MoveTask:
     worker: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunBatch:
+class RunBatch(Struct, frozen=True, gc=False):
     """Run tasks of one function together on a worker: those queued there, or ready ones that are placed nowhere.
 
     What is missing is fetched first, while the batch holds its CPUs and slices: inputs, a process, weights.
@@ -39,8 +37,7 @@ class RunBatch:
     """Models that make room."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchModel:
+class FetchModel(Struct, frozen=True, gc=False):
     """Bring weights into a worker's GPU ahead of any task; ``evict`` makes room."""
 
     worker: int
@@ -48,39 +45,34 @@ class FetchModel:
     evict: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EvictModel:
+class EvictModel(Struct, frozen=True, gc=False):
     """Take weights that nobody uses out of a worker's GPU."""
 
     worker: int
     model: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartInstance:
+class StartInstance(Struct, frozen=True, gc=False):
     """Have a process of a function on a worker ahead of any task."""
 
     worker: int
     function: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopInstance:
+class StopInstance(Struct, frozen=True, gc=False):
     """Let an idle process of a function go before its time."""
 
     worker: int
     function: int
 
 
-@dataclass(frozen=True, slots=True)
-class DropRequest:
+class DropRequest(Struct, frozen=True, gc=False):
     """Give a request up: none of its tasks will be started any more."""
 
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(Struct, frozen=True, gc=False):
     """Ask again at this time, even if nothing happens until then."""
 
     time: int

@@ -6,7 +6,7 @@ from headway.serving.actions import FetchModel, RunBatch, StartInstance
 from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched
 from headway.serving.fleet import places
 from headway.serving.memory import GpuMemory
-from headway.serving.requeststate import Stage
+from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
 from headway.serving.rows import Kind, pack
 from headway.serving.workerstate import Batch, WorkerState
 from headway.units import REFERENCE_SPEED_PPM
@@ -14,65 +14,67 @@ from headway.units import REFERENCE_SPEED_PPM
 if TYPE_CHECKING:
     from headway.serving.state import ServingState
 
+_RUN, _TASK, _LOAD, _LOADED = map(int, (Kind.RUN, Kind.TASK, Kind.LOAD, Kind.LOADED))
+_EVICTED, _FINISHED, _DONE = map(int, (Kind.EVICTED, Kind.FINISHED, Kind.DONE))
+"""The usual rows as plain numbers: the tape takes them in sooner, and see ``requeststate``."""
+
 
 def run(state: "ServingState", now: int, action: RunBatch) -> None:
     """Begin a batch: take its tasks, its CPUs and slices, and fetch what is missing."""
-    worker = state.workers[action.worker]
+    index, tasks, cpus, slices = action.worker, action.tasks, action.cpus, action.slices
+    worker, latency, journal = state.workers[index], state.latency, state.journal
     state.touch(worker, now)
-    first_request, first_task = action.tasks[0]
-    function = state.requests[first_request].graph.tasks[first_task].function
+    first_request, first_task = tasks[0]
+    function = state.requests[first_request].graph.functions[first_task]
     kind = state.catalogue.functions[function]
-    state.leases += 1
-    batch = Batch(state.leases, action.tasks, function, kind.models)
-    batch.cpus, batch.slices, batch.began = action.cpus, action.slices, now
-    place = places(worker.worker.gpu, action.slices, worker.taken)
+    lease = state.leases = state.leases + 1
+    batch = Batch(lease, tasks, function, kind.models, cpus, slices, now)
+    place = places(worker.worker.gpu, slices, worker.taken)
     assert place is not None
-    batch.first, batch.mask = place
-    journal = state.journal
-    packed = pack(action.cpus, action.slices, batch.first)
-    journal((now, Kind.RUN, first_request, batch.lease, action.worker, function, packed))
-    inputs = _take_tasks(state, now, worker, batch)
-    worker.cpus_free -= action.cpus
-    worker.slices_free -= action.slices
-    worker.taken |= batch.mask
-    batch.activation_bytes = kind.activation_bytes * len(action.tasks)
-    worker.memory.free_bytes -= batch.activation_bytes
-    ready = now
+    batch.first, batch.mask = first, mask = place
+    journal((now, _RUN, first_request, lease, index, function, pack(cpus, slices, first)))
+    ready = _take_tasks(state, now, worker, batch)
+    worker.cpus_free -= cpus
+    worker.slices_free -= slices
+    worker.taken |= mask
+    if kind.activation_bytes:
+        batch.activation_bytes = kind.activation_bytes * len(tasks)
+        worker.memory.free_bytes -= batch.activation_bytes
     if kind.cold_start:
         batch.instance = True
         if not _take_instance(state, now, worker, function):
-            journal((now, Kind.COLD, -1, batch.lease, action.worker, function, kind.cold_start))
-            ready = now + kind.cold_start
-    batch.start = max(ready, inputs, _load(state, now, worker, batch, action.evict))
-    expected = state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices)
+            journal((now, Kind.COLD, -1, lease, index, function, kind.cold_start))
+            ready = max(ready, now + kind.cold_start)
+    start = batch.start = max(ready, _load(state, now, worker, batch, action.evict))
+    expected = latency.run_time(index, function, len(tasks), cpus, slices)
     assert expected is not None
-    if state.latency.interference:
-        beside = state.latency.beside(function, [other.function for other in worker.running.values()])
+    if latency.interference:
+        beside = latency.beside(function, [other.function for other in worker.running.values()], index, slices)
         expected = expected * beside // REFERENCE_SPEED_PPM
-    batch.end = batch.start + expected
-    worker.running[batch.lease] = batch
-    worker.busy_until = max(worker.busy_until, batch.end)
+    end = batch.end = start + expected
+    worker.running[lease] = batch
+    if end > worker.busy_until:
+        worker.busy_until = end
 
 
 def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Batch) -> int:
     """The tasks of a batch leave their queues; when the last of their inputs is here."""
-    latest = now
-    base = state.latency.base[worker.id]
+    latest, index, requests, journal = now, worker.id, state.requests, state.journal
+    base = state.latency.base[index][batch.function]
     for request, task in batch.tasks:
-        rs = state.requests[request]
-        function = rs.graph.tasks[task].function
-        if rs.stage[task] == Stage.QUEUED:
+        rs = requests[request]
+        if rs.stage[task] is QUEUED:
             del worker.queue[request, task]
-            worker.queued -= base[function]
+            worker.queued -= base
             worker.unwant(batch.models)
             due = now
         else:
             state.unready(rs, task)
-            due = state.inputs_due(now, rs, task, worker.id)
-            rs.worker[task] = worker.id
+            due = state.inputs_due(now, rs, task, index)
+            rs.worker[task] = index
             latest = max(latest, due)
-        rs.stage[task] = Stage.RUNNING
-        state.journal((now, Kind.TASK, request, batch.lease, worker.id, task, due))
+        rs.stage[task] = RUNNING
+        journal((now, _TASK, request, batch.lease, index, task, due))
     return latest
 
 
@@ -83,11 +85,15 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
     """
     memory = worker.memory
     missing = [model for model in batch.models if not memory.resident >> model & 1]
-    back = write_back(state, memory, evict)
-    for model in evict:
-        memory.remove(model)
-        state.journal((now, Kind.EVICTED, -1, batch.lease, worker.id, model, 0))
-    ready = max([now, *(memory.ready[model] for model in batch.models if model in memory.ready)])
+    ready, back = now, 0
+    if evict:
+        back = write_back(state, memory, evict)
+        for model in evict:
+            memory.remove(model)
+            state.journal((now, _EVICTED, -1, batch.lease, worker.id, model, 0))
+    if memory.ready:
+        for model in batch.models:
+            ready = max(ready, memory.ready.get(model, 0))
     if missing or back:
         free = max(now, worker.link_free)
         for model in missing:
@@ -96,7 +102,7 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
             memory.add(model, now)
             free += time
             memory.ready[model] = free
-            state.journal((now, Kind.LOAD, -1, batch.lease, worker.id, model, time))
+            state.journal((now, _LOAD, -1, batch.lease, worker.id, model, time))
         worker.link_free = free + back  # where only activations made room
         ready = max(ready, worker.link_free)
     for model in batch.models:
@@ -136,7 +142,7 @@ def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
         return
     batch.loaded = True
-    state.journal((now, Kind.LOADED, -1, event.lease, event.worker, 0, 0))
+    state.journal((now, _LOADED, -1, event.lease, event.worker, 0, 0))
     for model in batch.models:
         if worker.memory.ready.get(model, now + 1) <= now:
             del worker.memory.ready[model]
@@ -145,54 +151,58 @@ def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
 
 def finish(state: "ServingState", now: int, event: BatchFinished) -> None:
     """A batch ended: its results lie here, what it held is free, successors may go on."""
-    worker = state.workers[event.worker]
-    if event.lease not in worker.running:
-        state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.FINISHED))
+    index, lease, journal = event.worker, event.lease, state.journal
+    worker = state.workers[index]
+    batch = worker.running.get(lease)
+    if batch is None:
+        journal((now, Kind.STALE, -1, lease, index, 0, Kind.FINISHED))
         return
     state.touch(worker, now)
-    batch = worker.running.pop(event.lease)
-    state.journal((now, Kind.FINISHED, -1, batch.lease, worker.id, batch.function, len(batch.tasks)))
+    del worker.running[lease]
+    journal((now, _FINISHED, -1, lease, index, batch.function, len(batch.tasks)))
     release(worker, batch)
-    worker.busy_until = max((other.end for other in worker.running.values()), default=now)
-    for model in batch.models:
-        worker.memory.ready.pop(model, None)
+    worker.busy_until = max([other.end for other in worker.running.values()]) if worker.running else now
+    if worker.memory.ready:
+        for model in batch.models:
+            worker.memory.ready.pop(model, None)
     if batch.instance:
         idle_from(state, now, worker, batch.function)
-    state.touched[worker.id] = None
+    state.touched[index] = None
     for request, task in batch.tasks:
         rs = state.requests.get(request)
         if rs is None:
             continue  # it was dropped meanwhile
-        rs.stage[task] = Stage.DONE
-        rs.copies[task] = 1 << worker.id
+        rs.stage[task] = DONE
+        rs.copies[task] = 1 << index
         rs.left -= 1
         state.ended.append((request, task))
         if not rs.left:
             del state.requests[request]
-            state.journal((now, Kind.DONE, request, 0, worker.id, task, now - rs.request.arrival))
+            journal((now, _DONE, request, 0, index, task, now - rs.request.arrival))
             continue
         for after in rs.graph.successors[task]:
-            if rs.stage[after] < Stage.RUNNING:  # else this one was lost and computed again for another
-                _go_on(state, now, request, task, after)
+            if rs.stage[after] < RUNNING:  # else this one was lost and computed again for another
+                _go_on(state, now, rs, task, after)
 
 
-def _go_on(state: "ServingState", now: int, request: int, task: int, after: int) -> None:
+def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> None:
     """A predecessor of ``after`` is done: its result is sent to where the task was placed."""
-    rs = state.requests[request]
-    rs.waits[after] -= 1
+    waits = rs.waits[after] = rs.waits[after] - 1
     target = rs.worker[after]
     if target < 0:
-        if not rs.waits[after]:
+        if not waits:
             state.make_ready(now, rs, after)
-            state.journal((now, Kind.READY, request, 0, -1, after, 0))
+            state.journal((now, Kind.READY, rs.request.id, 0, -1, after, 0))
         return
-    source = rs.worker[task]
-    if not rs.copies[task] >> target & 1:
+    copies = rs.copies[task]
+    if not copies >> target & 1:
         size = rs.graph.tasks[task].output_bytes
-        rs.coming[task, target] = now + state.fleet.copy_time(source, target, size)
-        rs.copies[task] |= 1 << target
-    rs.due[after] = max(rs.due[after], rs.coming.get((task, target), 0))
-    if not rs.waits[after]:
+        rs.coming[task, target] = now + state.fleet.copy_time(rs.worker[task], target, size)
+        rs.copies[task] = copies | 1 << target
+    come = rs.coming.get((task, target), 0)
+    if come > rs.due[after]:
+        rs.due[after] = come
+    if not waits:
         rs.since[after] = now
         state.deliver(now, rs, after)
 
@@ -202,9 +212,10 @@ def release(worker: WorkerState, batch: Batch) -> None:
     worker.cpus_free += batch.cpus
     worker.slices_free += batch.slices
     worker.taken &= ~batch.mask
-    worker.memory.free_bytes += batch.activation_bytes
+    memory = worker.memory
+    memory.free_bytes += batch.activation_bytes
     for model in batch.models:
-        worker.memory.unpin(model)
+        memory.unpin(model)
 
 
 # --- ahead of any task ------------------------------------------------------------------------------------------
@@ -223,7 +234,7 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
     time = bring(state, worker, action.model) + back
     state.journal((now, Kind.FETCH, -1, state.leases, worker.id, action.model, begin + time - now))
     for model in action.evict:
-        state.journal((now, Kind.EVICTED, -1, state.leases, worker.id, model, 0))
+        state.journal((now, _EVICTED, -1, state.leases, worker.id, model, 0))
     memory.add(action.model, now)
     memory.pin(action.model, now)
     memory.ready[action.model] = worker.link_free = begin + time

@@ -5,6 +5,7 @@ Models and functions are small integers everywhere else, so that a set of them i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from headway.errors import ExperimentError, ProfileError
@@ -95,6 +96,7 @@ class Catalogue:
         return total
 
 
+@lru_cache(maxsize=1 << 14)  # policies ask for the same few over and over
 def models_in(mask: int) -> Sequence[int]:
     """The positions of a mask's bits, lowest first."""
     found = []
@@ -102,4 +104,4 @@ def models_in(mask: int) -> Sequence[int]:
         low = mask & -mask
         found.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return tuple(found)

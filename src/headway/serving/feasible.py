@@ -15,7 +15,7 @@ from headway.serving.actions import (
     StopInstance,
 )
 from headway.serving.fleet import FREE, places, share_bytes
-from headway.serving.requeststate import Stage
+from headway.serving.requeststate import QUEUED, READY, RUNNING
 from headway.serving.workerstate import WorkerState
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def refusal(state: "ServingState", action: Action) -> str | None:
     """Why an action cannot be committed now; None when it can."""
-    if isinstance(action, RunBatch):
+    if type(action) is RunBatch:
         return _run(state, action)
-    if isinstance(action, PlaceRequest):
+    if type(action) is PlaceRequest:
         return _place(state, action)
-    if isinstance(action, MoveTask):
+    if type(action) is MoveTask:
         return _move(state, action)
     if isinstance(action, FetchModel):
         return _fetch(state, action)
@@ -68,9 +68,10 @@ def _place(state: "ServingState", action: PlaceRequest) -> str | None:
         return f"{action}: there is no such request"
     if len(action.workers) != len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
+    workers = state.workers
     for index, stage in zip(action.workers, rs.stage, strict=True):
-        if index != NOWHERE and stage < Stage.RUNNING and (gone := _gone(state, action, index)) is not None:
-            return gone
+        if index != NOWHERE and stage < RUNNING and not (0 <= index < len(workers) and workers[index].up):
+            return _gone(state, action, index)
     return None
 
 
@@ -80,7 +81,7 @@ def _move(state: "ServingState", action: MoveTask) -> str | None:
         return f"{action}: there is no such request"
     if not 0 <= action.task < len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
-    if rs.stage[action.task] >= Stage.RUNNING:
+    if rs.stage[action.task] >= RUNNING:
         return f"{action}: the task has begun"
     if rs.worker[action.task] == action.worker:
         return f"{action}: it is placed there already"
@@ -88,52 +89,55 @@ def _move(state: "ServingState", action: MoveTask) -> str | None:
 
 
 def _run(state: "ServingState", action: RunBatch) -> str | None:
-    if (gone := _gone(state, action, action.worker)) is not None:
-        return gone
-    worker = state.workers[action.worker]
-    if not action.tasks:
-        return f"{action}: no tasks"
-    if (wrong := _tasks(state, action)) is not None:
-        return wrong
-    request, task = action.tasks[0]
-    function = state.requests[request].graph.tasks[task].function
-    kind = state.catalogue.functions[function]
-    need = kind.activation_bytes * len(action.tasks)
-    if action.cpus < 0 or action.slices < 0:
+    index, tasks, cpus, slices = action.worker, action.tasks, action.cpus, action.slices
+    if not 0 <= index < len(state.workers) or not (worker := state.workers[index]).up:
+        return _gone(state, action, index)
+    function = _called(state, action)
+    if isinstance(function, str):
+        return function
+    latency, kind = state.latency, state.catalogue.functions[function]
+    need = kind.activation_bytes * len(tasks)
+    if cpus < 0 or slices < 0:
         return f"{action}: CPUs and slices are not below 0"
-    if action.cpus > worker.cpus_free:
-        return f"{action}: wants {action.cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
-    if action.slices > worker.slices_free or places(worker.worker.gpu, action.slices, worker.taken) is None:
-        return f"{action}: wants {action.slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
-    gpu, whole = worker.worker.gpu, need + state.latency.weights[function]
-    if gpu.geometry != FREE and whole > (share := share_bytes(gpu, action.slices)):
-        instance = f"a MIG instance of {action.slices} slices on {worker.worker.name}"
+    if cpus > worker.cpus_free:
+        return f"{action}: wants {cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
+    gpu = worker.worker.gpu
+    mig = gpu.geometry != FREE  # free slices may go anywhere
+    if slices > worker.slices_free or (mig and places(gpu, slices, worker.taken) is None):
+        return f"{action}: wants {slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
+    if mig and (whole := need + latency.weights[function]) > (share := share_bytes(gpu, slices)):
+        instance = f"a MIG instance of {slices} slices on {worker.worker.name}"
         return f"{action}: wants {whole} bytes of GPU memory, {instance} has {share}"
-    if state.latency.run_time(action.worker, function, len(action.tasks), action.cpus, action.slices) is None:
-        size = f"{len(action.tasks)} at {action.cpus} CPUs, {action.slices} slices"
+    if latency.run_time(index, function, len(tasks), cpus, slices) is None:
+        size = f"{len(tasks)} at {cpus} CPUs, {slices} slices"
         return f"{action}: {kind.name} has no profile for {size}"
     return _memory(worker, action, kind.models, need)
 
 
-def _tasks(state: "ServingState", action: RunBatch) -> str | None:
-    """Why the tasks of a batch cannot run together now, or not on its worker."""
-    function = -1
-    for request, task in action.tasks:
+def _called(state: "ServingState", action: RunBatch) -> int | str:
+    """The function of a batch, or why its tasks cannot run together now, or not on its worker."""
+    function, tasks = -1, action.tasks
+    for request, task in tasks:
         rs = state.requests.get(request)
         if rs is None:
             return f"{action}: there is no request {request}"
-        if not 0 <= task < len(rs.stage):
-            return f"{action}: request {request} has no task {task}, its graph has {len(rs.stage)}"
-        stage = rs.stage[task]
-        here = rs.worker[task] == action.worker and stage == Stage.QUEUED
-        if not here and stage != Stage.READY:
+        stages = rs.stage
+        if not 0 <= task < len(stages):
+            return f"{action}: request {request} has no task {task}, its graph has {len(stages)}"
+        stage = stages[task]
+        if stage is not READY and (stage is not QUEUED or rs.worker[task] != action.worker):
             return f"{action}: task {task} of request {request} is {stage.name.lower()} at {rs.worker[task]}"
-        if function not in (-1, rs.graph.tasks[task].function):
-            return f"{action}: its tasks are of different functions"
-        function = rs.graph.tasks[task].function
-    if len(action.tasks) > 1 and len(set(action.tasks)) < len(action.tasks):
-        return f"{action}: a task is there twice"
-    return None
+        called = rs.graph.functions[task]
+        if function != called:
+            if function >= 0:
+                return f"{action}: its tasks are of different functions"
+            function = called
+    if len(tasks) != 1:
+        if not tasks:
+            return f"{action}: no tasks"
+        if len(set(tasks)) < len(tasks):
+            return f"{action}: a task is there twice"
+    return function
 
 
 def _fetch(state: "ServingState", action: FetchModel) -> str | None:
@@ -149,7 +153,10 @@ def _fetch(state: "ServingState", action: FetchModel) -> str | None:
 
 def _memory(worker: WorkerState, action: RunBatch | FetchModel, models: tuple[int, ...], need: int) -> str | None:
     memory = worker.memory
-    need += memory.size_of(model for model in models if not memory.resident >> model & 1)
+    resident = memory.resident
+    for model in models:
+        if not resident >> model & 1:
+            need += memory.sizes[model]
     free = memory.free_bytes
     if action.evict:
         for model in action.evict:

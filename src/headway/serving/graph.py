@@ -31,6 +31,12 @@ class Graph:
     successors: tuple[tuple[int, ...], ...] = field(init=False)
     order: tuple[int, ...] = field(init=False)
     """Predecessors first; among the free ones by position."""
+    entries: tuple[int, ...] = field(init=False)
+    """Tasks that wait for nobody."""
+    functions: tuple[int, ...] = field(init=False)
+    """By task, the function that it calls."""
+    waits: tuple[int, ...] = field(init=False)
+    """By task, how many it waits for."""
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
@@ -54,11 +60,9 @@ class Graph:
         object.__setattr__(self, "predecessors", tuple(map(tuple, before)))
         object.__setattr__(self, "successors", tuple(map(tuple, after)))
         object.__setattr__(self, "order", tuple(nx.lexicographical_topological_sort(net)))
-
-    @property
-    def entries(self) -> tuple[int, ...]:
-        """Tasks that wait for nobody."""
-        return tuple(task for task, before in enumerate(self.predecessors) if not before)
+        object.__setattr__(self, "entries", tuple(task for task in range(count) if not before[task]))
+        object.__setattr__(self, "functions", tuple(task.function for task in self.tasks))
+        object.__setattr__(self, "waits", tuple(map(len, before)))
 
     def critical_path(self, times: Sequence[int]) -> int:
         """The longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""

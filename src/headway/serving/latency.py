@@ -16,11 +16,19 @@ class LatencyModel:
     """Run times by function, worker and configuration."""
 
     def __init__(
-        self, catalogue: Catalogue, fleet: Fleet, interference: Mapping[tuple[int, int], int] | None = None
+        self,
+        catalogue: Catalogue,
+        fleet: Fleet,
+        interference: Mapping[tuple[int, int], int] | None = None,
+        by_share: Mapping[tuple[int, int, int], int] | None = None,
     ) -> None:
-        """``interference``: (function, function beside it) to how much longer it takes, in parts per million."""
+        """``interference``: (function, function beside it) to how much longer it takes, in parts per million.
+
+        ``by_share`` says the same for its share of the SMs, in parts per million too, and comes first.
+        """
         self.catalogue = catalogue
         self.interference = dict(interference or {})
+        self.by_share = dict(by_share or {})
         self.weights = tuple(catalogue.size_of(function.mask) for function in catalogue.functions)
         """By function: the bytes of its models."""
         self._gpus = tuple(worker.gpu for worker in fleet.workers)
@@ -87,10 +95,15 @@ class LatencyModel:
             self._padded[key] = found
         return None if found < 0 else found
 
-    def beside(self, function: int, neighbours: Sequence[int]) -> int:
-        """How much longer a function takes beside others, in parts per million: the product over the neighbours."""
+    def beside(self, function: int, neighbours: Sequence[int], worker: int = -1, slices: int = 0) -> int:
+        """How much longer a function takes beside others, in parts per million: the product over the neighbours.
+
+        With a worker and slices of its GPU: for that share, where it is known by shares.
+        """
         slower = REFERENCE_SPEED_PPM
         if self.interference:
+            share = slices * REFERENCE_SPEED_PPM // self._gpus[worker].slices if self.by_share else 0
             for other in neighbours:
-                slower = slower * self.interference.get((function, other), REFERENCE_SPEED_PPM) // REFERENCE_SPEED_PPM
+                plain = self.interference.get((function, other), REFERENCE_SPEED_PPM)
+                slower = slower * self.by_share.get((function, other, share), plain) // REFERENCE_SPEED_PPM
         return slower

@@ -12,7 +12,7 @@ from headway.serving.catalogue import Catalogue
 class GpuMemory:
     """Weights and activations on one GPU."""
 
-    __slots__ = ("_sizes", "capacity_bytes", "free_bytes", "order", "pins", "ready", "resident")
+    __slots__ = ("capacity_bytes", "free_bytes", "order", "pins", "ready", "resident", "sizes")
 
     def __init__(self, capacity_bytes: int, catalogue: Catalogue) -> None:
         self.capacity_bytes = capacity_bytes
@@ -25,11 +25,12 @@ class GpuMemory:
         """How many batches and fetches hold a model."""
         self.ready: dict[int, int] = {}
         """Models under way: when they can be used."""
-        self._sizes = tuple(model.size_bytes for model in catalogue.models)
+        self.sizes = tuple(model.size_bytes for model in catalogue.models)
+        """Bytes, by model."""
 
     def size_of(self, models: Iterable[int]) -> int:
         """Bytes of some models."""
-        sizes, total = self._sizes, 0
+        sizes, total = self.sizes, 0
         for model in models:
             total += sizes[model]
         return total
@@ -42,14 +43,14 @@ class GpuMemory:
         """Set its bytes aside."""
         self.resident |= 1 << model
         self.order[model] = now
-        self.free_bytes -= self._sizes[model]
+        self.free_bytes -= self.sizes[model]
 
     def remove(self, model: int) -> None:
         """Give its bytes back."""
         self.resident &= ~(1 << model)
         del self.order[model]
         self.ready.pop(model, None)
-        self.free_bytes += self._sizes[model]
+        self.free_bytes += self.sizes[model]
 
     def pin(self, model: int, now: int) -> None:
         """One more uses it."""

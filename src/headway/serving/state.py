@@ -40,7 +40,7 @@ from headway.serving.events import (
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
-from headway.serving.requeststate import RequestState, Stage
+from headway.serving.requeststate import DONE, QUEUED, READY, RUNNING, SENT, RequestState
 from headway.serving.rows import Kind
 from headway.serving.workerstate import Row, TaskId, WorkerState
 
@@ -57,6 +57,8 @@ _KINDS = {
     DropRequest: Kind.DROP,
     WakeAt: Kind.WAKE_AT,
 }
+_ARRIVED, _TASK_ARRIVED, _PLACE, _QUEUED = map(int, (Kind.ARRIVED, Kind.TASK_ARRIVED, Kind.PLACE, Kind.QUEUED))
+"""The usual rows; see ``batches``."""
 
 
 class ServingState:
@@ -98,6 +100,12 @@ class ServingState:
         self.stale_reads = 0
         self.stale_ns = 0
         """How old the rows were that had changed since, in all."""
+        self.pushed: list[Row] | None = None
+        """All rows as those see them who are told: the same list from the first that is read in an interval to its end,
+        unless a worker fails or comes back. None: there is none yet, or rows are always fresh."""
+        self._pushed_in = self._changed_in = -1
+        self._changed = 0
+        """How many workers have changed in the interval ``_changed_in``."""
         self.expiries: deque[tuple[int, int, int, int]] = deque()
         """(when, worker, function, idle since) of idle processes, in order."""
         self._now = -1
@@ -113,17 +121,18 @@ class ServingState:
     def rows(self, viewer: int, now: int) -> Sequence[Row]:
         """The rows of all workers as ``viewer`` sees them: its own as it is, the others' as of their last push."""
         if self.central or viewer == CENTRAL or not self.push_interval:
-            return [worker.row() for worker in self.workers]
+            return [worker.as_is or worker.row() for worker in self.workers]
         epoch = now // self.push_interval
-        found = []
-        stale = 0
-        for worker in self.workers:
-            if worker.epoch != epoch or worker.id == viewer:
-                found.append(worker.row())
-            else:
-                found.append(worker.published)
-                stale += 1
+        if self.pushed is None or epoch != self._pushed_in:
+            self._pushed_in = epoch
+            self.pushed = [
+                worker.published if worker.epoch == epoch else worker.as_is or worker.row() for worker in self.workers
+            ]
+        found = self.pushed.copy()
+        own = self.workers[viewer]
+        found[viewer] = own.as_is or own.row()
         self.reads += len(found) - 1
+        stale = (self._changed if epoch == self._changed_in else 0) - (own.epoch == epoch)
         if stale:
             self.stale_reads += stale
             self.stale_ns += stale * (now - epoch * self.push_interval)
@@ -143,10 +152,14 @@ class ServingState:
     def advance(self, now: int) -> None:
         """A new instant begins: what was new is so no longer, idle processes whose time is up are let go."""
         self._now = now
-        self.landed = []
-        self.ended = []
-        self.displaced = []
-        self.touched = {}
+        if self.landed:
+            self.landed = []
+        if self.ended:
+            self.ended = []
+        if self.displaced:
+            self.displaced = []
+        if self.touched:
+            self.touched = {}
         expiries = self.expiries
         while expiries and expiries[0][0] <= now:
             _, index, function, since = expiries.popleft()
@@ -158,19 +171,26 @@ class ServingState:
 
     def touch(self, worker: WorkerState, now: int) -> None:
         """Something about a worker is about to change."""
-        worker.touch(now // self.push_interval if self.push_interval else now)
+        epoch = now // self.push_interval if self.push_interval else now
+        if epoch == worker.epoch:
+            worker.as_is = None
+        else:
+            worker.touch(epoch)
+            if epoch != self._changed_in:
+                self._changed_in, self._changed = epoch, 0
+            self._changed += 1
 
     def apply(self, now: int, event: Event) -> None:
         """Something happened."""
         if now != self._now:
             self.advance(now)
-        if isinstance(event, BatchFinished):
+        if type(event) is BatchFinished:  # the usual ones first, and without asking for subclasses
             batches.finish(self, now, event)
-        elif isinstance(event, RequestArrived):
-            self._arrive(now, event.request)
-        elif isinstance(event, TaskArrived):
+        elif type(event) is TaskArrived:
             self._queue(now, event)
-        elif isinstance(event, BatchLoaded):
+        elif type(event) is RequestArrived:
+            self._arrive(now, event.request)
+        elif type(event) is BatchLoaded:
             batches.loaded(self, now, event)
         elif isinstance(event, ModelFetched):
             batches.fetched(self, now, event)
@@ -178,8 +198,10 @@ class ServingState:
             batches.started(self, now, event)
         elif isinstance(event, WorkerFailed):
             losses.fail(self, now, self.workers[event.worker])
+            self.pushed = None
         elif isinstance(event, WorkerRecovered):
             losses.recover(self, now, self.workers[event.worker])
+            self.pushed = None
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))
@@ -192,15 +214,16 @@ class ServingState:
         """Something was decided; ``check`` has said that it can be done."""
         if now != self._now:
             self.advance(now)
-        if isinstance(action, RunBatch):
+        if type(action) is RunBatch:
             batches.run(self, now, action)
-        elif isinstance(action, PlaceRequest):
+        elif type(action) is PlaceRequest:
             state = self.requests[action.request]
+            journal, placed, stages = self.journal, state.worker, state.stage
             for task, worker in enumerate(action.workers):
-                if worker != NOWHERE and worker != state.worker[task] and state.stage[task] < Stage.RUNNING:
-                    self.journal((now, Kind.PLACE, action.request, 0, worker, task, 0))
+                if worker != NOWHERE and worker != placed[task] and stages[task] < RUNNING:
+                    journal((now, _PLACE, action.request, 0, worker, task, 0))
                     self._place(now, state, task, worker)
-        elif isinstance(action, MoveTask):
+        elif type(action) is MoveTask:
             state = self.requests[action.request]
             row = (now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task])
             self.journal(row)
@@ -236,7 +259,7 @@ class ServingState:
         self.to_come -= 1
         graph = self.catalogue.graphs[request.graph]
         state = self.requests[request.id] = RequestState(request, graph)
-        row = (now, Kind.ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline)
+        row = (now, _ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline)
         self.journal(row)
         self.landed.append(request.id)
         for task in graph.entries:
@@ -244,7 +267,7 @@ class ServingState:
 
     def make_ready(self, now: int, state: RequestState, task: int) -> None:
         """All that a task waits for is done, and it is placed nowhere."""
-        state.stage[task] = Stage.READY
+        state.stage[task] = READY
         state.since[task] = now
         key = (state.request.graph, task)
         queue = self.ready.get(key)
@@ -263,7 +286,7 @@ class ServingState:
             return
         worker = self.workers[index]
         self.touch(worker, now)
-        function = state.graph.tasks[task].function
+        function = state.graph.functions[task]
         key = (state.request.id, task)
         if key in worker.queue:
             del worker.queue[key]
@@ -275,15 +298,14 @@ class ServingState:
         state.worker[task] = NOWHERE
 
     def _place(self, now: int, state: RequestState, task: int, index: int) -> None:
-        if state.stage[task] == Stage.READY:
+        if state.stage[task] is READY:
             self.unready(state, task)
-        else:
+        elif state.worker[task] != NOWHERE:
             self.unplace(now, state, task)
-        worker = self.workers[index]
+        worker, function = self.workers[index], state.graph.functions[task]
         self.touch(worker, now)
         state.worker[task] = index
         state.moves[task] += 1
-        function = state.graph.tasks[task].function
         worker.sent[state.request.id, task] = None
         worker.reserved += self.latency.base[index][function]
         worker.want(self.catalogue.functions[function].models)
@@ -293,39 +315,41 @@ class ServingState:
 
     def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
         """When the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
-        fleet = self.fleet
-        before = state.graph.predecessors[task]
+        graph = state.graph
+        before = graph.predecessors[task]
         if not before:
-            return now + fleet.copy_time(state.request.ingress, index, state.graph.tasks[task].input_bytes)
-        due = now
+            return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)
+        due, coming = now, state.coming
         for other in before:
             copies = state.copies[other]
             if copies and not copies >> index & 1:
-                size, coming = state.graph.tasks[other].output_bytes, state.coming
+                size, copy_time = graph.tasks[other].output_bytes, self.fleet.copy_time
                 coming[other, index] = min(
-                    max(now, coming.get((other, source), 0)) + fleet.copy_time(source, index, size)
+                    max(now, coming.get((other, source), 0)) + copy_time(source, index, size)
                     for source in models_in(copies)
                 )
                 state.copies[other] = copies | 1 << index
-            due = max(due, state.coming.get((other, index), 0))
+            if coming:
+                due = max(due, coming.get((other, index), 0))
         return due
 
     def deliver(self, now: int, state: RequestState, task: int) -> None:
         """All predecessors of a placed task are done: it is queued now, or when its inputs arrive."""
-        if state.due[task] <= now:
+        due = state.due[task]
+        if due <= now:
             self._enqueue(now, state, task)
-            self.journal((now, Kind.QUEUED, state.request.id, 0, state.worker[task], task, 0))
+            self.journal((now, _QUEUED, state.request.id, 0, state.worker[task], task, 0))
         else:
-            state.stage[task] = Stage.SENT
-            self.outbox.append((state.due[task], state.request.id, task, state.moves[task]))
+            state.stage[task] = SENT
+            self.outbox.append((due, state.request.id, task, state.moves[task]))
 
     def _queue(self, now: int, event: TaskArrived) -> None:
         state = self.requests.get(event.request)
         task = event.task
-        if state is None or state.moves[task] != event.lease or state.stage[task] != Stage.SENT:
+        if state is None or state.moves[task] != event.lease or state.stage[task] != SENT:
             self.journal((now, Kind.STALE, event.request, event.lease, -1, task, Kind.TASK_ARRIVED))
             return
-        self.journal((now, Kind.TASK_ARRIVED, event.request, event.lease, state.worker[task], task, 0))
+        self.journal((now, _TASK_ARRIVED, event.request, event.lease, state.worker[task], task, 0))
         self._enqueue(now, state, task)
 
     def _enqueue(self, now: int, state: RequestState, task: int) -> None:
@@ -333,24 +357,24 @@ class ServingState:
         worker = self.workers[index]
         self.touch(worker, now)
         key = (state.request.id, task)
-        base = self.latency.base[index][state.graph.tasks[task].function]
+        base = self.latency.base[index][state.graph.functions[task]]
         del worker.sent[key]
         worker.reserved -= base
         worker.queue[key] = now
         worker.queued += base
-        state.stage[task] = Stage.QUEUED
+        state.stage[task] = QUEUED
         self.touched[index] = None
 
     def _drop(self, now: int, request: int) -> None:
         state = self.requests.pop(request)
         done = 0
         for task, stage in enumerate(state.stage):
-            if stage == Stage.READY:
+            if stage == READY:
                 self.unready(state, task)
-            elif stage < Stage.RUNNING:
+            elif stage < RUNNING:
                 self.unplace(now, state, task)
             else:
-                done += stage == Stage.DONE
+                done += stage == DONE
         self.journal((now, Kind.DROP, request, 0, -1, 0, done))
 
 

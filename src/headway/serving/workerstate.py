@@ -43,18 +43,27 @@ class Batch:
         *("models", "slices", "start", "tasks"),
     )
 
-    def __init__(self, lease: int, tasks: tuple[TaskId, ...], function: int, models: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        lease: int,
+        tasks: tuple[TaskId, ...],
+        function: int,
+        models: tuple[int, ...],
+        cpus: int = 0,
+        slices: int = 0,
+        began: int = 0,
+    ) -> None:
         self.lease = lease
         self.tasks = tasks
         self.function = function
         self.models = models
-        self.cpus = 0
-        self.slices = 0
+        self.cpus = cpus
+        self.slices = slices
         self.first = 0
         self.mask = 0
         """The places on the GPU that it holds, as bits."""
         self.activation_bytes = 0
-        self.began = 0
+        self.began = began
         self.start = 0
         """When everything it needs is there."""
         self.end = 0
@@ -71,7 +80,7 @@ class WorkerState:
     __slots__ = (
         *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
         *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
-        *("starting", "taken", "up", "wants", "warm", "wanted", "worker", "_row", "fetches"),
+        *("starting", "taken", "up", "wants", "warm", "wanted", "worker", "as_is", "fetches"),
     )
 
     def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
@@ -108,33 +117,36 @@ class WorkerState:
         self.warm = 0
         self.epoch = -1
         self.pushes = 0
-        self._row: Row | None = None
+        self.as_is: Row | None = None
+        """Its row, if it was asked for since the last change."""
         self.published = self.row()
 
     def touch(self, epoch: int) -> None:
         """Something is about to change; ``epoch`` is the interval that it is in."""
         if epoch != self.epoch:
-            self.published = self.row()
+            self.published = self.as_is or self.row()
             self.epoch = epoch
             self.pushes += 1
-        self._row = None
+        self.as_is = None
 
     def row(self) -> Row:
         """What the worker itself knows."""
-        row = self._row
+        row = self.as_is
         if row is None:
-            row = self._row = Row(
+            memory = self.memory
+            fields = (
                 self.up,
                 self.queued,
                 self.reserved,
                 self.busy_until,
-                self.memory.resident,
+                memory.resident,
                 self.wanted,
-                self.memory.free_bytes,
+                memory.free_bytes,
                 self.cpus_free,
                 self.slices_free,
                 self.warm,
             )
+            row = self.as_is = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
         return row
 
     def want(self, models: tuple[int, ...]) -> None:

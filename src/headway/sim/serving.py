@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Protocol
 
-from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
+from headway.serving.actions import Action, FetchModel, MoveTask, PlaceRequest, RunBatch, StartInstance, WakeAt
 from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
@@ -53,6 +53,7 @@ class SimulatedFleet:
         self._state = state
         self._seed = seed
         self._faults = faults
+        self._spreads = [function.profile.spread for function in state.catalogue.functions]
         self._cursor = 0
         self._arrival = requests[0].arrival if requests else _NEVER
         self._heap: list[tuple[int, int, int, Event]] = []
@@ -64,53 +65,75 @@ class SimulatedFleet:
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """The next instant and its events in rank order."""
-        state = self._state
+        state, heap, arrival = self._state, self._heap, self._arrival
         if state.outbox:
             for due, request, task, moves in state.outbox:
                 self._push(due, TaskArrived(request, task, moves))
             state.outbox.clear()
-        heap = self._heap
-        if self._arrival == _NEVER and (not heap or state.over()):
+        if not heap or arrival < heap[0][0]:
+            return None if arrival == _NEVER else (arrival, self._arrivals())
+        if arrival == _NEVER and state.over():
             return None
-        now = min(self._arrival, heap[0][0]) if heap else self._arrival
+        now, rank, _, event = heap[0]
         events: list[Event] = []
-        while heap and heap[0][0] == now and heap[0][1] < _ARRIVED:
-            event = heappop(heap)[3]
+        while rank < _ARRIVED:
+            heappop(heap)
             events.append(event)
-            if isinstance(event, WorkerFailed | WorkerRecovered):
+            if self._faults is not None:
                 self._befall(now, event)
-        while self._arrival == now:
-            events.append(RequestArrived(self.requests[self._cursor]))
-            self._cursor += 1
-            self._arrival = self.requests[self._cursor].arrival if self._cursor < len(self.requests) else _NEVER
+            if not heap or heap[0][0] != now:
+                break
+            _, rank, _, event = heap[0]
+        if arrival == now:
+            events += self._arrivals()
         while heap and heap[0][0] == now:
             heappop(heap)
             self._wakes.discard(now)
             events.append(Woke())
         return now, events
 
+    def _arrivals(self) -> list[Event]:
+        """All requests of the next moment at which one arrives."""
+        requests, cursor, now = self.requests, self._cursor, self._arrival
+        events: list[Event] = []
+        while self._arrival == now:
+            events.append(RequestArrived(requests[cursor]))
+            cursor += 1
+            self._arrival = requests[cursor].arrival if cursor < len(requests) else _NEVER
+        self._cursor = cursor
+        return events
+
+    def _befall(self, now: int, event: Event) -> None:
+        """What comes after a fault of the same worker."""
+        if not isinstance(event, WorkerFailed | WorkerRecovered):
+            return
+        assert self._faults is not None
+        if (following := self._faults.after(now, event)) is not None:
+            self._push(*following)
+
     def execute(self, now: int, action: Action) -> None:
         """Schedule what an action will cause."""
-        if isinstance(action, RunBatch):
-            lease = self._state.leases
-            batch = self._state.workers[action.worker].running[lease]
+        if type(action) is RunBatch:
+            lease, worker = self._state.leases, action.worker
+            batch = self._state.workers[worker].running[lease]
             if batch.start > now:
-                self._push(batch.start, BatchLoaded(action.worker, lease))
-            spread = self._state.catalogue.functions[batch.function].profile.spread
-            took = batch.end - batch.start
+                self._push(batch.start, BatchLoaded(worker, lease))
+            spread, end = self._spreads[batch.function], batch.end
             if spread:
                 request, task = batch.tasks[0]
                 draw = small_stream(self._seed, f"{request}:{task}").gauss(0.0, spread)
-                took = max(1, round(took * exp(draw)))
-            self._push(max(batch.start + took, now + 1), BatchFinished(action.worker, lease))
+                end = batch.start + max(1, round((end - batch.start) * exp(draw)))
+            self._push(end if end > now else now + 1, BatchFinished(worker, lease))
+        elif type(action) is PlaceRequest or type(action) is MoveTask:
+            return  # the usual ones: their consequences are in the outbox
         elif isinstance(action, WakeAt):
             time = max(action.time, now + 1)
             if time not in self._wakes and time < _NEVER:
                 self._wakes.add(time)
                 self._push(time, Woke())
         elif isinstance(action, FetchModel):
-            worker = self._state.workers[action.worker]
-            ready = max(worker.memory.ready[action.model], now + 1)  # an instant is decided once
+            memory = self._state.workers[action.worker].memory
+            ready = max(memory.ready[action.model], now + 1)  # an instant is decided once
             self._push(ready, ModelFetched(action.worker, action.model, self._state.leases))
         elif isinstance(action, StartInstance):
             ready = now + self._state.catalogue.functions[action.function].cold_start
@@ -119,8 +142,3 @@ class SimulatedFleet:
     def _push(self, time: int, event: Event) -> None:
         self._number += 1
         heappush(self._heap, (time, event.rank, self._number, event))
-
-    def _befall(self, now: int, event: WorkerFailed | WorkerRecovered) -> None:
-        assert self._faults is not None
-        if (following := self._faults.after(now, event)) is not None:
-            self._push(*following)

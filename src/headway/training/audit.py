@@ -311,17 +311,15 @@ class _Clerk:
             self._touch(life)
 
     def _touch(self, life: Life) -> None:
-        if self._speed.sharing_penalty_ppm and life.job.shared and life.placement:
+        if self._speed.sharing_costs and life.job.shared and life.placement:
             self._shared.add(life.placement[0])
 
     def _check_speed(self, life: Life) -> None:
-        job, neighbours = life.job, 0
+        job = life.job
         if any(node >= len(self._books.on_node) for node, _ in life.placement):
             return
-        if job.shared:
-            node, mask = life.placement[0]
-            neighbours = self._books.gpu_milli[node, mask.bit_length() - 1] - job.gpu_milli
-        speed = self._speed.of(job, life.placement, life.grant, neighbours)
+        beside = self._books.beside(life, self._lives) if job.shared else (0, ())
+        speed = self._speed.of(job, life.placement, life.grant, *beside)
         if speed != life.speed:
             self._find("speed", f"job {job.id} runs at {life.speed} ppm, the model says {speed}")
 

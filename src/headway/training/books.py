@@ -5,7 +5,7 @@ likely to be right.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster, Tenant
@@ -91,6 +91,13 @@ class Books:
                 self.gpu_milli[node, gpu] -= job.gpu_milli
         for _ in self._host(life, -1):
             """Less is held: nothing can be wrong with that."""
+
+    def beside(self, life: Life, lives: Mapping[int, Life]) -> tuple[int, list[str]]:
+        """What others hold of the GPU that a job has a share of, in thousandths, and what each of them trains."""
+        node, mask = life.placement[0]
+        others = [lives[job] for job in sorted(self.on_node[node]) if job != life.job.id and job in lives]
+        models = [other.job.model for other in others if other.placement == life.placement]
+        return self.gpu_milli[node, mask.bit_length() - 1] - life.job.gpu_milli, models
 
     def regrant(self, life: Life, grant: Grant) -> Iterator[tuple[str, str]]:
         """Enter that a running job holds something else besides its GPUs."""

@@ -46,9 +46,13 @@ def without(
     if kinds & {CauseKind.HEAD_OF_LINE, CauseKind.ORDER, CauseKind.RESERVATION}:
         nodes = not any(cause.identity == (CauseKind.ORDER, "quota") for cause in named)
         ahead = Ahead(world, asked, js, quota=CauseKind.QUOTA in kinds, nodes=nodes)
-        _withdraw(world, asked, ahead.jobs() if CauseKind.ORDER in kinds else ahead.blockers())
+        gone = ahead.jobs() if CauseKind.ORDER in kinds else ahead.blockers()
+        promised = (holder for cause in named if cause.kind is CauseKind.RESERVATION for holder in cause.jobs)
+        _withdraw(world, asked, [*gone, *promised])
     if CauseKind.ROUND in kinds:
         asked.round_length = 0
+        if any(cause.identity == (CauseKind.ROUND, "reservation") for cause in named):
+            world.refreshed += 1  # reservations are made anew
     if CauseKind.NODES_DOWN in kinds:
         for node in members(js.eligible & ~world.pool.schedulable):
             world.pool.set_schedulable(node, True)

@@ -59,7 +59,8 @@ class Cause:
     kind: CauseKind
     text: str
     level: str = ""
-    """Of the topology, for fragmentation; ``quota`` where the order of a tenant's jobs for its quota is meant."""
+    """Of the topology, for fragmentation; ``quota`` where the order of a tenant's jobs for its quota is meant;
+    ``reservation`` where the policy keeps to what it planned for the job itself."""
     jobs: tuple[int, ...] = ()
     """Jobs that it is about: the first one ahead, the holders of reservations."""
     facts: dict[str, int] = field(default_factory=dict)
@@ -98,12 +99,12 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
     with raised_quota(js):
         ahead = Ahead(state, policy, js, quota=refusal is not None)
         fits = _fits(now, state, policy, js, ahead)
-        if (held_back := _held_back(ahead, fits)) is not None:
+        if (held_back := _held_back(ahead, _overdue(now, state, policy, js) if fits else (), fits)) is not None:
             causes.append(held_back)
         if not fits:
             causes.append(_shortage(state, policy, js))
         if not causes:
-            causes.append(_round(now, policy))
+            causes.append(_kept_to(now, policy, js) or _round(now, policy))
         if fits and refusal is not None and len(causes) == 1:
             ahead = Ahead(state, policy, js, quota=True, nodes=False)
         rivals = ahead.waits - (0 if held_back is None else len(ahead.holders) or ahead.holding)
@@ -233,17 +234,30 @@ class Ahead:
         return False
 
 
-def _held_back(ahead: Ahead, fits: bool) -> Cause | None:
-    """Jobs ahead keep it out by the rules of the backfill, not by what they hold."""
+def _overdue(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[int, ...]:
+    """Jobs, behind it too, that were promised nodes where it would start, and by now: what is due is kept first."""
+    reserved = policy.backfill.reservations
+    if js.id not in reserved or state.quotas or policy.preempts:  # with these the queue comes before what is due
+        return ()
+    if (placement := policy.placement.place(state.pool, js)) is None:
+        return ()
+    wanted = {node for node, _ in placement}
+    due = (job for job, promise in reserved.items() if promise.start <= now and not wanted.isdisjoint(promise.nodes))
+    return tuple(job for job in due if job != js.id and job in state.jobs and job not in state.running)
+
+
+def _held_back(ahead: Ahead, overdue: tuple[int, ...], fits: bool) -> Cause | None:
+    """Jobs ahead, or promises that are due, keep it out by the rules of the backfill, not by what they hold."""
     if ahead.holding:
         first = min(lane.head for lane, _ in ahead._strict)[1]
         names = ahead.names(first)
         text = f"{_some(names, ahead.holding)} ahead of it, and none may be overtaken"
         return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(first,), facts={"ahead": ahead.holding}, names=names)
-    if fits and ahead.holders:
-        count, names = len(ahead.holders), ahead.names(*ahead.holders)
+    holders = (*ahead.holders, *(job for job in overdue if job not in ahead.holders))
+    if fits and holders:
+        count, names = len(holders), ahead.names(*holders)
         text = f"it would fit now, and delay what is reserved for {_some(names, count)}"
-        return Cause(CauseKind.RESERVATION, text, jobs=ahead.holders, facts={"reserved": count}, names=names)
+        return Cause(CauseKind.RESERVATION, text, jobs=holders, facts={"reserved": count}, names=names)
     return None
 
 
@@ -260,6 +274,17 @@ def _some(names: tuple[str, ...], count: int) -> str:
 
 def _between_rounds(now: int, policy: ComposedPolicy) -> bool:
     return bool(policy.round_length and now % policy.round_length)
+
+
+def _kept_to(now: int, policy: ComposedPolicy, js: JobState) -> Cause | None:
+    """Its own reservation is for later, and stands: while all goes as expected nobody looks whether it fits sooner."""
+    own = policy.backfill.reservations.get(js.id)
+    if own is None or own.start <= now:
+        return None
+    text = (
+        f"it would fit now, but is to start at {format_duration(own.start)}, and the policy has no cause to plan anew"
+    )
+    return Cause(CauseKind.ROUND, text, level="reservation", facts={"next": own.start})
 
 
 def _round(now: int, policy: ComposedPolicy) -> Cause:

@@ -115,8 +115,9 @@ class _Watch:
             job, due = held.job, self._dues.of(held.placement, held.job.width_milli)
             if not job.gpus or job.model not in self._believed.profiles or held.grant == due:
                 continue
-            beside = sum(self._jobs[other].gpu_milli for gpu in _shared_gpus(held) for other in self._shared[gpu])
-            pace = self._speed.pace(job, held.placement, beside - job.gpu_milli if beside else 0)
+            others = [self._jobs[other] for gpu in _shared_gpus(held) for other in self._shared[gpu] if other != number]
+            beside = [other.model for other in others]
+            pace = self._speed.pace(job, held.placement, sum(other.gpu_milli for other in others), beside)
             has = self._believed.of(job, self._speed.felt(held.grant), pace)
             could = self._believed.of(job, self._speed.felt(due), pace)
             if has < could:

@@ -23,6 +23,14 @@ def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Non
             state.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
 
 
+def beside(state: "TrainingState", js: JobState) -> list[str]:
+    """What the others train that run on the GPU of which a job holds a share."""
+    if js.gpu_milli == 1000:
+        return []
+    others = state.on_node[js.placement[0][0]].values()
+    return [other.job.model for other in others if other is not js and other.placement == js.placement]
+
+
 def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> None:
     """Other CPUs, memory and storage bandwidth, where the job is; it stands still for what the change costs, unless it
     has only just started or been changed."""

@@ -6,8 +6,9 @@ placement spans (communication takes longer over slower links), and, for shares 
 ``sensitivity`` then says how fast a job is at that pace with the CPUs, memory and storage bandwidth that it holds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
@@ -35,6 +36,14 @@ class Costs:
         return job.checkpoint + job.restore if self.migration is None else self.migration
 
 
+class Interference(Protocol):
+    """What programs on parts of one GPU cost each other, from a table that was measured."""
+
+    def slowdown_ppm(self, program: str, co_runners: Sequence[str], share_ppm: int) -> int:
+        """How much longer a program takes beside others than alone, with the same share of the GPU."""
+        ...
+
+
 class SpeedModel:
     """Speed in parts per million of the reference, from what is known about the cluster."""
 
@@ -45,8 +54,13 @@ class SpeedModel:
         sharing_penalty_ppm: int = 0,
         sensitivity: Matrix | None = None,
         profiles: Mapping[str, Profile] | None = None,
+        interference: Interference | None = None,
     ) -> None:
         """``profiles`` are what is believed of jobs, by what they train; ``sensitivity`` is what is true of them."""
+        self.interference = interference
+        """By what jobs on one GPU train; None: the penalty alone says what neighbours cost."""
+        self.sharing_costs = bool(sharing_penalty_ppm) or interference is not None
+        """Whether a job goes on at another speed when a neighbour comes or goes."""
         self.sharing_penalty_ppm = sharing_penalty_ppm
         self.sensitivity = sensitivity
         self.profiles: Mapping[str, Profile] = profiles or {}
@@ -57,18 +71,23 @@ class SpeedModel:
         self._islands = [node.island_gpus for node in cluster.nodes]
         self._node_level = cluster.node_level
         self._slowdown = _slowdowns(cluster)
-        self.constant = self._same_gpus and not any(self._slowdown) and sensitivity is None and not sharing_penalty_ppm
+        self.constant = self._same_gpus and not any(self._slowdown) and sensitivity is None and not self.sharing_costs
 
-    def of(self, job: Job, placement: Placement, grant: Grant, neighbours_milli: int = 0) -> int:
-        """Speed of a job on a placement; ``neighbours_milli`` is what others hold of its shared GPU."""
-        pace = self.pace(job, placement, neighbours_milli)
+    def of(
+        self, job: Job, placement: Placement, grant: Grant, neighbours_milli: int = 0, beside: Sequence[str] = ()
+    ) -> int:
+        """Speed of a job on a placement.
+
+        ``neighbours_milli`` is what others hold of its shared GPU, ``beside`` what each of them trains.
+        """
+        pace = self.pace(job, placement, neighbours_milli, beside)
         return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.felt(grant), pace), 1)
 
     def felt(self, grant: Grant) -> Grant:
         """A grant as a job feels it."""
         return felt(grant, self._counted)
 
-    def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0) -> int:
+    def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0, beside: Sequence[str] = ()) -> int:
         """How fast a job's GPUs would run a program that nothing else hinders."""
         speed = REFERENCE_SPEED_PPM
         if not self._same_gpus:
@@ -85,6 +104,9 @@ class SpeedModel:
                 * (REFERENCE_SPEED_PPM - self.sharing_penalty_ppm * neighbours_milli // 1000)
                 // REFERENCE_SPEED_PPM
             )
+        if beside and self.interference is not None:
+            slower = self.interference.slowdown_ppm(job.model, beside, job.gpu_milli * 1000)
+            speed = speed * REFERENCE_SPEED_PPM // slower
         return max(speed, 1)
 
     def level_spanned(self, placement: Placement) -> int:

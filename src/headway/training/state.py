@@ -29,7 +29,7 @@ from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import UNCOUNTED, Pool
 from headway.training.queue import Entry, Queue, Ranked
-from headway.training.respeed import reallocate, respeed_neighbours
+from headway.training.respeed import beside, reallocate, respeed_neighbours
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
 from headway.training.speed import Costs, SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
@@ -319,7 +319,7 @@ class TrainingState:
             self.ranked.add(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.add(0, js.expected_end(), js.id)
-        if self.speed.sharing_penalty_ppm:
+        if self.speed.sharing_costs:
             respeed_neighbours(self, now, js)
 
     def _stop(self, now: int, js: JobState) -> None:
@@ -344,7 +344,7 @@ class TrainingState:
         js.account.held -= js.width
         self.changes += 1
         self.releases += 1
-        if self.speed.sharing_penalty_ppm:
+        if self.speed.sharing_costs:
             respeed_neighbours(self, now, js)
 
     def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
@@ -363,7 +363,8 @@ class TrainingState:
         if js.gpu_milli < 1000:
             ((node, mask),) = js.placement
             neighbours = 1000 - self.pool.shares[node].get(mask.bit_length() - 1, 0) - js.gpu_milli
-        return self.speed.of(js.job, js.placement, js.grant, neighbours)
+        others = beside(self, js) if self.speed.interference is not None else ()
+        return self.speed.of(js.job, js.placement, js.grant, neighbours, others)
 
     # --- nodes ------------------------------------------------------------------------------------------------
 

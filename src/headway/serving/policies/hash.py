@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from headway.serving.actions import NOWHERE, Action, PlaceRequest
 from headway.serving.policies.local import FIFO, LOOKAHEAD, LocalQueue
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.requeststate import RequestState, Stage
+from headway.serving.requeststate import RUNNING, RequestState
 from headway.serving.state import ServingState
 
 _ODD = 0x9E3779B97F4A7C15
@@ -52,19 +52,24 @@ class Hash(ServingPolicy):
                     if unplaced(rs, plan):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
+        queue, workers = self.queue, state.workers
         for index in list(state.touched):
-            if state.workers[index].queue:
-                yield from self.queue.decide(state, state.workers[index])
+            worker = workers[index]
+            if worker.queue:  # as in ``LocalQueue.decide``, with a generator less: there is nothing else to this policy
+                if not worker.running and (batch := queue.run(state, worker, next(iter(worker.queue)))) is not None:
+                    yield batch
+                if (fetch := queue.ahead(state, worker)) is not None:
+                    yield fetch
 
 
 def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
     """A worker a task, drawn among those that are up and can run it; what is placed stays. -1: there is none."""
-    down = {worker.id for worker in state.workers if not worker.up}
-    placed = list(rs.worker)
+    down = [worker.id for worker in state.workers if not worker.up]
+    placed, functions = list(rs.worker), rs.graph.functions
     salt += rs.request.arrival  # other arrivals, another draw
     for task, stage in enumerate(rs.stage):
-        if placed[task] == NOWHERE and stage < Stage.RUNNING:
-            able: Sequence[int] = hosts[rs.graph.tasks[task].function]
+        if placed[task] == NOWHERE and stage < RUNNING:
+            able: Sequence[int] = hosts[functions[task]]
             if down:
                 able = [worker for worker in able if worker not in down]
             if able:
@@ -74,4 +79,4 @@ def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...
 
 def unplaced(rs: RequestState, plan: Sequence[int]) -> bool:
     """Whether a plan leaves a task open that must still run."""
-    return NOWHERE in plan and any(w == NOWHERE and s < Stage.RUNNING for w, s in zip(plan, rs.stage, strict=True))
+    return NOWHERE in plan and any(w == NOWHERE and s < RUNNING for w, s in zip(plan, rs.stage, strict=True))

@@ -1,6 +1,7 @@
 """What each worker decides alone: which of its queued tasks runs next, what makes room, what is fetched ahead."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch
@@ -43,7 +44,6 @@ class LocalQueue:
             if not hosts:
                 raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
             self.hosts.append(hosts)
-        self._functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self._masks = [function.mask for function in catalogue.functions]
         self._activations = [function.activation_bytes for function in catalogue.functions]
         self._sizes = [model.size_bytes for model in catalogue.models]
@@ -57,15 +57,14 @@ class LocalQueue:
             batch = self.run(state, worker, next(iter(queue)))
             if batch is not None:
                 yield batch
-        if self.prefetch and queue and not worker.fetches:
-            yield from self._ahead(state, worker)
+        if (fetch := self.ahead(state, worker)) is not None:
+            yield fetch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
         """One task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
-        function = self._functions[state.requests[task[0]].request.graph][task[1]]
-        whole = self._whole[worker.id][function]
+        function = state.requests[task[0]].graph.functions[task[1]]
+        whole, memory = self._whole[worker.id][function], worker.memory
         assert whole is not None
-        memory = worker.memory
         mask = self._masks[function]
         missing = mask & ~memory.resident
         need = self._activations[function]
@@ -80,12 +79,11 @@ class LocalQueue:
 
     def victims(self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId) -> tuple[int, ...]:
         """Models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
-        memory = worker.memory
-        models: Sequence[int] = [model for model in memory.order if not keep >> model & 1 and memory.evictable(model)]
-        if self.evict == LOOKAHEAD:
-            first = self._first_use(state, worker, task, sum(1 << model for model in models))
-            never = len(worker.queue) + 1
-            models = sorted(models, key=lambda model: -first.get(model, never))
+        pinned = worker.memory.pins
+        models = [model for model in worker.memory.order if not keep >> model & 1 and model not in pinned]
+        if self.evict == LOOKAHEAD and len(models) > 1:
+            first = self._first_use(state, worker, task, models)
+            models.sort(key=first.__getitem__, reverse=True)
         chosen = []
         for model in models:
             if need <= 0:
@@ -94,30 +92,37 @@ class LocalQueue:
             need -= self._sizes[model]
         return tuple(chosen)
 
-    def _first_use(self, state: ServingState, worker: WorkerState, besides: TaskId, among: int) -> dict[int, int]:
-        """Where in the queue each of some models is needed first; those that no task needs are left out."""
-        first: dict[int, int] = {}
+    def _first_use(
+        self, state: ServingState, worker: WorkerState, besides: TaskId, models: Sequence[int]
+    ) -> dict[int, int]:
+        """Where in the queue each of some models is needed first; those that no task needs come after its end."""
+        first = dict.fromkeys(models, len(worker.queue))
+        requests, masks, among = state.requests, self._masks, 0
+        for model in models:
+            among |= 1 << model
         for position, key in enumerate(worker.queue):
-            if not among:
-                break
-            needed = self._masks[self._functions[state.requests[key[0]].request.graph][key[1]]] & among
+            needed = masks[requests[key[0]].graph.functions[key[1]]] & among
             if needed and key != besides:
-                among &= ~needed
                 for model in models_in(needed):
                     first[model] = position
+                among &= ~needed
+                if not among:
+                    break
         return first
 
-    def _ahead(self, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """Fetch one missing model of the next tasks, into free memory only."""
+    def ahead(self, state: ServingState, worker: WorkerState) -> FetchModel | None:
+        """Fetch one missing model of the next tasks, into free memory only, and one at a time."""
+        if not self.prefetch or worker.fetches or not worker.queue:
+            return None
         memory = worker.memory
-        for position, (request, task) in enumerate(worker.queue):
-            if position >= self.prefetch:
-                return
-            missing = self._masks[self._functions[state.requests[request].request.graph][task]] & ~memory.resident
-            for model in models_in(missing):
-                if self._sizes[model] <= memory.free_bytes:
-                    yield FetchModel(worker.id, model)
-                    return
+        absent = ~memory.resident
+        for request, task in islice(worker.queue, self.prefetch):
+            missing = self._masks[state.requests[request].graph.functions[task]] & absent
+            if missing:
+                for model in models_in(missing):
+                    if self._sizes[model] <= memory.free_bytes:
+                        return FetchModel(worker.id, model)
+        return None
 
 
 def _whole(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:

@@ -7,16 +7,15 @@ fits a worker with a warm process, or waits where waiting for room is cheaper. `
 """
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import log
-from typing import NamedTuple
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
-from headway.serving.fleet import FREE, places
 from headway.serving.policies.headway.admission import Admission, Scarcity
-from headway.serving.policies.headway.batching import SOON, Batching, Choice, Companions, Lot
-from headway.serving.policies.headway.offers import MISSED, Menu, Outlook, makes_of, menus_of
+from headway.serving.policies.headway.batching import Batching, Choice, Companions, Lot
+from headway.serving.policies.headway.offers import MISSED, Outlook, makes_of, menus_of
+from headway.serving.policies.headway.rooms import Room, room_at, tightest
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -38,15 +37,6 @@ KEPT = 12
 ODDS = 0.99
 """The share of what a miss costs that the rest of a request may be expected to cost while there is too little of
 anything."""
-
-
-class Room(NamedTuple):
-    """A worker that may take a batch, and what it takes to begin there."""
-
-    delay: int
-    """Until inputs and weights are there; whole milliseconds."""
-    worker: WorkerState
-    evict: tuple[int, ...]
 
 
 class Configuring:
@@ -163,7 +153,8 @@ class Configuring:
         insort(self._queues[function], Lot(self._deadline(rs), request, rs.request.graph, task))
 
     def _start_over(self, state: ServingState) -> None:
-        """A worker is gone: what waits is read from the pool again."""
+        """A worker is gone: what waits is read from the pool again, and who lacks room is found anew."""
+        self._short.clear()
         for queue in (*self._queues, *self._late):
             queue.clear()
         for (_, task), requests in state.ready.items():
@@ -213,11 +204,11 @@ class Configuring:
             if choice.until > now:
                 self._wakes[function] = choice.until
                 break
-            action = self._fit(now, state, function, choice)
-            for lot in choice.lots:
+            lots, action = self._fit_some(now, state, function, choice)
+            for lot in lots:
                 queue.remove(lot)
             if action is None:
-                aside += choice.lots
+                aside += lots
             else:
                 yield action
                 self._began(now, state, function, action)
@@ -257,7 +248,7 @@ class Configuring:
         while late:
             count = max((size for size in batching.sizes if size <= len(late)), default=1)
             choice = Choice(tuple(late[:count]), batching.menu(count).usd, now)
-            action = self._fit(now, state, function, choice, hurry=False)
+            _, action = self._fit(now, state, function, choice, hurry=False)
             if action is None:
                 return
             del late[:count]
@@ -283,10 +274,29 @@ class Configuring:
 
     # --- a batch ------------------------------------------------------------------------------------------------
 
+    def _fit_some(
+        self, now: int, state: ServingState, function: int, choice: Choice
+    ) -> tuple[tuple[Lot, ...], RunBatch | None]:
+        """The chosen batch, or a smaller one where what is free does not suit so many; None: it is better to wait."""
+        batching, lots = self._batching[function], choice.lots
+        best, found = self._fit(now, state, function, choice)
+        chosen = lots
+        if best > choice.values.min():
+            for size in (size for size in batching.sizes if size < len(lots)):
+                values = batching.values(lots[:size], now)
+                apart = sum(batching.alone(lot, now) for lot in lots[size:])
+                if values.min() + apart < best:
+                    value, action = self._fit(now, state, function, Choice(lots[:size], values, now))
+                    if value + apart < best:
+                        best, found, chosen = value + apart, action, lots[:size]
+        if found is None or self._worth_waiting(now, state, function, choice, best):
+            return lots, None
+        return chosen, found
+
     def _fit(
         self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True
-    ) -> RunBatch | None:
-        """The best offer that some worker has room for; None: it is better to wait, or there is none."""
+    ) -> tuple[float, RunBatch | None]:
+        """The best offer that some worker has room for, and what that comes to; None: there is none."""
         batching, lots = self._batching[function], choice.lots
         menu = batching.menu(len(lots))
         rooms = self._rooms(now, state, function, choice)
@@ -300,14 +310,14 @@ class Configuring:
             for offer in values.argsort(kind="stable").tolist():
                 if values[offer] >= best:
                     break
-                if (room := self._tightest(here, menu, offer)) is not None:
+                if (room := tightest(here, menu, offer, self._make)) is not None:
                     best, found = float(values[offer]), (offer, room)
                     break
-        if found is None or (hurry and self._worth_waiting(now, state, function, choice, best)):
-            return None
+        if found is None:
+            return best, None
         offer, room = found
         tasks = tuple((lot.request, lot.task) for lot in lots)
-        return RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
+        return best, RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
 
     def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
         """Whether the offer that would be best is so much better that it pays to wait until there is room for it."""
@@ -315,7 +325,9 @@ class Configuring:
         if value <= choice.values[wanted]:
             return False
         batching = self._batching[function]
-        when = self._room_at(now, state, function, batching.menu(len(choice.lots)), wanted)
+        when = room_at(
+            now, state, function, batching.menu(len(choice.lots)), wanted, self._make, self._capable[function]
+        )
         return when < NEVER and value > batching.values(choice.lots, when)[wanted]
 
     def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
@@ -334,56 +346,22 @@ class Configuring:
         """Workers that could take a batch, were it small enough."""
         kind = state.catalogue.functions[function]
         near = all(not carried(state, lot.graph, lot.task) for lot in choice.lots)
-        if near and not kind.mask and not kind.activation_bytes and not state.latency.interference:
+        needs_memory = bool(kind.mask or kind.activation_bytes)
+        if near and not needs_memory and not state.latency.interference:
             return [Room(0, worker, ()) for worker in self._places(state, function) if self._open(worker)]
         time = int(self._batching[function].menu(len(choice.lots)).times[choice.values.argmin()])
         found = []
         for worker in self._places(state, function):
-            evict = self._warming.victims(now, state, worker, function, len(choice.lots))
-            if evict is None or not self._open(worker):
+            if not self._open(worker):
                 continue
-            delay = max(inputs_take(state, lot.request, lot.task, worker.id) for lot in choice.lots)
-            delay = max(delay, weights_take(now, state, worker, kind.mask))
+            evict = self._warming.victims(now, state, worker, function, len(choice.lots)) if needs_memory else ()
+            if evict is None:
+                continue
+            delay = 0 if near else max(inputs_take(state, lot.request, lot.task, worker.id) for lot in choice.lots)
+            if kind.mask:
+                delay = max(delay, weights_take(now, state, worker, kind.mask))
             if state.latency.interference:
                 beside = state.latency.beside(function, [batch.function for batch in worker.running.values()])
                 delay += time * (beside - REFERENCE_SPEED_PPM) // REFERENCE_SPEED_PPM
             found.append(Room(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
         return found
-
-    def _tightest(self, rooms: Sequence[Room], menu: Menu, offer: int) -> Room | None:
-        """Where an offer fits and leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
-        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
-        best, found = (1 << 62, 0), None
-        for room in rooms:
-            worker = room.worker
-            cpus_left, slices_left = worker.cpus_free - cpus, worker.slices_free - slices
-            if cpus_left < 0 or slices_left < 0 or self._make[worker.id] != make:
-                continue
-            gpu = worker.worker.gpu
-            rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
-            if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
-                best, found = rank, room
-        return found
-
-    def _room_at(self, now: int, state: ServingState, function: int, menu: Menu, offer: int) -> int:
-        """When a worker with a process has room for an offer, if nobody else takes it."""
-        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
-        mask = state.catalogue.functions[function].mask
-        needed = state.catalogue.functions[function].cold_start
-        best = NEVER
-        for index in self._capable[function]:
-            worker = state.workers[index]
-            if self._make[index] != make or not worker.up or mask & ~worker.memory.resident:
-                continue
-            cpus_free, taken = worker.cpus_free, worker.taken
-            warm = not needed or bool(worker.idle.get(function))
-            for batch in sorted(worker.running.values(), key=lambda batch: batch.end):
-                if batch.end >= best:
-                    break
-                cpus_free += batch.cpus
-                taken &= ~batch.mask
-                warm = warm or batch.function == function
-                if warm and cpus_free >= cpus and places(worker.worker.gpu, slices, taken) is not None:
-                    best = max(batch.end, now + SOON)
-                    break
-        return best

@@ -138,9 +138,12 @@ def idle_usd(prices: Prices, function: Function) -> float:
 class Table:
     """What depends on the time left: ``rest`` over a grid, and a row of offers for each point of the grid and size."""
 
-    __slots__ = ("after", "last", "low", "rest", "step")
+    __slots__ = ("_sharp", "after", "last", "low", "rest", "step")
 
-    def __init__(self, length: float) -> None:
+    def __init__(self, length: float, *, sharp: bool = False) -> None:
+        """``sharp``: nothing from here on has any spread. Being late is then a step and not a chance, and a time left is
+        rounded down: what is a hair too late must not count as in time."""
+        self._sharp = sharp
         self.step = max(length / POINTS, 1.0)
         self.low = -LOW * length
         self.last = int(POINTS * (LOW + HIGH))
@@ -153,15 +156,17 @@ class Table:
         return self.low + self.step * np.arange(self.last + 1, dtype=np.float64)
 
     def index(self, left: float) -> int:
-        """The point nearest to a time left."""
-        at = int((left - self.low) / self.step + 0.5)
+        """The point nearest to a time left; where being late is a step, the one before it."""
+        at = int((left - self.low) / self.step + (0.0 if self._sharp else 0.5))
         return 0 if at < 0 else at if at < self.last else self.last
 
     def at(self, left: Array) -> Array:
-        """``rest`` for many times left, between the points on straight lines."""
+        """``rest`` for many times left, between the points on straight lines, or as at the one before."""
         place = np.clip((left - self.low) / self.step, 0.0, self.last - 1e-9)
         below = place.astype(np.intp)
-        here = self.rest[below]
+        here: Array = self.rest[below]
+        if self._sharp:
+            return here
         found: Array = here + (place - below) * (self.rest[below + 1] - here)
         return found
 
@@ -194,7 +199,11 @@ class Outlook:
     def _graph(self, graph: Graph, base: Sequence[int], worth: float) -> list[Table]:
         lengths = rest_lengths(graph, base)
         shares = shares_of(graph, base)
-        tables = [Table(length) for length in lengths]
+        sharp = [False] * len(lengths)
+        for task in reversed(graph.order):
+            certain = not self._functions[graph.tasks[task].function].profile.spread
+            sharp[task] = certain and all(sharp[after] for after in graph.successors[task])
+        tables = [Table(length, sharp=each) for length, each in zip(lengths, sharp, strict=True)]
         for task in reversed(graph.order):
             table, function = tables[task], self._functions[graph.tasks[task].function]
             following = [(tables[after], shares[task, after]) for after in graph.successors[task]]

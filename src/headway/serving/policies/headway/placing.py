@@ -13,19 +13,18 @@ clearly better; its own reservation does not count against where it is.
 from collections.abc import Sequence
 from math import inf
 
+import numpy as np
+
 from headway.serving.policies.hash import drawn
+from headway.serving.policies.headway.many import CROWDING, INVESTED, Many, many
 from headway.serving.policies.headway.order import Mix, Outline
-from headway.serving.policies.headway.views import Plan, View, Views
+from headway.serving.policies.headway.views import Numbers, Plan, View, Views
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId
 
-CROWDING = 2.0
-"""What pushing other models out costs those who need them again, in times of the fetch."""
 CLEARLY = 0.05
 """How much earlier a task must end elsewhere to be moved, as a share of what its request takes at best."""
-INVESTED = 0.6
-"""Which part of a fetch into free memory is not held against a worker: the next task will find the model there."""
 NEAR = 0.01
 """Workers are as good as each other within this share of what the request takes at best, where rows are stale."""
 _LOOKED_AT = 4
@@ -45,7 +44,8 @@ class Placing:
         self._outline = outline
         self._mixes = mixes
         self._ahead = ahead
-        self.views = Views(state, outline)
+        self.views = Views(state, outline, arrays=many(outline))
+        self._many = Many(state.fleet, outline, self.views, ahead=ahead) if many(outline) else None
         self._able: dict[tuple[int, int], list[int]] = {}
         zones: dict[tuple[int, int], list[int]] = {}
         for index, worker in enumerate(state.fleet.workers):
@@ -82,24 +82,24 @@ class Placing:
             at = self._arrivals(now, state, rs, task, workers, ends)
             if workers[task] >= 0:
                 worker = workers[task]
-                ends[task] = max(at[worker], view.busy[worker]) + outline.pace[worker][function]
+                ends[task] = int(max(at[worker], view.busy[worker])) + outline.pace[worker][function]
                 continue
-            scores = self._scores(now, state, rs, task, view, viewer, at, warm=warm)
-            if not scores:
-                ends[task] = min(at) + outline.mean[function]
+            found = self._best(now, state, rs, task, view, viewer, at, inf, (viewer, *workers), warm=warm)
+            if found is None:
+                ends[task] = int(min(at)) + outline.mean[function]
                 continue
-            worker, end = self._choose(state, rs, task, scores, (viewer, *workers))
+            worker, end = found
             missing = outline.masks[function] & ~view.resident[worker]
             view.resident[worker] |= missing
             view.free[worker] -= outline.weights(missing)[0]
             view.busy[worker] = max(view.busy[worker], end)
-            workers[task], ends[task], plan.arrivals[task] = worker, end, at[worker]
+            workers[task], ends[task], plan.arrivals[task] = worker, end, int(at[worker])
         plan.finish = max(ends)
         return tuple(workers)
 
     def _arrivals(
         self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
-    ) -> list[int]:
+    ) -> Numbers:
         """By worker: when all inputs of a task would be there."""
         graph = rs.graph
         sources = [
@@ -111,15 +111,9 @@ class Placing:
             sources = [(now, 1 << rs.request.ingress, -1)]
             sizes = [graph.tasks[task].input_bytes]
         copy_time = state.fleet.copy_time
-        zones = []
-        for members in self._members:
-            latest = now
-            for (end, holders, _), size in zip(sources, sizes, strict=True):
-                source = (holders & -holders).bit_length() - 1
-                target = members[0] if members[0] != source else members[-1]
-                latest = max(latest, end + copy_time(source, target, size))
-            zones.append(latest)
-        at = [zones[zone] for zone in self._zones] if len(zones) > 1 else zones * len(self._zones)
+        at = self._from_others(
+            now, state, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
+        )
         near = 0
         for _, holders, _ in sources:
             near |= holders
@@ -129,10 +123,56 @@ class Placing:
             worker = low.bit_length() - 1
             at[worker] = now
             for (end, holders, _), size in zip(sources, sizes, strict=True):
-                source = (holders & -holders).bit_length() - 1
-                copied = end if holders & low else end + copy_time(source, worker, size)
+                copied = end if holders & low else end + copy_time(_first(holders), worker, size)
                 at[worker] = max(at[worker], copied)
         return at
+
+    def _from_others(self, now: int, state: ServingState, sources: Sequence[tuple[int, int, int]]) -> Numbers:
+        """The same where nothing is there yet. ``sources``: when each input can be sent, from where, its size."""
+        if self._many is not None:
+            latest = self._many.copied(sources[0][1], sources[0][2]) + sources[0][0]
+            for end, source, size in sources[1:]:
+                latest = np.maximum(latest, self._many.copied(source, size) + end)
+            return np.maximum(latest, now)
+        copy_time = state.fleet.copy_time
+        zones = []
+        for members in self._members:
+            latest_here = now
+            for end, source, size in sources:
+                target = members[0] if members[0] != source else members[-1]
+                latest_here = max(latest_here, end + copy_time(source, target, size))
+            zones.append(latest_here)
+        return [zones[zone] for zone in self._zones] if len(zones) > 1 else zones * len(self._zones)
+
+    def _best(
+        self,
+        now: int,
+        state: ServingState,
+        rs: RequestState,
+        task: int,
+        view: View,
+        viewer: int,
+        at: Numbers,
+        limit: float,
+        used: Sequence[int],
+        *,
+        warm: bool = False,
+    ) -> tuple[int, int] | None:
+        """The worker for a task and when it would end there; None: nobody is up, or all are worse than ``limit``.
+
+        A draw decides among those that are as good as the best, unless that is one of those ``used`` already.
+        """
+        if self._many is None:
+            scores = self._scores(now, state, rs, task, view, viewer, at, limit, warm=warm)
+            return self._choose(state, rs, task, scores, used) if scores else None
+        graph = rs.request.graph
+        function = self._outline.functions[graph][task]
+        cold = self._outline.colds[function] and not warm
+        starts = self.views.starts(now, state, viewer, function) if cold else None
+        share = self._mixes[viewer].ahead(graph, task)
+        near = NEAR * self._outline.lows[graph] if state.push_interval else 0.0
+        draw = drawn(rs.request.id, task, 0)
+        return self._many.best(now, function, view, np.asarray(at), share, starts, limit, near, used, draw)
 
     def _scores(
         self,
@@ -142,7 +182,7 @@ class Placing:
         task: int,
         view: View,
         viewer: int,
-        at: Sequence[int],
+        at: Numbers,
         limit: float = inf,
         only: int = -1,
         *,
@@ -229,8 +269,8 @@ class Placing:
         at[here] = max(now, rs.due[task])
         stay = self._scores(now, state, rs, task, view, viewer, at, only=here)
         limit = stay[0][0] - CLEARLY * outline.lows[graph] if stay else inf
-        scores = self._scores(now, state, rs, task, view, viewer, at, limit)
-        return self._choose(state, rs, task, scores, ())[0] if scores else None
+        found = self._best(now, state, rs, task, view, viewer, at, limit, ())
+        return None if found is None else found[0]
 
     def away(self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]) -> list[tuple[TaskId, int]]:
         """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
@@ -253,10 +293,11 @@ class Placing:
                 end += outline.weights(missing)[1] * outline.write_back
             wanted = end - CLEARLY * outline.lows[graph]
             if rs.moves[task] <= _MOVES and now + outline.mean[function] < wanted:
-                at = [now + self._sending(state, rs, task, viewer)] * len(view.busy)
-                scores = self._scores(now, state, rs, task, view, viewer, at, wanted)
-                if scores:
-                    worker, there = self._choose(state, rs, task, scores, ())
+                sent = now + self._sending(state, rs, task, viewer)
+                at = [sent] * len(view.busy) if self._many is None else np.full(len(view.busy), sent)
+                found = self._best(now, state, rs, task, view, viewer, at, wanted, ())
+                if found is not None:
+                    worker, there = found
                     view.busy[worker] = max(view.busy[worker], there)
                     view.resident[worker] |= outline.masks[function]
                     moves.append(((request, task), worker))
@@ -271,3 +312,8 @@ class Placing:
         far = others[0] if others[0] != source else others[-1]
         sizes = [graph.tasks[other].output_bytes for other in graph.predecessors[task]]
         return max(state.fleet.copy_time(source, far, size) for size in sizes or [graph.tasks[task].input_bytes])
+
+
+def _first(holders: int) -> int:
+    """The first of some workers; -1: the client."""
+    return (holders & -holders).bit_length() - 1

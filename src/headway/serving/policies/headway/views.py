@@ -1,10 +1,17 @@
 """The fleet as one worker takes it to be: rows as of their last push, and what it placed itself since."""
 
+from collections import defaultdict
 from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
 
 from headway.serving.policies.headway.order import Outline
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Row
+
+Numbers = list[int] | npt.NDArray[np.int64]
+"""One a worker: arrays in large fleets."""
 
 
 class Plan:
@@ -28,23 +35,23 @@ class View:
 
     __slots__ = ("backlog", "busy", "fetching", "free", "idle", "resident", "slices", "up", "wanted")
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, arrays: bool = False) -> None:
         self.up = 0
         """Workers that can be used, as bits."""
-        self.busy = [0] * count
+        self.busy = zeros(count, arrays=arrays)
         """When what runs, and what was planned just now, has ended."""
-        self.fetching = [0] * count
+        self.fetching = zeros(count, arrays=arrays)
         """What it takes to fetch what tasks placed there need."""
-        self.backlog = [0] * count
+        self.backlog = zeros(count, arrays=arrays)
         """Run time of what is queued and under way."""
-        self.resident = [0] * count
+        self.resident = zeros(count, arrays=arrays)
         """Models that are there, or will be fetched for tasks placed there."""
-        self.free = [0] * count
-        self.slices = [0] * count
+        self.free = zeros(count, arrays=arrays)
+        self.slices = zeros(count, arrays=arrays)
         """Slices that are free."""
-        self.wanted = [0] * count
+        self.wanted = zeros(count, arrays=arrays)
         """Models that tasks placed there need."""
-        self.idle = [0] * count
+        self.idle = zeros(count, arrays=arrays)
         """Functions with an idle process."""
 
     def copy(self) -> "View":
@@ -60,30 +67,42 @@ class View:
 class Views:
     """Makes views; its memory is what each worker placed since the others' last push."""
 
-    def __init__(self, state: ServingState, outline: Outline) -> None:
+    def __init__(self, state: ServingState, outline: Outline, *, arrays: bool = False) -> None:
         self._outline = outline
         self._epoch = -1
         self._mine: dict[int, dict[int, tuple[int, int]]] = {}
         """By planner and worker: run time and models of what was placed in this interval."""
         self._rows: list[Row | None] = [None] * len(state.workers)
-        self._seen = View(len(state.workers))
+        self._pushed: list[Row] | None = None
+        self._viewer = 0
+        """What was read last: the rows of which interval, and by whom."""
+        count = len(state.workers)
+        self._seen = View(count, arrays=arrays)
         """What follows from each of these rows; rows that are the same object say the same."""
         self._keep_alive = state.fleet.keep_alive
-        self._processes: list[dict[int, int]] = [{} for _ in state.workers]
-        """By worker and function: until when a process that was idle in a pushed row exists for sure."""
-        self._begun: list[dict[tuple[int, int], int]] = [{} for _ in state.workers]
-        """By planner, (worker, function): when a process is ready that the planner knows to have been begun."""
+        self._until = {function: zeros(count, arrays=arrays) for function in outline.slow}
+        """By function and worker: until when a process that was idle in a pushed row exists for sure."""
+        self._begun: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        """By planner and function: workers, and when a process is ready there that the planner knows was begun."""
+        self._halves = {
+            function: np.array([pace[function] // 2 for pace in outline.pace], dtype=np.int64)
+            for function in outline.slow
+        }
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
         """All rows as ``viewer`` sees them, with what it placed since."""
         self._renew(now, state)
         rows = state.rows(viewer, now)
         known = self._rows
-        for index, row in enumerate(rows):
+        same = self._pushed is not None and state.pushed is self._pushed
+        # within an interval a worker sees of the others what all see of them
+        for index in (self._viewer, viewer) if same else range(len(rows)):
+            row = rows[index]
             if row is not known[index]:
                 self._read(index, row)
                 if index != viewer:  # what a worker knows of itself is not pushed yet
                     self._remember(now, index, row)
+        self._pushed, self._viewer = state.pushed, viewer
         view = self._seen.copy()
         for index, (work, models) in self._mine.get(viewer, {}).items():
             view.backlog[index] += work // self._outline.lanes[index]
@@ -108,15 +127,15 @@ class Views:
 
     def _remember(self, now: int, index: int, row: Row) -> None:
         """A process that was idle is idle still, or busy, until its time is up."""
-        if not row.up:
-            self._processes[index].clear()
-        for function in self._outline.slow:
+        for function, until in self._until.items():
             if row.warm >> function & 1:
-                self._processes[index][function] = now + self._keep_alive
+                until[index] = now + self._keep_alive
+            elif not row.up:
+                until[index] = 0
 
     def begun(self, viewer: int, worker: int, function: int, ready: int) -> None:
         """``viewer`` knows that a process is being started."""
-        self._begun[viewer][worker, function] = ready
+        self._begun[viewer, function][worker] = ready
 
     def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
         """What a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
@@ -124,12 +143,25 @@ class Views:
         if worker == viewer:
             if any(batch.function == function for batch in state.workers[viewer].running.values()):
                 return busy
-        elif self._processes[worker].get(function, 0) > now:
+        elif self._until[function][worker] > now:
             return busy
         cold = self._outline.colds[function]
-        ready = self._begun[viewer].get((worker, function), -cold)
+        ready = self._begun[viewer, function].get(worker, -cold)
         # a process that was ready long ago and was never seen is lost
         return max(ready - now, busy) if ready + cold > now else cold
+
+    def starts(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
+        """The same of all workers, where views are arrays."""
+        cold, busy, until = self._outline.colds[function], self._halves[function], self._until[function]
+        found: npt.NDArray[np.int64] = np.where(until > now, busy, cold)  # type: ignore[operator]
+        begun = self._begun[viewer, function]
+        for worker, ready in list(begun.items()):
+            if ready + cold <= now:
+                del begun[worker]
+            elif until[worker] <= now:
+                found[worker] = max(ready - now, busy[worker])
+        found[viewer] = self.start(now, state, viewer, viewer, function)
+        return found
 
     def _want(self, view: View, index: int, missing: int) -> None:
         """Models that will have to be fetched on a worker."""
@@ -162,3 +194,8 @@ class Views:
         if here == viewer or not state.push_interval or plan.by[task] == viewer:
             return True
         return plan.placed[task] // state.push_interval < now // state.push_interval
+
+
+def zeros(count: int, *, arrays: bool) -> Numbers:
+    """Nothing for anybody."""
+    return np.zeros(count, dtype=np.int64) if arrays else [0] * count

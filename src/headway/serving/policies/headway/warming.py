@@ -20,8 +20,8 @@ from headway.units import MILLISECOND, SECOND
 LOOK_EVERY = 500 * MILLISECOND
 MEMORY = 20 * SECOND
 """Over how long rates are averaged."""
-PEAK_MEMORY = 1800 * SECOND
-"""How long a burst is remembered."""
+WAITED = 1.0
+"""What it may cost to wait for one of several processes, in worths: as much as to be refused."""
 NEVER = 1 << 62
 
 
@@ -49,7 +49,29 @@ class Rate:
         seen = 1.0 - exp((self._began - now) / self.memory)
         # the first event opens the window and is not in it
         weight = self._weight * exp((self._last - now) / self.memory) - exp((self._began - now) / self.memory)
-        return max(weight, 0.0) / (self.memory * max(seen, 1e-3))
+        return max(weight, 0.0) / max(self.memory * seen, LOOK_EVERY)
+
+
+class Peak:
+    """The most that was wanted at once lately: within the last ``memory``, and at most twice as long ago."""
+
+    __slots__ = ("_before", "_lately", "_turned", "memory")
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._before = self._lately = self._turned = 0
+
+    def note(self, now: int, wanted: int) -> None:
+        """So many at once."""
+        if now - self._turned >= self.memory:
+            self._before = self._lately if now - self._turned < 2 * self.memory else 0
+            self._lately, self._turned = 0, now
+        self._lately = max(self._lately, wanted)
+
+    @property
+    def value(self) -> int:
+        """As of the last note."""
+        return max(self._before, self._lately)
 
 
 class Warming:
@@ -72,25 +94,27 @@ class Warming:
         """By function: how long a process is busy for one request."""
         self._ends: list[list[int]] = [[] for _ in functions]
         """By function: when its batches are expected to end."""
-        self._peaks = [0.0] * len(functions)
-        """By function: how many processes were wanted at once, at most; fades."""
         self.there = [NEVER if function.cold_start else 0 for function in functions]
         """By function: from when on a process of it is somewhere."""
-        self._patience = [
-            self._break_even(state, index, worths) if function.cold_start else NEVER
-            for index, function in enumerate(functions)
-        ]
+        self._patience = [self._break_even(state, index, MISSED, worths) for index in range(len(functions))]
+        """By function: how long its last process is kept idle. Without it the next request is lost."""
+        self._peaks = [Peak(self._break_even(state, index, WAITED, worths)) for index in range(len(functions))]
+        """By function: how many processes were wanted at once; without the last of them one request waits a little."""
         self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
         """By function: how many processes can be busy at once."""
         self._looked = -LOOK_EVERY
 
-    def _break_even(self, state: ServingState, function: int, worths: Sequence[float]) -> int:
-        """How long a process may be idle before that has cost what its absence would."""
-        forfeit = MISSED * max(
-            (worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0
-        )
-        usd = idle_usd(state.fleet.prices, state.catalogue.functions[function])
-        return round(forfeit / usd) if usd else NEVER
+    def _break_even(self, state: ServingState, function: int, lost: float, worths: Sequence[float]) -> int:
+        """How long a process may be idle before that has cost what its absence would, and another start.
+
+        ``lost``: what a request loses without it, in worths.
+        """
+        kind = state.catalogue.functions[function]
+        usd = idle_usd(state.fleet.prices, kind)
+        if not usd or not kind.cold_start:
+            return NEVER
+        worth = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
+        return kind.cold_start + round(lost * worth / usd)
 
     def landed(self, now: int, graph: int) -> None:
         """A request for a graph arrived."""
@@ -108,7 +132,7 @@ class Warming:
         while ends and ends[0] <= now:
             heappop(ends)
         most = min(len(ends) + waiting, self._most[function])
-        self._peaks[function] = max(self._peaks[function], float(most))
+        self._peaks[function].note(now, most)
 
     def rate(self, now: int, function: int) -> float:
         """Tasks of a function a nanosecond."""
@@ -121,7 +145,8 @@ class Warming:
         if not rate or rate * self._patience[function] < 1.0:
             return 0
         busy = rate * self._busy[function]
-        return max(ceil(busy + self.spare * sqrt(busy)), ceil(self._peaks[function])) + 1
+        self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), self._most[function]))
+        return self._peaks[function].value
 
     def first(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
         """Have at least one process of everything that a graph calls."""
@@ -134,7 +159,6 @@ class Warming:
         """Start what is missing and let go what is too many, now and then. ``waiting``: functions whose tasks wait."""
         if now - self._looked < LOOK_EVERY:
             return
-        fade = exp((self._looked - now) / PEAK_MEMORY)
         self._looked = now
         idle, running, starting = self._counts(state)
         for index, function in enumerate(state.catalogue.functions):
@@ -145,7 +169,6 @@ class Warming:
                     self.there[index] = 0
                 elif not starting[index]:
                     self.there[index] = NEVER
-                self._peaks[index] *= fade
                 have = idle[index] + running[index] + starting[index]
                 wanted = max(self.target(now, index), int(index in waiting))
                 yield from self._to(now, state, index, have, wanted)
@@ -160,7 +183,7 @@ class Warming:
                 ready = now + state.catalogue.functions[function].cold_start
                 self.there[function] = min(self.there[function], ready)
         if have > wanted:
-            yield from self._let_go(now, state, function, have - wanted)
+            yield from self._let_go(now, state, function, have, wanted)
 
     def _counts(self, state: ServingState) -> tuple[list[int], list[int], list[int]]:
         """By function: processes that are idle, busy, about to be there."""
@@ -187,12 +210,15 @@ class Warming:
                 best, found = rank, index
         return found
 
-    def _let_go(self, now: int, state: ServingState, function: int, most: int) -> Iterator[Action]:
+    def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
+        """Those that have not been wanted for long; the last one only after a longer time."""
         for index in self._capable[function]:
             worker = state.workers[index]
-            while most > 0 and (idle := worker.idle.get(function)) and now - idle[0] > self._patience[function]:
+            while have > wanted and (idle := worker.idle.get(function)):
+                if have == 1 and now - idle[0] <= self._patience[function]:
+                    return
                 yield StopInstance(index, function)
-                most -= 1
+                have -= 1
 
     def _fetch(self, state: ServingState, function: int) -> Iterator[Action]:
         """Weights come to where a process waits for work, into free memory only."""

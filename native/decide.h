@@ -1,0 +1,134 @@
+// The reflex: may this kernel of a lower-priority program go to the GPU now? Pure, integers only, no clock, no memory.
+// kernels/reflex.py is the same function in Python; native/replay.cpp runs this one over recorded looks, and a test
+// proves that the two agree on every one. Change both or neither.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace headway {
+
+constexpr int64_t kMillion = 1000000;
+constexpr int64_t kPoll = 3000;  // look again after so long, where nothing says when
+
+enum Reason : int32_t {
+  kOff = 0,        // this program is not gated
+  kAlone = 1,      // nobody above is at work
+  kFits = 2,       // ends before the next kernel above is due
+  kAbsorbed = 3,   // delays it, by no more than its program idles before it next waits
+  kCredit = 4,     // delays it, paid from what the dial allows
+  kFloor = 5,      // its guaranteed share is owed
+  kHold = 6,       // waits: those above are being watched alone
+  kDepth = 7,      // waits: enough in flight
+  kBusy = 8,       // waits: a kernel above runs
+  kGap = 9,        // waits: does not fit
+  kTurn = 10,      // waits: another one's turn
+  kThreshold = 11, // waits: the gap is not worth it
+};
+
+struct Look {
+  int64_t now_ns;
+  int64_t above;        // programs of higher priority at work
+  int64_t busy_ns;      // predicted end of what they launched
+  int64_t next_ns;      // their predicted next launch
+  int64_t slack_ns;     // idle time left before one of them waits
+  int64_t filled_ns;    // predicted end of the fills in flight
+  int64_t fill_ns;      // predicted time of this kernel
+  int64_t wave_ns;      // of one wave of its blocks
+  int64_t width_ppm;    // share of the GPU that its blocks take
+  int64_t lag_ns;       // delay caused and not yet absorbed
+  int64_t credit_ns;    // delay that may be caused
+  int64_t debt_ns;      // GPU time owed by the floor
+  int64_t turn;         // 1: nobody else comes first
+  // the rules
+  int64_t gate, hold, threshold_ns, latency_ns, depth_ns, idle_depth_ns, absorb_ppm, overlap_ppm, whole;
+};
+
+struct Verdict {
+  int64_t go;
+  int64_t reason;
+  int64_t until_ns;     // when waiting: look again then
+  int64_t harm_ns;      // predicted delay of those above
+};
+
+inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The delay that a kernel started at `start` causes: what it takes from the kernels above that still run then, and what
+// the next one, due at `due`, waits for its blocks to leave.
+inline int64_t harm(const Look& k, int64_t start, int64_t due) {
+  int64_t beside = most(0, least(k.busy_ns, start + k.fill_ns) - start);
+  int64_t total = beside * k.overlap_ppm / kMillion * k.width_ppm / kMillion;
+  int64_t late = start + k.fill_ns - due;
+  if (late > 0) {
+    const int64_t held = least(late, k.whole ? k.fill_ns : k.wave_ns);
+    total += held * k.width_ppm / kMillion;
+  }
+  return total;
+}
+
+constexpr int64_t kLongest = 100000000000;           // a hundred seconds
+constexpr int64_t kLatest = 4000000000000000000;     // a clock never shows more
+constexpr int64_t kWidest = 4 * kMillion;              // the longest, twice this wide, still fits into 64 bits
+
+inline int64_t within(int64_t value, int64_t top) { return value < 0 ? 0 : least(value, top); }
+
+// Any numbers at all, made ones that can be reckoned with: nothing below overflows, whatever the shared memory holds.
+inline Look tame(Look k) {
+  for (int64_t* time : {&k.now_ns, &k.busy_ns, &k.next_ns, &k.filled_ns}) *time = within(*time, kLatest);
+  for (int64_t* span : {&k.slack_ns, &k.fill_ns, &k.wave_ns, &k.lag_ns, &k.credit_ns, &k.debt_ns, &k.threshold_ns,
+                        &k.latency_ns, &k.depth_ns, &k.idle_depth_ns})
+    *span = within(*span, kLongest);
+  for (int64_t* share : {&k.width_ppm, &k.absorb_ppm, &k.overlap_ppm}) *share = within(*share, kWidest);
+  return k;
+}
+
+inline Verdict decide(const Look& raw) {
+  const Look k = tame(raw);
+  if (!k.gate) return {1, kOff, 0, 0};
+  const int64_t queued = most(0, k.filled_ns - k.now_ns);
+  if (k.above == 0) {
+    if (queued > k.idle_depth_ns) return {0, kDepth, k.filled_ns - k.idle_depth_ns / 2, 0};
+    return {1, kAlone, 0, 0};
+  }
+  if (k.hold) return {0, kHold, k.now_ns + 100 * kPoll, 0};
+  const int64_t start = most(k.now_ns + k.latency_ns, k.filled_ns);
+  // A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer still.
+  const int64_t next = k.now_ns > k.next_ns ? k.now_ns + (k.now_ns - k.next_ns) / 2 : k.next_ns;
+  const int64_t due = most(next + k.latency_ns, k.busy_ns);
+  const int64_t cost = harm(k, start, due);
+  // What the floor owes comes before anybody's turn: with a floor nobody starves.
+  if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
+  if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
+  if (queued > k.depth_ns) return {0, kDepth, k.filled_ns - k.depth_ns / 2, 0};
+  if (cost == 0) {
+    if (due - start < k.threshold_ns && k.busy_ns <= start) return {0, kThreshold, k.now_ns + kPoll, 0};
+    return {1, kFits, 0, 0};
+  }
+  if (k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
+  if (cost <= k.credit_ns) return {1, kCredit, 0, cost};
+  if (start < k.busy_ns) return {0, kBusy, most(k.now_ns + kPoll, k.busy_ns - k.latency_ns), cost};
+  return {0, kGap, k.now_ns + kPoll, cost};
+}
+
+// BestPrioFit among those who wait: the highest priority that has one which fits into `room`; within it the one served
+// longest ago, then the longest. Who waits for nothing has fill_ns 0. Returns -1 if none fits.
+struct Waiter {
+  int64_t priority, fill_ns, served_ns;
+};
+
+inline int64_t choose(const Waiter* waiters, int64_t count, int64_t room_ns) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    const Waiter& w = waiters[i];
+    if (w.fill_ns <= 0 || w.fill_ns > room_ns) continue;
+    if (best < 0) { best = i; continue; }
+    const Waiter& b = waiters[best];
+    if (w.priority != b.priority) { if (w.priority < b.priority) best = i; continue; }
+    if (w.served_ns != b.served_ns) { if (w.served_ns < b.served_ns) best = i; continue; }
+    if (w.fill_ns > b.fill_ns) best = i;
+  }
+  return best;
+}
+
+}  // namespace headway

@@ -1,0 +1,46 @@
+// Work in flight: events behind launches, so that the end of what was launched is known and durations are learnt.
+#pragma once
+
+#include "identity.h"
+#include "share.h"
+
+namespace headway {
+
+class Flight {
+ public:
+  // Before a launch: a begin event when this launch is to be timed. Returns whether it is.
+  bool begin(Share& share, const Known& known, CUstream stream, int64_t now);
+  // After it: an end event when it is timed, or when enough has gone without one.
+  void end(Share& share, const Known& known, CUstream stream, int64_t go_ns, int64_t fill_ns, int64_t mark_after_ns,
+           bool gpu_idle);
+  // Take in what has finished. With `all` everything that has, else at most two.
+  void collect(Share& share, int64_t now, bool all);
+  // When what is in flight ends, as far as one can tell now.
+  int64_t end_ns(int64_t now, int64_t latency_ns) const;
+  bool empty() const { return count_ == 0 && unmarked_ns_ == 0; }
+  void forget();
+
+ private:
+  struct Entry {
+    CUevent begin, end;
+    Kernel* kernel;
+    int64_t go_ns, fill_ns, between_ns;
+    bool fresh;
+  };
+  static constexpr uint32_t kEntries = 128;
+
+  CUevent event();
+  void finish(Share& share, Entry& entry, int64_t now);
+
+  Entry ring_[kEntries] = {};
+  uint32_t first_ = 0, count_ = 0;
+  CUevent spare_[2 * kEntries] = {};
+  uint32_t spares_ = 0, made_ = 0;
+  CUevent begun_ = nullptr;
+  int64_t begun_ns_ = 0;
+  int64_t unmarked_ns_ = 0, unmarked_go_ns_ = 0, free_ns_ = 0;
+  void* context_ = nullptr;
+  bool broken_ = false;
+};
+
+}  // namespace headway

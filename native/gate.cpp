@@ -1,0 +1,230 @@
+#include "gate.h"
+
+#include <sys/prctl.h>
+
+#include <new>
+
+#include "clock.h"
+#include "looks.h"
+#include "trace.h"
+
+namespace headway {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr int64_t kRelist = 1000000;    // look for newcomers once a millisecond
+constexpr int64_t kFresh = 50000000;    // who has not looked for so long is not waiting
+constexpr int64_t kSpin = 80000;        // shorter waits are spent awake
+constexpr int64_t kSurplus = 50000000;    // what was had in good times is not held against a program for longer
+constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
+constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
+
+template <typename T, typename V>
+void add(T& cell, V more) {
+  cell.store(cell.load(relaxed) + more, relaxed);
+}
+
+// Waits until then, or a little less: looks at no other program's memory meanwhile.
+void wait_until(int64_t until, int64_t now) {
+  const int64_t left = least(until - now, kNap);
+  if (left > kSpin) {
+    static thread_local bool precise = false;
+    if (!precise) {  // the kernel adds 50 microseconds to each sleep unless told otherwise
+      prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+      precise = true;
+    }
+    sleep_ns(left - kSpin / 2);
+    return;
+  }
+  const int64_t end = now + most(left, 500);
+  do {
+    for (int i = 0; i < 8; ++i) pause_core();
+  } while (now_ns() < end);
+}
+
+}  // namespace
+
+Gate& gate() {
+  alignas(Gate) static unsigned char room[sizeof(Gate)];
+  static Gate* only = new (room) Gate;  // never destroyed: threads may launch while the process exits
+  return *only;
+}
+
+void Gate::forget() { new (this) Gate; }
+
+// Those above that are at work: the last to finish, the first to come, the least that absorbs.
+void Gate::above(Share& share, Look& look, int64_t now) {
+  if (now - listed_ns_ > kRelist) {
+    listed_ns_ = now;
+    count_ = 0;
+    for (Slot& slot : share.block->slots)
+      if (slot.state.load(std::memory_order_acquire) == 2 && &slot != share.slot) others_[count_++] = &slot;
+  }
+  const int64_t silence = within(share.slot->rules.silence_ns.load(relaxed), kLongest);
+  epoch_ = 0;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const Slot& slot = *others_[i];
+    if (slot.priority.load(relaxed) >= share.priority) continue;
+    const Pulse& pulse = slot.pulse;
+    const int64_t launched = pulse.launch_ns.load(relaxed), busy = pulse.busy_ns.load(relaxed);
+    if (launched == 0 || (now - launched > silence && busy < now)) continue;
+    if (launched > now + kStray || busy > now + kLongest) continue;  // nobody's numbers
+    const int64_t next = pulse.next_ns.load(relaxed), slack = pulse.slack_ns.load(relaxed);
+    look.busy_ns = most(look.busy_ns, busy);
+    look.next_ns = look.above ? least(look.next_ns, next) : next;
+    look.slack_ns = look.above ? least(look.slack_ns, slack) : slack;
+    look.above += 1;
+    epoch_ += pulse.epoch.load(relaxed);
+    launched_above_ns_ = most(launched_above_ns_, launched);
+  }
+}
+
+// Whether nobody else who waits comes first; and when everybody's fills end.
+int64_t Gate::turn(Share& share, const Look& look, int64_t now) {
+  Waiter waiters[kSlots];
+  int64_t count = 0;
+  waiters[count++] = Waiter{int64_t{share.priority}, look.fill_ns, share.slot->want.served_ns.load(relaxed)};
+  for (uint32_t i = 0; i < count_; ++i) {
+    const Slot& slot = *others_[i];
+    const Want& want = slot.want;
+    const int64_t fill = want.fill_ns.load(relaxed);
+    const int64_t unseen = now - want.seen_ns.load(relaxed);
+    if (fill <= 0 || unseen > kFresh || unseen < -kStray || !slot.rules.gate.load(relaxed)) continue;
+    waiters[count++] = Waiter{int64_t{slot.priority.load(relaxed)}, fill, want.served_ns.load(relaxed)};
+  }
+  if (count == 1) return 1;
+  const int64_t start = most(now + look.latency_ns, look.filled_ns);
+  const int64_t room = most(look.next_ns + look.latency_ns, look.busy_ns) - start;
+  int64_t chosen = choose(waiters, count, room);
+  if (chosen < 0) chosen = choose(waiters, count, INT64_MAX);
+  return chosen == 0 ? 1 : 0;
+}
+
+void Gate::accrue(Share& share, bool above, int64_t now) {
+  const Rules& rules = share.slot->rules;
+  if (above && accrued_ns_) {
+    const int64_t passed = within(now - accrued_ns_, 100 * kMillion);
+    const int64_t cap = within(rules.credit_cap_ns.load(relaxed), kLongest);
+    credit_ns_ = least(cap, credit_ns_ + passed * within(rules.credit_ppm.load(relaxed), kWidest) / kMillion);
+    // Owed at most what the longest kernel needs and a bit: a program that slept does not come back with a flood.
+    debt_ns_ = least(debt_ns_ + passed * within(rules.floor_ppm.load(relaxed), kMillion) / kMillion, kLongest);
+  }
+  if (!above) debt_ns_ = 0;
+  accrued_ns_ = now;
+}
+
+Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now) {
+  const Rules& rules = share.slot->rules;
+  Look k{};
+  k.now_ns = now;
+  k.gate = rules.gate.load(relaxed);
+  k.hold = rules.hold.load(relaxed);
+  k.threshold_ns = rules.threshold_ns.load(relaxed);
+  k.latency_ns = within(rules.latency_ns.load(relaxed), kMillion);
+  k.depth_ns = rules.depth_ns.load(relaxed);
+  k.idle_depth_ns = rules.idle_depth_ns.load(relaxed);
+  k.absorb_ppm = rules.absorb_ppm.load(relaxed);
+  k.overlap_ppm = rules.overlap_ppm.load(relaxed);
+  k.whole = rules.whole.load(relaxed);
+  k.fill_ns = fill_ns;
+  const uint32_t sms = share.block->header.sms.load(relaxed);
+  k.wave_ns = wave_ns(known.kernel, fill_ns, sms);
+  // What the dial has found of delays: they are worse, or milder, than reckoned.
+  const int64_t scale = within(rules.scale_ppm.load(relaxed), kWidest);
+  k.width_ppm = width_ppm(known.kernel, sms) * (scale ? scale : kMillion) / kMillion;
+  above(share, k, now);
+  accrue(share, k.above > 0, now);
+  flight.collect(share, now, false);
+  k.filled_ns = flight.end_ns(now, k.latency_ns);
+  for (uint32_t i = 0; i < count_; ++i)
+    if (others_[i]->rules.gate.load(relaxed)) {
+      const int64_t end = others_[i]->want.end_ns.load(relaxed);
+      if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
+    }
+  if (lag_epoch_ != epoch_) lag_ns_ = 0;
+  k.lag_ns = most(0, lag_ns_ - most(0, lag_slack_ns_ - k.slack_ns));
+  k.credit_ns = credit_ns_;
+  k.debt_ns = debt_ns_;
+  k.turn = k.above ? turn(share, k, now) : 1;
+  return k;
+}
+
+// The fill before this one is over or nearly: did one above launch while it ran?
+void Gate::blame(Share& share, int64_t now) {
+  if (!last_ || launched_above_ns_ <= last_go_ns_) return;
+  const int64_t end = least(now, last_go_ns_ + last_fill_ns_);
+  if (launched_above_ns_ < end) {
+    add(last_->blamed_ns, end - launched_above_ns_);
+    add(share.slot->ledger.delay_ns, end - launched_above_ns_);
+  }
+  last_ = nullptr;
+}
+
+void Gate::go(Share& share, const Known& known, const Look& look, const Verdict& verdict) {
+  Ledger& ledger = share.slot->ledger;
+  add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
+  if (!look.above) return;
+  add(ledger.harvested_ns, look.fill_ns);
+  debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
+  if (verdict.reason == kCredit) credit_ns_ -= verdict.harm_ns;
+  if (verdict.reason == kAbsorbed) {
+    lag_ns_ = look.lag_ns + verdict.harm_ns;
+    lag_slack_ns_ = look.slack_ns;
+    lag_epoch_ = epoch_;
+  }
+  last_ = known.kernel;
+  last_go_ns_ = look.now_ns;
+  last_fill_ns_ = look.fill_ns;
+  share.slot->want.served_ns.store(look.now_ns, relaxed);
+}
+
+void Gate::publish(Share& share, int64_t now) {
+  share.slot->want.end_ns.store(flight.end_ns(now, within(share.slot->rules.latency_ns.load(relaxed), kMillion)), relaxed);
+}
+
+int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
+  Slot& slot = *share.slot;
+  Ledger& ledger = slot.ledger;
+  const int64_t begin = now_ns();
+  int64_t now = begin;
+  bool waited = false;
+  uint32_t why = 0;
+  for (uint32_t looks = 0;; ++looks, now = now_ns()) {
+    ledger.beat_ns.store(now, relaxed);
+    if (looks % 16 == 0 && !trusted(share, now)) {
+      ledger.open.store(1, relaxed);
+      break;
+    }
+    const Look seen = look(share, known, fill_ns, now);
+    const Verdict verdict = decide(seen);
+    if (verdict.go || looks == 0) record_look(seen, verdict);
+    blame(share, now);
+    if (verdict.go) {
+      ledger.open.store(0, relaxed);
+      go(share, known, seen, verdict);
+      break;
+    }
+    if (!waited) {
+      waited = true;
+      why = static_cast<uint32_t>(verdict.reason);
+      add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
+      slot.want.since_ns.store(now, relaxed);
+      slot.want.kernel.store(known.kernel ? known.kernel->id.load(relaxed) : 0, relaxed);
+    }
+    slot.want.fill_ns.store(fill_ns, relaxed);
+    slot.want.seen_ns.store(now, relaxed);
+    slot.want.end_ns.store(flight.end_ns(now, seen.latency_ns), relaxed);
+    // The longer it waits the less often it looks: those above pay for each look with a cache miss.
+    const int64_t patience = least(now - begin, 20 * kMillion) / 4000;
+    wait_until(most(verdict.until_ns, now + kPoll + patience), now);
+  }
+  if (waited) {
+    slot.want.fill_ns.store(0, relaxed);
+    add(ledger.waits, uint64_t{1});
+    add(ledger.waited_ns, now - begin);
+    if (tracing()) trace_gate(begin, now, why);
+  }
+  return now;
+}
+
+}  // namespace headway

@@ -1,0 +1,47 @@
+// The gate of a program that others come before: a launch waits here, in the thread that makes it, until it may go.
+#pragma once
+
+#include <mutex>
+
+#include "decide.h"
+#include "flight.h"
+#include "identity.h"
+#include "share.h"
+
+namespace headway {
+
+class Gate {
+ public:
+  // Waits until the kernel may go; returns the time it went. Never waits for one who cannot be trusted.
+  int64_t enter(Share& share, const Known& known, int64_t fill_ns);
+  // Tell the others what is in flight now.
+  void publish(Share& share, int64_t now);
+  void forget();
+
+  std::mutex mutex;  // one launch of this program at a time
+  Flight flight;
+
+ private:
+  Look look(Share& share, const Known& known, int64_t fill_ns, int64_t now);
+  void above(Share& share, Look& look, int64_t now);
+  int64_t turn(Share& share, const Look& look, int64_t now);
+  void accrue(Share& share, bool above, int64_t now);
+  void go(Share& share, const Known& known, const Look& look, const Verdict& verdict);
+  void blame(Share& share, int64_t now);
+
+  Slot* others_[kSlots] = {};
+  uint32_t count_ = 0;
+  int64_t listed_ns_ = 0;
+  int64_t accrued_ns_ = 0, credit_ns_ = 0, debt_ns_ = 0;
+  int64_t lag_ns_ = 0, lag_slack_ns_ = 0;
+  uint64_t lag_epoch_ = 0;
+  uint64_t epoch_ = 0;
+  int64_t last_go_ns_ = 0;
+  int64_t launched_above_ns_ = 0;
+  Kernel* last_ = nullptr;
+  int64_t last_fill_ns_ = 0;
+};
+
+Gate& gate();
+
+}  // namespace headway

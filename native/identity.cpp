@@ -1,0 +1,222 @@
+#include "identity.h"
+
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "real.h"
+
+namespace headway {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr int64_t kUnknown = 10000;          // a kernel never timed is taken for one of 10 microseconds
+constexpr int64_t kGraphUnknown = 2000000;   // a graph for one of 2 milliseconds
+constexpr int64_t kSane = 60000000000;       // nothing runs longer than a minute
+constexpr int64_t kGraphPart = 8;            // a graph gives way between its kernels: it counts as so many waves
+constexpr int64_t kCopyBytesPerNs = 20;
+constexpr uint64_t kFirst = 4;
+
+std::atomic<uint32_t> generation{1};
+std::mutex describing;  // the rows' texts: once a kernel
+
+struct Remembered {
+  void* handle;
+  uint64_t shape;
+  uint64_t slot_generation;
+  Known known;
+};
+constexpr uint32_t kCache = 4096;
+constexpr uint64_t kProbes = 8;
+
+struct Cache {
+  Remembered rows[kCache];
+};
+
+Cache& cache() {
+  static thread_local Cache* mine = nullptr;
+  static thread_local struct Owner {
+    Cache* held = nullptr;
+    ~Owner() { delete held; mine = nullptr; }
+  } owner;
+  if (!mine) owner.held = mine = new Cache{};
+  return *mine;
+}
+
+uint64_t hash_text(const char* text) {
+  uint64_t h = 1469598103934665603ull;
+  for (; *text; ++text) h = (h ^ static_cast<unsigned char>(*text)) * 1099511628211ull;
+  return h;
+}
+
+uint64_t shape_key(const Shape& s) {
+  uint64_t a = mix(uint64_t{s.grid_x} << 32 | s.grid_y, uint64_t{s.grid_z} << 32 | s.shared_bytes);
+  return mix(a, uint64_t{s.block_x} << 40 | uint64_t{s.block_y} << 20 | s.block_z);
+}
+
+const char* name_of(CUfunction function) {
+  const char* name = nullptr;
+  if (auto get = driver().function_name.get())
+    if (get(&name, function) == CUDA_SUCCESS && name) return name;
+  name = nullptr;
+  if (auto get = driver().kernel_name.get())
+    if (get(&name, function) == CUDA_SUCCESS && name) return name;
+  return "unnamed";
+}
+
+uint32_t blocks_per_sm(CUfunction function, const Shape& s) {
+  auto get = driver().per_sm.get();
+  if (!get) return 1;
+  int count = 0;
+  const int threads = static_cast<int>(s.block_x * s.block_y * s.block_z);
+  if (get(&count, function, threads, s.shared_bytes) == CUDA_SUCCESS && count > 0) return static_cast<uint32_t>(count);
+  CUfunction inner = nullptr;  // the handle is a CUkernel
+  if (auto unwrap = driver().kernel_function.get())
+    if (unwrap(&inner, function) == CUDA_SUCCESS && inner)
+      if (get(&count, inner, threads, s.shared_bytes) == CUDA_SUCCESS && count > 0) return static_cast<uint32_t>(count);
+  return 1;
+}
+
+// The row with that identity, made if there is none.
+Kernel* row(Slot* slot, uint64_t id, Kind kind, bool* made) {
+  *made = false;
+  for (uint32_t probe = 0; probe < kKernels; ++probe) {
+    Kernel& k = slot->kernels[(id + probe) % kKernels];
+    uint64_t held = k.id.load(std::memory_order_acquire);
+    if (held == id) return &k;
+    if (held != 0) continue;
+    if (k.id.compare_exchange_strong(held, id)) {
+      k.kind.store(kind, relaxed);
+      *made = true;
+      return &k;
+    }
+    if (held == id) return &k;
+  }
+  return nullptr;
+}
+
+void describe(Kernel* kernel, const char* name, uint32_t blocks, uint32_t per_sm) {
+  std::lock_guard<std::mutex> lock(describing);
+  kernel->blocks.store(blocks, relaxed);
+  kernel->per_sm.store(per_sm, relaxed);
+  std::snprintf(kernel->name, kNameBytes, "%s", name);
+}
+
+}  // namespace
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15ull ^ (b + 0x2545f4914f6cdd1dull);
+  x ^= x >> 29;
+  x *= 0xbf58476d1ce4e5b9ull;
+  x ^= x >> 32;
+  return x ? x : 1;
+}
+
+void forget_handles() { generation.fetch_add(1, relaxed); }
+
+Known identify(Slot* slot, CUfunction function, const Shape& shape) {
+  const uint64_t key = shape_key(shape);
+  const uint64_t stamp = uint64_t{generation.load(relaxed)} << 32 ^ reinterpret_cast<uintptr_t>(slot);
+  const uint64_t at = mix(reinterpret_cast<uintptr_t>(function), key);
+  Remembered* place = nullptr;
+  for (uint64_t probe = 0; probe < kProbes; ++probe) {
+    Remembered& row = cache().rows[(at + probe) % kCache];
+    if (row.handle == function && row.shape == key && row.slot_generation == stamp) return row.known;
+    if (!place && row.slot_generation != stamp) place = &row;  // free, or of another time
+  }
+  if (!place) place = &cache().rows[at % kCache];
+  const char* name = name_of(function);
+  const uint64_t id = mix(hash_text(name), key);
+  bool made = false;
+  Known known;
+  known.kernel = row(slot, id, kKernel, &made);
+  known.nccl = std::strncmp(name, "nccl", 4) == 0;
+  if (known.kernel && !known.kernel->blocks.load(relaxed)) {
+    const uint64_t blocks = uint64_t{shape.grid_x} * shape.grid_y * shape.grid_z;
+    const uint32_t counted = blocks > 0xffffffffull ? 0xffffffffu : static_cast<uint32_t>(blocks);
+    char text[kNameBytes];
+    std::snprintf(text, sizeof text, "%.60s (%u,%u,%u)x(%u,%u,%u)+%u", name, shape.grid_x, shape.grid_y, shape.grid_z,
+                  shape.block_x, shape.block_y, shape.block_z, shape.shared_bytes);
+    describe(known.kernel, text, counted, blocks_per_sm(function, shape));
+  }
+  *place = Remembered{function, key, stamp, known};
+  known.fresh = true;
+  return known;
+}
+
+Known identify_graph(Slot* slot, CUgraphExec graph) {
+  // Handles change from run to run, the order in which graphs are first launched does not: the nth graph is the nth.
+  static std::atomic<void*> handles[256];
+  uint32_t number = 0;
+  for (; number < 256; ++number) {
+    void* held = handles[number].load(relaxed);
+    if (held == graph) break;
+    if (!held && handles[number].compare_exchange_strong(held, graph)) break;
+    if (held == graph) break;
+  }
+  bool made = false;
+  Known known;
+  known.kernel = row(slot, mix(0x6772617068ull, number), kGraph, &made);
+  if (known.kernel && !known.kernel->blocks.load(relaxed)) {
+    char text[kNameBytes];
+    std::snprintf(text, sizeof text, "graph %u", number);
+    describe(known.kernel, text, 0xffffffffu, 1);
+  }
+  known.fresh = made;
+  return known;
+}
+
+Known identify_copy(Slot* slot, uint64_t bytes) {
+  uint32_t magnitude = 0;
+  while (bytes >> (magnitude + 1)) ++magnitude;
+  bool made = false;
+  Known known;
+  known.kernel = row(slot, mix(0x636f7079ull, magnitude), kCopy, &made);
+  if (known.kernel && !known.kernel->blocks.load(relaxed)) {
+    char text[kNameBytes];
+    std::snprintf(text, sizeof text, "copy of 2^%u bytes", magnitude);
+    describe(known.kernel, text, 1, 1);
+    int64_t none = 0;
+    known.kernel->work_ns.compare_exchange_strong(none, static_cast<int64_t>(bytes) / kCopyBytesPerNs + 1);
+  }
+  return known;
+}
+
+int64_t predicted_ns(const Kernel* kernel) {
+  if (!kernel) return kUnknown;
+  const int64_t known = kernel->work_ns.load(relaxed);
+  if (known > 0 && known < kSane) return known;
+  return kernel->kind.load(relaxed) == kGraph ? kGraphUnknown : kUnknown;
+}
+
+int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms) {
+  if (!kernel) return fill_ns;
+  if (kernel->kind.load(relaxed) == kGraph) return fill_ns / kGraphPart + 1;
+  const int64_t at_once = int64_t{sms ? sms : 1} * (kernel->per_sm.load(relaxed) ? kernel->per_sm.load(relaxed) : 1);
+  const int64_t waves = (int64_t{kernel->blocks.load(relaxed)} + at_once - 1) / at_once;
+  return waves > 1 ? fill_ns / waves + 1 : fill_ns;
+}
+
+int64_t width_ppm(const Kernel* kernel, uint32_t sms) {
+  if (!kernel) return 1000000;
+  const int64_t at_once = int64_t{sms ? sms : 1} * (kernel->per_sm.load(relaxed) ? kernel->per_sm.load(relaxed) : 1);
+  const int64_t blocks = kernel->blocks.load(relaxed);
+  return blocks >= at_once ? 1000000 : blocks * 1000000 / at_once;
+}
+
+void learn(Kernel* kernel, int64_t work_ns) {
+  const uint64_t seen = kernel->samples.load(relaxed);
+  const int64_t mean = kernel->work_ns.load(relaxed);
+  kernel->samples.store(seen + 1, relaxed);
+  // Of the first few the least: a kernel's time is what it takes undisturbed. Then a mean that follows slowly, in which one
+  // that shared the GPU with another counts as no more than twice the mean.
+  if (seen < kFirst || mean <= 0) {
+    kernel->work_ns.store(seen && mean > 0 && mean < work_ns ? mean : work_ns, relaxed);
+  } else {
+    const int64_t fair = work_ns < 2 * mean ? work_ns : 2 * mean;
+    kernel->work_ns.store(mean + (fair - mean) / 16, relaxed);
+    if (fair > kernel->longest_ns.load(relaxed)) kernel->longest_ns.store(fair, relaxed);
+  }
+}
+
+}  // namespace headway

@@ -1,0 +1,39 @@
+// Which kernel is this: name + grid + block + shared memory, from the driver. The same from run to run.
+#pragma once
+
+#include "driver.h"
+#include "protocol.h"
+
+namespace headway {
+
+struct Shape {
+  uint32_t grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+};
+
+enum Kind : uint32_t { kKernel = 1, kGraph = 2, kCopy = 3 };
+
+struct Known {
+  Kernel* kernel = nullptr;  // its row in this program's slot; null: the table is full
+  bool nccl = false;
+  bool fresh = false;        // first launch in this process: the driver may load its code now
+};
+
+// The row of a kernel. Cheap from the second launch on.
+Known identify(Slot* slot, CUfunction function, const Shape& shape);
+Known identify_graph(Slot* slot, CUgraphExec graph);
+Known identify_copy(Slot* slot, uint64_t bytes);
+
+// A handle may come back as another function: forget what was remembered by handle.
+void forget_handles();
+
+// How long a kernel is expected to take, and how much of the GPU it holds for how long.
+int64_t predicted_ns(const Kernel* kernel);
+int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms);
+int64_t width_ppm(const Kernel* kernel, uint32_t sms);
+
+// Mix a duration into a kernel's mean.
+void learn(Kernel* kernel, int64_t work_ns);
+
+uint64_t mix(uint64_t a, uint64_t b);
+
+}  // namespace headway

@@ -1,0 +1,212 @@
+#include "launches.h"
+
+#include "clock.h"
+#include "decide.h"
+#include "gate.h"
+#include "real.h"
+#include "trace.h"
+#include "trail.h"
+
+namespace headway {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr int64_t kMark = 30000;           // after so much predicted work an event is left behind
+constexpr uint64_t kHookSample = 256;      // one launch in so many is timed through the hook itself
+constexpr uint64_t kLargeCopy = 1 << 20;   // smaller copies pass unseen
+
+std::atomic<int> captures{0};
+std::atomic<void*> first_stream{nullptr};
+std::atomic<bool> many_streams{false};
+std::atomic<int> priority_state{0};  // 0 not asked, 1 known, 2 refused
+std::atomic<int> priority_value{0};
+
+template <typename T, typename V>
+void add(T& cell, V more) {
+  cell.store(cell.load(relaxed) + more, relaxed);
+}
+
+bool is_capturing(CUstream stream) {
+  if (captures.load(relaxed) <= 0) return false;
+  int status = 0;
+  auto ask = driver().capturing.get();
+  return ask && ask(stream, &status) == CUDA_SUCCESS && status != 0;
+}
+
+void forget_all() {
+  gate().forget();
+  forget_trail();
+  forget_handles();
+  captures.store(0);
+}
+
+Share& joined() {
+  static const bool once = [] {
+    on_fork(forget_all);
+    return true;
+  }();
+  (void)once;
+  return share();
+}
+
+void note_stream(CUstream stream) {
+  void* first = first_stream.load(relaxed);
+  if (first == stream) return;
+  if (!first && first_stream.compare_exchange_strong(first, stream)) return;
+  if (first != stream) many_streams.store(true, relaxed);
+}
+
+}  // namespace
+
+void capture_began(bool worked) {
+  if (worked) captures.fetch_add(1);
+}
+
+void capture_ended() {
+  if (captures.fetch_sub(1) <= 0) captures.store(0);
+}
+
+int highest_priority() {
+  const int state = priority_state.load(std::memory_order_acquire);
+  if (state == 1) return priority_value.load(relaxed);
+  if (state == 2) return 0;
+  int low = 0, high = 0;
+  auto range = driver().priorities.get();
+  if (!range || range(&low, &high) != CUDA_SUCCESS) return 0;
+  priority_value.store(high, relaxed);
+  priority_state.store(1, std::memory_order_release);
+  return high;
+}
+
+int stream_priority(int asked) {
+  Share& with = joined();
+  if (!with.slot || !with.slot->rules.raised.load(relaxed)) return asked;
+  const int high = highest_priority();
+  return high ? high : asked;
+}
+
+void priority_refused() { priority_state.store(2, std::memory_order_release); }
+
+Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), stream_(stream) {
+  // Events need the stream that the driver will use: null is the legacy one, or the thread's own in per-thread functions.
+  if (!stream_) stream_ = per_thread ? thread_stream() : legacy_stream();
+  Share& with = joined();
+  if (tracing()) trace_start();
+  Slot* slot = with.slot;
+  if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
+  if (with.block && slot->owner.load(relaxed) != with.process) {
+    lost(with);
+    return;
+  }
+  slot_ = slot;
+  idle_ = is_capturing(stream_);
+  if (idle_) slot->ledger.captured.fetch_add(1, relaxed);
+  // While any stream of the process is being captured, calls on events may break the capture: let everything pass.
+  touch_ = !idle_ && captures.load(relaxed) <= 0;
+}
+
+void Launch::kernel(CUfunction function, const Shape& shape) {
+  if (!idle_) known_ = identify(slot_, function, shape);
+}
+
+void Launch::graph(CUgraphExec graph) {
+  if (!idle_) known_ = identify_graph(slot_, graph);
+}
+
+void Launch::copy(uint64_t bytes) {
+  if (bytes < kLargeCopy) idle_ = true;
+  if (!idle_) known_ = identify_copy(slot_, bytes);
+}
+
+void Launch::together() {
+  known_.nccl = true;
+}
+
+void Launch::count() {
+  Ledger& ledger = slot_->ledger;
+  // Counts are exact: a program may launch from several threads at once. The sums beside them need not be.
+  (kind_ == kGraph ? ledger.graphs : kind_ == kCopy ? ledger.copies : ledger.kernels).fetch_add(1, relaxed);
+  if (known_.nccl) ledger.nccl.fetch_add(1, relaxed);
+  if (known_.kernel) add(known_.kernel->launches, uint64_t{1});
+  add(ledger.work_ns, fill_ns_);
+}
+
+void Launch::ready() {
+  if (idle_) {
+    if (tracing() && kind_ != kCopy && captures.load(relaxed) <= 0) trace_launch(0, kind_, now_ns());
+    return;
+  }
+  Share& with = share();
+  Slot& slot = *slot_;
+  measured_ = slot.pulse.launches.load(relaxed) % kHookSample == kHookSample - 1;
+  if (measured_) before_ns_ = now_ns();
+  fill_ns_ = predicted_ns(known_.kernel);
+  count();
+  note_stream(stream_);
+  const bool gated = slot.rules.gate.load(relaxed) && touch_ && !known_.nccl;
+  raised_ = touch_ && kind_ == kKernel && slot.rules.raised.load(relaxed) >= 2;
+  if (gated) {
+    gate().mutex.lock();
+    locked_ = true;
+    go_ns_ = gate().enter(with, known_, fill_ns_);
+    timed_ = gate().flight.begin(with, known_, stream_, go_ns_);
+  } else {
+    go_ns_ = now_ns();
+    const uint64_t every = static_cast<uint64_t>(within(slot.rules.sample_every.load(relaxed), 1000000));
+    const bool due = touch_ && known_.kernel && kind_ != kCopy &&
+                     ((known_.kernel->samples.load(relaxed) < 4 && known_.kernel->launches.load(relaxed) < 64) ||
+                      (every && known_.kernel->launches.load(relaxed) % every == every - 1));
+    if (due && gate().mutex.try_lock()) {
+      locked_ = true;
+      gate().flight.collect(with, go_ns_, true);
+      timed_ = gate().flight.begin(with, known_, stream_, go_ns_);
+    }
+    // A sign of life, now and then: the gate gives one at each look.
+    if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
+  }
+  gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
+  observe_launch(with, known_.kernel, go_ns_, fill_ns_);
+  if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
+  if (measured_) hook_ns_ = (locked_ ? 0 : now_ns() - before_ns_);
+}
+
+void Launch::done() {
+  if (idle_) return;
+  Share& with = share();
+  if (locked_) {
+    const bool gated = slot_->rules.gate.load(relaxed) != 0;
+    if (timed_ || gated)
+      gate().flight.end(with, known_, stream_, go_ns_, fill_ns_, gated ? kMark : INT64_MAX, gpu_idle_);
+    if (gated) gate().publish(with, go_ns_);
+    gate().mutex.unlock();
+  }
+  if (measured_ && hook_ns_ > 0) {
+    add(slot_->ledger.hook_ns, hook_ns_);
+    add(slot_->ledger.hooked, uint64_t{1});
+  }
+}
+
+Wait::Wait(bool everything) : everything_(everything) {
+  Share& with = joined();
+  Slot* slot = with.slot;
+  if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
+  begin_ns_ = now_ns();
+  if (with.slot) observe_wait(with, begin_ns_);
+}
+
+Wait::~Wait() {
+  if (!begin_ns_) return;
+  Share& with = share();
+  const int64_t now = now_ns();
+  if (with.slot) {
+    observe_waited(with, now, everything_ || !many_streams.load(relaxed));
+    if (captures.load(relaxed) <= 0 && gate().mutex.try_lock()) {
+      gate().flight.collect(with, now, true);
+      if (with.slot->rules.gate.load(relaxed)) gate().publish(with, now);
+      gate().mutex.unlock();
+    }
+  }
+  if (tracing()) trace_wait(begin_ns_, now);
+}
+
+}  // namespace headway

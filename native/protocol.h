@@ -1,0 +1,167 @@
+// The block of shared memory between the broker and every program that shares the GPU: one header, one slot a program.
+// The broker makes it and writes rules; a program writes only into its own slot.
+// All fields are fixed in size and place: src/headway/live/kernels/block.py mirrors them, and a test compares the two.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace headway {
+
+constexpr uint64_t kMagic = 0x5941574441454831ull;  // "1HEADWAY"
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kSlots = 32;
+constexpr uint32_t kKernels = 1024;
+constexpr uint32_t kSteps = 16384;
+constexpr uint32_t kPriorities = 10;
+constexpr uint32_t kReasons = 16;
+constexpr uint32_t kNameBytes = 112;
+
+template <typename T>
+using Cell = std::atomic<T>;
+using I64 = Cell<int64_t>;
+using U64 = Cell<uint64_t>;
+using U32 = Cell<uint32_t>;
+
+// What the broker asks of one program. Times in nanoseconds, shares in parts per million.
+struct Rules {
+  U32 gate;             // 0: never wait
+  U32 hold;             // 1: wait as long as anyone above is at work (a short window in which the others are seen alone)
+  U32 watched;          // 1: everybody below is held: what is seen now is this program alone
+  U32 bypass;           // 1: the hooks do nothing at all (to measure what they cost)
+  I64 threshold_ns;     // a gap shorter than this is not worth a fill
+  I64 latency_ns;       // from a launch to its start on the GPU
+  I64 depth_ns;         // predicted work in flight while others above are at work
+  I64 idle_depth_ns;    // and while they are not
+  I64 silence_ns;       // who has not launched for so long is not at work
+  I64 absorb_ppm;       // how much of the idle time before the next wait of those above may be used up by delays
+  I64 overlap_ppm;      // what running beside a kernel above costs it
+  I64 credit_ppm;       // delay that may be caused, by time passed
+  I64 credit_cap_ns;
+  I64 floor_ppm;        // share of the time that is this program's whatever happens
+  I64 whole;            // 1: a kernel holds the GPU to its end (no launch priority), 0: to the end of a wave
+  I64 sample_every;     // one launch in so many is timed
+  I64 raised;           // 1: streams of this program get the GPU's highest priority, 2: every launch too
+  I64 scale_ppm;        // how much worse a delay is than reckoned (0: as reckoned)
+};
+constexpr size_t kRulesBytes = 128;
+
+// Written at each launch of a program above, read by those below. A line of its own.
+struct alignas(64) Pulse {
+  U64 launches;
+  I64 launch_ns;  // the last launch
+  I64 busy_ns;    // predicted end of all that was launched
+  I64 next_ns;    // predicted next launch
+  I64 slack_ns;   // predicted idle time left until this program next waits for the GPU
+  U64 epoch;      // how often it has waited
+  I64 spare[2];
+};
+
+// Written by a program below while it waits, read by others below: whose turn is it.
+struct alignas(64) Want {
+  I64 fill_ns;    // 0: waits for nothing
+  I64 since_ns;
+  I64 served_ns;  // when it last went
+  U64 kernel;
+  I64 end_ns;     // predicted end of what it has in flight
+  I64 seen_ns;    // when it last looked: who has not looked for long is not waiting
+  I64 spare[2];
+};
+
+struct alignas(64) Ledger {
+  I64 beat_ns;
+  U64 kernels;       // launches of kernels
+  U64 graphs;
+  U64 copies;
+  U64 captured;      // launches into a capturing stream: recorded, not run
+  U64 nccl;
+  U64 waits;         // launches that had to wait
+  I64 waited_ns;
+  I64 work_ns;       // predicted GPU time of all launches
+  I64 harvested_ns;  // of those launched while somebody above was at work
+  I64 delay_ns;      // of those above, caused by kernels of this program, as far as it saw
+  U64 syncs;
+  U64 samples;
+  U64 dropped;       // samples dropped: lazy loading, implausible
+  I64 actual_ns;     // from the first launch to the end of the wait, with others about
+  I64 alone_ns;      // what the same stretches would have taken alone
+  U64 reasons[kReasons];
+  U64 open;          // 1: goes ungated (the broker is gone or the block is not to be trusted)
+  U64 threads;
+  I64 hook_ns;       // time spent in the hooks, as sampled
+  U64 hooked;        // samples of it
+  I64 spare[4];
+};
+
+struct alignas(64) Kernel {
+  U64 id;            // 0: free
+  I64 work_ns;       // mean duration
+  U64 samples;
+  U64 launches;
+  U32 blocks;
+  U32 per_sm;        // blocks of it that fit on one SM
+  I64 longest_ns;
+  I64 blamed_ns;     // delay of programs above that it caused
+  U32 kind;          // 1 kernel, 2 graph, 3 copy
+  U32 spare;
+  I64 spares[1];
+  char name[kNameBytes];
+  char tail[8];
+};
+
+// What follows a launch, known by its kernel, the one before and its place since the last wait (or by the two alone).
+struct alignas(64) Step {
+  U64 key;           // 0: free
+  I64 gap_ns;        // launch to next launch, no wait between
+  I64 think_ns;      // end of a wait to the next launch
+  I64 alone_ns;      // the wait for the GPU after this launch, alone
+  I64 slack_ns;      // idle time from here to the next wait
+  U32 samples;
+  U32 waits;         // 1: last time the program waited for the GPU after this launch
+  U32 alone;         // samples of alone_ns
+  U32 spare;
+  I64 spares[1];
+};
+
+struct alignas(4096) Slot {
+  U32 owner;         // process; 0: free
+  U32 state;         // 0 free, 1 being filled, 2 live, 3 left
+  U32 priority;
+  U32 seeded;        // 1: the broker has put in what it knew of the program
+  I64 since_ns;
+  U64 start_ticks;   // of the process, from /proc, so that a reused number is noticed
+  char name[64];
+  char program[64];
+  char spare[24];
+  alignas(64) Rules rules;
+  Pulse pulse;
+  Want want;
+  Ledger ledger;
+  Kernel kernels[kKernels];
+  Step steps[kSteps];
+};
+
+struct alignas(4096) Header {
+  U64 magic;
+  U32 version;
+  U32 slot_bytes;
+  U32 slots;
+  U32 sms;
+  U32 broker;
+  U32 stopping;       // 1: the broker takes its leave; everybody goes ungated, nothing is said
+  I64 beat_ns;        // the broker's last sign of life
+  I64 started_ns;
+  I64 patience_ns;    // a broker silent for so long is gone
+};
+
+struct Block {
+  Header header;
+  Slot slots[kSlots];
+};
+
+static_assert(sizeof(std::atomic<int64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4, "plain cells");
+static_assert(sizeof(Rules) <= kRulesBytes, "rules");
+static_assert(sizeof(Pulse) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192, "lines");
+
+}  // namespace headway

@@ -1,0 +1,232 @@
+#include "share.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "clock.h"
+#include "trace.h"
+
+namespace headway {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr int64_t kSecond = 1000000000;
+
+std::mutex joining;
+std::atomic<bool> joined{false};
+std::atomic<uint32_t> said{0};
+Share mine;
+void (*forget_more)() = nullptr;
+
+const char* variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : otherwise;
+}
+
+// When the process began, in clock ticks since the machine did: field 22 of /proc/self/stat.
+uint64_t start_ticks() {
+  FILE* file = std::fopen("/proc/self/stat", "re");
+  if (!file) return 0;
+  char text[1024];
+  size_t got = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  text[got] = 0;
+  const char* at = std::strrchr(text, ')');  // the name before it may hold blanks
+  for (int field = 2; at && field < 22; ++field) at = std::strchr(at + 1, ' ');
+  return at ? std::strtoull(at + 1, nullptr, 10) : 0;
+}
+
+void copy_text(char* to, size_t bytes, const char* from) {
+  std::strncpy(to, from, bytes - 1);
+  to[bytes - 1] = 0;
+}
+
+Block* map_block(const char* path) {
+  int file = open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0) {
+    say(Say::kNoBlock, path);
+    return nullptr;
+  }
+  struct stat about{};
+  if (fstat(file, &about) != 0 || static_cast<size_t>(about.st_size) != sizeof(Block)) {
+    close(file);
+    say(Say::kVersion, path);
+    return nullptr;
+  }
+  void* at = mmap(nullptr, sizeof(Block), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (at == MAP_FAILED) {
+    say(Say::kNoBlock, path);
+    return nullptr;
+  }
+  auto* block = static_cast<Block*>(at);
+  const Header& header = block->header;
+  if (header.magic.load() != kMagic || header.version.load() != kVersion || header.slots.load() != kSlots ||
+      header.slot_bytes.load() != sizeof(Slot)) {
+    say(Say::kVersion, path);
+    munmap(at, sizeof(Block));
+    return nullptr;
+  }
+  return block;
+}
+
+// A process that became another program (exec) has left the slot of the one it was: nobody else can say so for it.
+void leave_earlier(Block* block, uint64_t ticks) {
+  for (Slot& slot : block->slots) {
+    if (slot.owner.load() != static_cast<uint32_t>(getpid()) || slot.start_ticks.load() != ticks) continue;
+    uint32_t live = 2;
+    slot.state.compare_exchange_strong(live, 3);
+  }
+}
+
+Slot* claim(Block* block, uint32_t* index, uint32_t priority) {
+  const uint64_t ticks = start_ticks();
+  leave_earlier(block, ticks);
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    Slot& slot = block->slots[i];
+    uint32_t empty = 0;
+    if (!slot.state.compare_exchange_strong(empty, 1)) continue;
+    slot.priority.store(priority);
+    slot.since_ns.store(now_ns());
+    slot.start_ticks.store(ticks);
+    copy_text(slot.name, sizeof slot.name, variable("HEADWAY_NAME", "program"));
+    copy_text(slot.program, sizeof slot.program, variable("HEADWAY_PROGRAM", "program"));
+    slot.owner.store(static_cast<uint32_t>(getpid()));
+    slot.state.store(2, std::memory_order_release);
+    *index = i;
+    return &slot;
+  }
+  return nullptr;
+}
+
+void leave() {
+  if (Slot* slot = mine.slot; slot && mine.block) {
+    if (slot->owner.load() == static_cast<uint32_t>(getpid())) {
+      slot->want.fill_ns.store(0, relaxed);
+      slot->state.store(3, std::memory_order_release);
+    }
+  }
+}
+
+void after_fork() {
+  // The child is another program: it holds no slot until it launches something of its own.
+  new (&joining) std::mutex;  // a thread that is not here may have held it
+  if (mine.block) munmap(mine.block, sizeof(Block));
+  mine.block = nullptr;
+  mine.slot.set(nullptr);
+  mine.index = mine.priority = mine.process = 0;
+  joined.store(false);
+  trace_forget();
+  if (forget_more) forget_more();
+}
+
+// What the broker knows of a program comes a moment after it joins; it waits for it a little, once.
+void await_seed(const Share& with) {
+  const int64_t begin = now_ns();
+  while (!with.slot->seeded.load(std::memory_order_acquire) && now_ns() - begin < 300000000) sleep_ns(1000000);
+}
+
+void join_block(const char* path) {
+  char* end = nullptr;
+  const char* text = variable("HEADWAY_PRIORITY", "5");
+  const unsigned long priority = std::strtoul(text, &end, 10);
+  mine.priority = (end && *end == 0 && priority < kPriorities) ? static_cast<uint32_t>(priority) : 5;
+  mine.process = static_cast<uint32_t>(getpid());
+  mine.block = map_block(path);
+  if (!mine.block) return;
+  if (!trusted(mine, now_ns())) return;
+  Slot* claimed = claim(mine.block, &mine.index, mine.priority);
+  if (!claimed) {
+    say(Say::kFull, path);
+    return;
+  }
+  mine.slot.set(claimed);
+  await_seed(mine);
+}
+
+void join() {
+  static bool registered = false;
+  if (!registered) {
+    registered = true;
+    pthread_atfork(nullptr, nullptr, after_fork);
+    std::atexit(leave);
+  }
+  const char* path = std::getenv("HEADWAY_SHARE");
+  if (path && *path) join_block(path);
+  if (!mine.slot && tracing()) mine.slot.set(trace_slot());  // recorded without a broker
+}
+
+}  // namespace
+
+void on_fork(void (*forget)()) { forget_more = forget; }
+
+Slot* nobody() {
+  static Slot* empty = static_cast<Slot*>(std::calloc(1, sizeof(Slot)));
+  return empty;
+}
+
+void lost(Share& with) {
+  std::lock_guard<std::mutex> lock(joining);
+  with.slot.set(nobody());
+  joined.store(false, std::memory_order_release);
+}
+
+void say(Say what, const char* more) {
+  const uint32_t bit = 1u << static_cast<uint32_t>(what);
+  if (said.fetch_or(bit) & bit) return;
+  const char* text = "";
+  switch (what) {
+    case Say::kNoBlock: text = "no broker here (start one: headway share run)"; break;
+    case Say::kVersion: text = "the broker's shared memory is of another version (restart it with this headway)"; break;
+    case Say::kGone: text = "the broker is gone or hangs"; break;
+    case Say::kFull: text = "no slot is free: 32 programs share already"; break;
+    case Say::kCorrupt: text = "the shared memory is damaged"; break;
+  }
+  std::fprintf(stderr, "headway: %s; %s goes on ungated (%s)\n", text, variable("HEADWAY_NAME", "this program"), more);
+}
+
+Share& share() {
+  if (joined.load(std::memory_order_acquire)) return mine;
+  std::lock_guard<std::mutex> lock(joining);
+  if (!joined.load(relaxed)) {
+    join();
+    joined.store(true, std::memory_order_release);
+  }
+  return mine;
+}
+
+bool trusted(Share& with, int64_t now) {
+  Block* block = with.block;
+  if (!block) return false;
+  const Header& header = block->header;
+  if (header.magic.load(relaxed) != kMagic || header.version.load(relaxed) != kVersion) {
+    say(Say::kCorrupt, "its mark is not ours");
+    return false;
+  }
+  if (header.stopping.load(relaxed)) return false;
+  int64_t patience = header.patience_ns.load(relaxed);
+  if (patience < kSecond / 20 || patience > 60 * kSecond) patience = kSecond;
+  const int64_t silent = now - header.beat_ns.load(relaxed);
+  if (silent > patience || silent < -kSecond) {
+    say(Say::kGone, "no sign of life");
+    return false;
+  }
+  // Another program, or nonsense, in our slot: the broker took us for dead, or the block was written over.
+  if (with.slot && (with.slot->owner.load(relaxed) != with.process || with.slot->state.load(relaxed) != 2)) {
+    say(Say::kCorrupt, "our slot is not ours");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace headway

@@ -1,0 +1,41 @@
+// This process's place in the shared block: found at the first launch, given up at exit, forgotten after a fork.
+#pragma once
+
+#include "protocol.h"
+
+namespace headway {
+
+// A pointer that other threads may take away: read once, used as it was read.
+struct SlotCell {
+  std::atomic<Slot*> at{nullptr};
+  operator Slot*() const { return at.load(std::memory_order_relaxed); }
+  Slot* operator->() const { return at.load(std::memory_order_relaxed); }
+  void set(Slot* slot) { at.store(slot, std::memory_order_relaxed); }
+};
+
+struct Share {
+  Block* block = nullptr;
+  SlotCell slot;             // null: this program goes on as if headway were not there
+  uint32_t index = 0;
+  uint32_t priority = 0;
+  uint32_t process = 0;
+};
+
+// The share of this process, joined at the first call. Never null; its slot is null where there is nothing to join.
+Share& share();
+
+// Whether the block can be believed now: ours, of our version, and a broker that lives. Says so once where not.
+bool trusted(Share& share, int64_t now);
+
+// One line to the program's error output, once for each kind.
+enum class Say { kNoBlock, kVersion, kGone, kFull, kCorrupt };
+void say(Say what, const char* more);
+
+// The slot has become another program's (the broker took this one for dead): leave it, join anew at the next launch.
+// Threads that still hold on to it write into a slot that is nobody's.
+void lost(Share& share);
+Slot* nobody();
+
+void on_fork(void (*forget)());
+
+}  // namespace headway

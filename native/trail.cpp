@@ -1,0 +1,207 @@
+#include "trail.h"
+
+#include "decide.h"
+
+namespace headway {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr int64_t kSoon = 4000;            // when nothing is known of what follows: soon
+constexpr uint32_t kRing = 4096;
+constexpr uint32_t kSettled = 4;           // after so many samples a step by its place stands on its own
+constexpr uint32_t kPlaces = kSteps / 4 * 3;  // steps known by their place; the rest is for pairs
+
+struct Passed {
+  Step* step;
+  int64_t idle_ns;
+};
+
+// One thread's way through its kernels.
+struct Trail {
+  const Slot* slot = nullptr;
+  uint64_t previous = 0;
+  uint32_t place = 0;      // launches since the last wait
+  Step* step = nullptr;    // what follows this launch: known by its place since the last wait, as requests repeat,
+  Step* pair = nullptr;    // and, while that is new, by the kernel and the one before it
+  int64_t launch_ns = 0;
+  int64_t begin_ns = 0;    // first launch since the last wait
+  int64_t waiting_ns = 0;  // when the wait that is on began
+  int64_t waited_ns = 0;   // end of the last wait
+  bool waited = false;     // since the last launch
+  bool waiting = false;
+  int64_t idle_ns = 0;     // idle GPU time since the last wait
+  uint32_t passed = 0;
+  Passed ring[kRing];
+};
+
+std::atomic<uint32_t> generation{1};
+std::atomic<uint32_t> places{0};
+
+Trail& trail(const Slot* slot) {
+  static thread_local Trail* mine = nullptr;
+  static thread_local uint32_t born = 0;
+  static thread_local struct Owner {
+    ~Owner() { delete mine; mine = nullptr; }
+  } owner;
+  (void)owner;
+  if (!mine || born != generation.load(relaxed) || mine->slot != slot) {
+    delete mine;
+    mine = new Trail{};
+    mine->slot = slot;
+    born = generation.load(relaxed);
+  }
+  return *mine;
+}
+
+int64_t blend(int64_t mean, int64_t value, uint32_t seen, int64_t weight) {
+  if (seen == 0 || mean <= 0) return value;
+  value = least(value, 4 * mean + 10000);  // one hiccup of the machine is not the rule
+  return mean + (value - mean) / least(int64_t{seen} + 1, weight);
+}
+
+// The step with that key, made if there is room.
+Step* find(Slot* slot, uint64_t key, bool room) {
+  for (uint32_t probe = 0; probe < 32; ++probe) {
+    Step& step = slot->steps[(key + probe) % kSteps];
+    uint64_t held = step.key.load(relaxed);
+    if (held == key) return &step;
+    if (held != 0) continue;
+    if (!room) return nullptr;
+    if (step.key.compare_exchange_strong(held, key, relaxed)) return &step;
+    if (held == key) return &step;
+  }
+  return nullptr;
+}
+
+Step* by_place(Slot* slot, uint64_t key) {
+  Step* step = find(slot, key, places.load(relaxed) < kPlaces);
+  if (step && step->samples.load(relaxed) == 0) places.fetch_add(1, relaxed);
+  return step;
+}
+
+// A wait for the GPU is over. Delays that fills cause and that were not absorbed show here and nowhere else: the time
+// before it is the processor's own. Alone its length is learnt; with others about it is compared with what was learnt,
+// on top of a first part that counts as it came, so that a slow processor is not taken for a delay.
+void account(Slot* slot, Step* step, int64_t launching_ns, int64_t waiting_ns) {
+  if (slot->rules.watched.load(relaxed)) {
+    const uint32_t seen = step->alone.load(relaxed);
+    step->alone_ns.store(blend(step->alone_ns.load(relaxed), waiting_ns, seen, 16), relaxed);
+    step->alone.store(seen + 1, relaxed);
+    return;
+  }
+  if (step->alone.load(relaxed) < 2) return;
+  const int64_t alone = step->alone_ns.load(relaxed);
+  Ledger& ledger = slot->ledger;
+  ledger.actual_ns.store(ledger.actual_ns.load(relaxed) + launching_ns + waiting_ns, relaxed);
+  ledger.alone_ns.store(ledger.alone_ns.load(relaxed) + launching_ns + alone, relaxed);
+}
+
+void learn_step(const Trail& t, Step* step, int64_t now) {
+  const uint32_t seen = step->samples.load(relaxed);
+  if (t.waited) {
+    step->think_ns.store(blend(step->think_ns.load(relaxed), now - t.waited_ns, seen, 8), relaxed);
+    step->waits.store(1, relaxed);
+  } else {
+    step->gap_ns.store(blend(step->gap_ns.load(relaxed), now - t.launch_ns, seen, 8), relaxed);
+    step->waits.store(0, relaxed);
+  }
+  step->samples.store(seen + 1, relaxed);
+}
+
+// The stretch since the last launch is over: the next launch is here.
+void close_stretch(const Trail& t, int64_t now) {
+  if (t.step) learn_step(t, t.step, now);
+  if (t.pair) learn_step(t, t.pair, now);
+}
+
+// What is expected after this launch, from the step that knows.
+const Step* expected(const Trail& t) {
+  if (t.step && t.step->samples.load(relaxed)) return t.step;
+  return t.pair && t.pair->samples.load(relaxed) ? t.pair : nullptr;
+}
+
+}  // namespace
+
+void forget_trail() {
+  generation.fetch_add(1, relaxed);
+  places.store(0, relaxed);
+}
+
+void observe_launch(Share& share, const Kernel* kernel, int64_t now, int64_t work_ns) {
+  Slot* slot = share.slot;
+  Trail& t = trail(slot);
+  close_stretch(t, now);
+  const uint64_t id = kernel ? kernel->id.load(relaxed) : 1;
+  const uint64_t pair = mix(t.previous, id);
+  if (t.waited || t.place == 0) {
+    t.place = 0;
+    t.begin_ns = now;
+  }
+  t.step = by_place(slot, mix(pair, ++t.place));
+  t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
+  Pulse& pulse = slot->pulse;
+  const int64_t reaches = now + within(slot->rules.latency_ns.load(relaxed), kMillion);
+  int64_t busy = pulse.busy_ns.load(relaxed);
+  if (t.waited) t.idle_ns = 0;
+  if (reaches > busy) {
+    if (!t.waited) t.idle_ns += reaches - busy;
+    busy = reaches;
+  }
+  busy += work_ns;
+  if (t.passed < kRing) t.ring[t.passed++] = Passed{t.step ? t.step : t.pair, t.idle_ns};
+  t.previous = id;
+  t.launch_ns = now;
+  t.waited = t.waiting = false;
+  const Step* known = expected(t);
+  int64_t next = now + kSoon;
+  if (known) next = known->waits.load(relaxed) ? busy + known->think_ns.load(relaxed) : now + known->gap_ns.load(relaxed);
+  // Five plain stores on a line of our own: all that those below need to know.
+  pulse.launch_ns.store(now, relaxed);
+  pulse.busy_ns.store(busy, relaxed);
+  pulse.next_ns.store(next, relaxed);
+  pulse.slack_ns.store(known ? known->slack_ns.load(relaxed) : 0, relaxed);
+  pulse.launches.store(pulse.launches.load(relaxed) + 1, relaxed);
+}
+
+void observe_wait(Share& share, int64_t now) {
+  Slot* slot = share.slot;
+  Trail& t = trail(slot);
+  if (t.waited || t.waiting || !t.launch_ns) return;
+  t.waiting = true;
+  t.waiting_ns = now;
+  // From each launch since the last wait: how much the GPU idled until this one. The GPU is at work now, the
+  // program waits for it: there is time for this.
+  for (uint32_t i = 0; i < t.passed; ++i) {
+    Step* step = t.ring[i].step;
+    if (!step) continue;
+    const int64_t mean = step->slack_ns.load(relaxed);
+    const int64_t seen = t.idle_ns - t.ring[i].idle_ns;
+    const int64_t slack = mean > 0 ? least(seen, 4 * mean + 100000) : seen;
+    step->slack_ns.store(mean > 0 ? mean + (slack - mean) / 4 : slack, relaxed);
+  }
+  t.passed = 0;
+  const Step* known = expected(t);
+  Pulse& pulse = slot->pulse;
+  pulse.next_ns.store(pulse.busy_ns.load(relaxed) + (known ? known->think_ns.load(relaxed) : 0), relaxed);
+  pulse.slack_ns.store(0, relaxed);
+}
+
+void observe_waited(Share& share, int64_t now, bool everything) {
+  Slot* slot = share.slot;
+  Trail& t = trail(slot);
+  Ledger& ledger = slot->ledger;
+  ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
+  Step* step = t.step ? t.step : t.pair;
+  if (step && t.waiting) account(slot, step, t.waiting_ns - t.begin_ns, now - t.waiting_ns);
+  t.waiting = false;
+  t.waited = t.launch_ns != 0;
+  t.waited_ns = now;
+  const Step* known = expected(t);
+  const int64_t think = known ? known->think_ns.load(relaxed) : 0;
+  Pulse& pulse = slot->pulse;
+  if (everything && pulse.busy_ns.load(relaxed) > now) pulse.busy_ns.store(now, relaxed);
+  pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
+  pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
+}
+
+}  // namespace headway

@@ -1,0 +1,18 @@
+// What a program does, launch by launch: learnt into its steps, told to those below through its pulse.
+#pragma once
+
+#include "identity.h"
+#include "share.h"
+
+namespace headway {
+
+// A launch that goes to the GPU now.
+void observe_launch(Share& share, const Kernel* kernel, int64_t now, int64_t work_ns);
+
+// The program waits for the GPU, and has waited. `everything`: nothing it launched can still run.
+void observe_wait(Share& share, int64_t now);
+void observe_waited(Share& share, int64_t now, bool everything);
+
+void forget_trail();
+
+}  // namespace headway

@@ -1,0 +1,190 @@
+"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from headway.cli import console
+from headway.cli.app import app
+from headway.cli.profile_group import profile
+from headway.cli.share_wiring import library, program_key
+from headway.errors import ProfileError
+from headway.formats import kernel_trace
+from headway.formats.kernel_trace import KernelTrace
+from headway.live.kernels import gpu as gpus
+from headway.profiling.kernel_store import KernelStore
+from headway.profiling.kernels import kernel_rows, step_rows, times_of, trace_of
+from headway.profiling.kernels_coverage import Coverage, coverage_of
+from headway.profiling.kernels_file import Recorded
+from headway.profiling.kernels_run import run
+from headway.profiling.kernels_summary import THRESHOLD_NS, GapBin, Summary, readable, summarise
+from headway.report import kernel_timeline
+from headway.units import exact_duration, format_duration, parse_duration
+
+__all__ = ["app", "kernels"]
+
+_SHOWN = 12
+"""Kernels in the table; all are in the profile."""
+_BAR = 40
+"""Columns of the longest bar."""
+_LONGEST_NAME = 64
+
+
+@profile.command(context_settings={"allow_interspersed_args": False})
+def kernels(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The program and its arguments.", metavar="-- COMMAND", show_default=False),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop it so long after its first launch.", show_default="until it ends")
+    ] = None,
+    name: Annotated[str, typer.Option(help="What it is kept as; that of headway share run if left out.")] = "",
+    out: Annotated[
+        str, typer.Option(help="Write the trace here.", metavar="FILE.parquet", show_default="with the profile")
+    ] = "",
+    perfetto: Annotated[str, typer.Option(help="Write a timeline for ui.perfetto.dev.", metavar="FILE.json[.gz]")] = "",
+    threshold: Annotated[str, typer.Option(help="A shorter gap cannot be harvested.", metavar="TIME")] = exact_duration(
+        THRESHOLD_NS
+    ),
+    gpu: Annotated[int | None, typer.Option(help="The GPU's number; the first if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+) -> None:
+    """Run a CUDA program and show how busy it keeps the GPU, how long its gaps are and which kernels matter.
+
+    headway profile kernels --seconds 10 -- python serve.py
+
+    headway profile kernels --name api --out api.parquet --perfetto api.json.gz -- python serve.py
+    """
+    given = list(command or [])
+    least = parse_duration(threshold, what="--threshold")
+    _check_targets(out, perfetto)
+    if not given:
+        raise ProfileError("no program was given: headway profile kernels -- python serve.py")
+    found = gpus.chosen(gpu)
+    program = name or program_key(given)
+    recorded = run(given, seconds, library=library(), program=program, say=console.note)
+    _complain(recorded)
+    times = times_of(recorded)
+    trace = trace_of(recorded, given, program=program, gpu=found.name, driver=found.driver, times=times)
+    summary = summarise(trace, least)
+    store = KernelStore(found.name, found.driver)
+    store.save(program, kernel_rows(recorded, times), step_rows(recorded), summary.shares())
+    target = Path(out) if out else store.path(program).with_suffix(".parquet")
+    kernel_trace.write(target, trace)
+    seen = coverage_of(recorded) if recorded.about.get("cupti") else None
+    files = {"trace": str(target), "profile": str(store.path(program))}
+    if perfetto:
+        files["perfetto"] = str(kernel_timeline.write_recorded(Path(perfetto), [recorded], [program]))
+    if as_json:
+        console.print_json(_document(trace, summary, seen) | files)
+        return
+    _show(trace, summary, seen)
+    for what, file in files.items():
+        console.out().print(f"{what}: {file}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _check_targets(out: str, perfetto: str) -> None:
+    """What cannot be written is said before the program is run."""
+    if out and not Path(out).absolute().parent.is_dir():
+        raise ProfileError(f"--out {out}: there is no folder {Path(out).absolute().parent}")
+    if out and Path(out).is_dir():
+        raise ProfileError(f"--out {out}: is a folder, not a file")
+    if perfetto:
+        kernel_timeline.check(Path(perfetto))
+
+
+def _complain(recorded: Recorded) -> None:
+    if not recorded.about.get("cupti"):
+        why = recorded.about.get("why") or "CUPTI is missing"
+        console.note(f"times on the GPU are worked out from sampled durations: {why}")
+    lost = recorded.number("dropped") + recorded.number("activities_dropped")
+    if lost:
+        console.note(f"{lost:,} records were lost or had not ended: the last launches are left out")
+
+
+def _document(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> dict[str, Any]:
+    about = {key: trace.metadata[key] for key in ("program", "gpu", "driver", "sms", "command", "times")}
+    return {**about, "coverage": None if seen is None else asdict(seen), **summary.document()}
+
+
+def _show(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> None:
+    out = console.out()
+    lines = [_rates(trace, summary), _shares(summary)]
+    if seen is not None:
+        lines.append(
+            f"the shim saw {seen.seen:,} launches, CUPTI {seen.counted:,}"
+            + (f"; {seen.ns_a_launch} ns a launch in the shim" if seen.ns_a_launch else "")
+        )
+    for line in lines:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    out.print(_histogram(summary.gaps))
+    out.print(_kernels(summary))
+    if len(summary.kernels) > _SHOWN:
+        rest = sum(use.share for use in summary.kernels[_SHOWN:])
+        out.print(f"and {len(summary.kernels) - _SHOWN} more, {_percent(rest)} of the GPU time", highlight=False)
+
+
+def _rates(trace: KernelTrace, summary: Summary) -> str:
+    about = trace.metadata
+    return (
+        f"{about['program']} on {about['gpu']}, driver {about['driver']}: {summary.launches:,} launches in "
+        f"{format_duration(summary.span_ns)}: {summary.launches_per_s:,.0f} launches and {summary.waits_per_s:,.0f} "
+        "waits a second"
+    )
+
+
+def _shares(summary: Summary) -> str:
+    return (
+        f"busy {_percent(summary.busy_share)}, idle {_percent(summary.idle_share)}; "
+        f"{_percent(summary.harvestable_share)} of the GPU can be harvested, in gaps of "
+        f"{format_duration(summary.threshold_ns)} and more; {_percent(summary.without_mps_share)} without MPS"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _histogram(bins: list[GapBin]) -> Table:
+    """Gaps by length; the bars are shares of the idle time. Empty bins at both ends are left out."""
+    table = Table(box=None)
+    for heading in ("gap", "gaps", "of idle time"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    used = [index for index, each in enumerate(bins) if each.gaps]
+    most = max((each.share for each in bins), default=0.0)
+    for each in bins[used[0] : used[-1] + 1] if used else ():
+        bar = "█" * round(_BAR * each.share / most) if most else ""
+        table.add_row(_range(each), f"{each.gaps:,}", _percent(each.share), bar)
+    return table
+
+
+def _range(each: GapBin) -> str:
+    if not each.to_ns:
+        return f"from {format_duration(each.from_ns)}"
+    return f"{format_duration(each.from_ns) if each.from_ns else '0'} to {format_duration(each.to_ns)}"
+
+
+def _kernels(summary: Summary) -> Table:
+    table = Table(box=None)
+    table.add_column("kernel", overflow="fold")
+    for heading in ("launches", "of GPU time", "mean", "longest", "blocks", "an SM"):
+        table.add_column(heading, justify="right")
+    for use in summary.kernels[:_SHOWN]:
+        blocks = f"{use.blocks:,}" if use.kind == 1 else ""
+        table.add_row(*_named(use.name), f"{use.count:,}", _percent(use.share), *_times(use), blocks, str(use.per_sm))
+    return table
+
+
+def _named(name: str) -> Iterator[str]:
+    text = readable(name)
+    yield text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def _times(use: Any) -> Iterator[str]:
+    yield from (format_duration(value) for value in (use.mean_ns, use.longest_ns))

@@ -1,0 +1,55 @@
+"""Runs of kernels on one GPU from the command line: the same commands, for programs that share it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.cli import console
+from headway.cli.flags import split_policies
+from headway.errors import ExperimentError
+from headway.experiment import kernels as wiring
+from headway.report import kernel_tables
+
+SCENARIO = wiring.SCENARIO
+KERNEL_FLAGS = ("high", "low", "think", "seconds", "floor")
+"""What only runs of kernels have."""
+_UNDERSTOOD = {*KERNEL_FLAGS, "scenario", "policy", "policies", "slo", "seed", "as_json", "processes"}
+
+
+def simulate(flags: Mapping[str, Any]) -> None:
+    """``headway simulate --scenario kernels …``."""
+    each = _experiment(flags, flags.get("policy") or "headway")
+    row = wiring.play(each).row
+    if flags.get("as_json"):
+        console.print_json(row)
+        return
+    console.out().print(kernel_tables.comparison([row]), "", kernel_tables.clients(row))
+
+
+def compare(flags: Mapping[str, Any]) -> None:
+    """``headway compare --scenario kernels …``."""
+    policies = split_policies(str(flags["policies"]), "time-slicing,mps,headway")
+    rows = wiring.compare(_experiment(flags, policies[0]), policies)
+    console.print_json(rows) if flags.get("as_json") else console.out().print(kernel_tables.comparison(rows))
+
+
+def refuse_kernel_flags(flags: Mapping[str, Any]) -> None:
+    """What only programs on one GPU have means nothing for jobs or requests."""
+    for flag in KERNEL_FLAGS:
+        if flags.get(flag) is not None:
+            raise ExperimentError(f"--{flag} needs --scenario {SCENARIO}: it is about programs that share one GPU")
+
+
+def _experiment(flags: Mapping[str, Any], policy: str) -> wiring.KernelsExperiment:
+    for flag, value in flags.items():
+        if flag not in _UNDERSTOOD and value not in (None, False):
+            raise ExperimentError(f"--{flag.replace('_', '-')} means nothing with --scenario {SCENARIO}")
+    seconds = flags.get("seconds")
+    return wiring.KernelsExperiment(
+        tuple(flags.get("high") or ()),
+        tuple(flags.get("low") or ()),
+        policy,
+        wiring.think_time(flags.get("think")),
+        wiring.check_seconds(2.0 if seconds is None else seconds),
+        flags.get("seed") or 0,
+        wiring.options(flags.get("slo"), flags.get("floor")),
+    )

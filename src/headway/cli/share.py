@@ -1,0 +1,248 @@
+"""``headway share``: programs of different priority on one GPU.
+
+It is imported without the other commands where only it is asked for, because it runs on GPU machines, before every
+program that shares, and must need neither polars nor much time.
+"""
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli import console
+from headway.cli.app import app
+from headway.cli.share_wiring import library, program_key, store_for, timeline_environment, write_timeline
+from headway.errors import HeadwayError, InputError, ShareError
+from headway.live.kernels import gpu as gpus
+from headway.live.kernels import launch, places, serve
+from headway.live.kernels.launch import Program
+from headway.live.kernels.mps import WISHES, Mps
+from headway.live.kernels.serve import PLAIN, Settings
+from headway.units import parse_duration, parse_size
+
+MILLION = 1_000_000
+
+share = typer.Typer(
+    name="share",
+    help="Let programs share one GPU by priority: the highest runs almost as if alone, the others in its gaps.\n\n"
+    "Start with: headway share run --priority 0 -- python serve.py",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(share)
+
+GpuFlag = Annotated[int | None, typer.Option("--gpu", help="Its number, as nvidia-smi -L lists it.", show_default="0")]
+SloFlag = Annotated[
+    str,
+    typer.Option(
+        "--slo", help="Slow-down of the highest priority aimed at: 1.05.", show_default=f"{PLAIN.slo_ppm / 1e6:g}"
+    ),
+]
+FloorFlag = Annotated[
+    str,
+    typer.Option(
+        "--floor", help="Share of the GPU's time that each other keeps: 5%.", show_default=f"{PLAIN.floor_ppm / 1e4:g}%"
+    ),
+]
+MpsFlag = Annotated[str, typer.Option("--mps", help="Use NVIDIA MPS: auto, on or off.", metavar="auto|on|off")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@share.command(context_settings={"allow_interspersed_args": False})
+def run(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The program and its arguments.", metavar="-- COMMAND", show_default=False),
+    ] = None,
+    priority: Annotated[int, typer.Option(help="0 (highest) to 9 (lowest).")] = 5,
+    name: Annotated[str, typer.Option(help="Its name in the table; without it the script's.")] = "",
+    gpu: GpuFlag = None,
+    slo: SloFlag = "",
+    floor: FloorFlag = "",
+    memory: Annotated[str, typer.Option(help="Memory of the GPU it may take: 20GB (needs MPS).", metavar="SIZE")] = "",
+    mps: MpsFlag = "auto",
+    linger: Annotated[
+        str, typer.Option(help="The broker stays so long after the last program.", show_default="10s")
+    ] = "",
+    program: Annotated[str, typer.Option(help="What is learnt of it is kept under this name.", metavar="KEY")] = "",
+    timeline: Annotated[str, typer.Option(help="Write its launches for Perfetto.", metavar="FILE.json")] = "",
+) -> None:
+    """Run a CUDA program with a priority on a GPU that others share.
+
+    headway share run --priority 0 --name api -- python serve.py
+
+    headway share run --priority 9 --memory 20GB -- python train.py
+    """
+    asked = launch.checked(
+        Program(
+            command=command or [],
+            priority=priority,
+            name=name,
+            key=program or program_key(command or []),
+            memory_bytes=_memory(memory),
+            extra=timeline_environment(timeline),
+        )
+    )
+    settings = Settings(slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
+    shim, device = library(), gpus.chosen(gpu)
+    place = places.place_of(device.index)
+    with places.using(place):
+        given = {name for name, text in (("slo", slo), ("floor", floor), ("linger", linger)) if text}
+        joined = _join(place, settings, given)
+        if asked.memory_bytes and joined is None:
+            raise ShareError(f"--memory {memory}: the cap is one of MPS, and the broker runs without: see --mps")
+        begun = time.monotonic_ns()
+        status = launch.run(asked.command, launch.environment(asked, place, device, shim, joined))
+        if status < 128 and launch.launched(place, asked.shown_name, begun) is False:
+            console.note(
+                f"headway: {asked.shown_name} never launched a kernel: is it a CUDA program? "
+                "(one that is linked statically or set-uid cannot be seen; headway share doctor checks the rest)"
+            )
+    if timeline:
+        try:
+            console.note(f"timeline: {write_timeline(timeline)}")
+        except HeadwayError as problem:  # the program has ended, and its status is what counts
+            console.note(f"headway: {problem}")
+    sys.exit(status)
+
+
+def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | None:
+    """Find or start the broker, tell it what is wished of the dial, and say under which MPS programs run."""
+    wishes = [f"--slo={settings.slo_ppm / MILLION}", f"--floor={settings.floor_ppm / MILLION}"]
+    linger = f"--linger={settings.linger_ns}ns"
+    command = [sys.executable, "-m", "headway", "share", "broker", f"--gpu={place.gpu}", f"--mps={settings.mps}"]
+    state, started = launch.ensure_broker(place, [*command, *wishes, linger], console.note)
+    if not started:
+        dial = {name: getattr(settings, f"{name}_ppm") for name in ("slo", "floor") if name in given}
+        if given:
+            wished = {f"{name}_ppm": value for name, value in dial.items()}
+            places.ask(place, **wished, **({"linger_ns": settings.linger_ns} if "linger" in given else {}))
+        if dial:
+            told = ", ".join(f"{name} {value / MILLION:g}" for name, value in dial.items())
+            console.note(f"headway: told the broker of GPU {place.gpu}: {told}")
+    mode = state["mode"]
+    if {"on": "coarse", "off": "mps"}.get(settings.mps) == mode:
+        raise ShareError(
+            f"--mps {settings.mps}: the broker of GPU {place.gpu} runs {'with' if mode == 'mps' else 'without'} MPS: "
+            "headway share stop, then start again"
+        )
+    found = state.get("mps")
+    return Mps(Path(found["pipe"]), Path(found["log"]), owned=False) if found else None
+
+
+@share.command()
+def broker(
+    gpu: GpuFlag = None,
+    slo: SloFlag = "",
+    floor: FloorFlag = "",
+    mps: MpsFlag = "auto",
+    linger: Annotated[str, typer.Option(help="End when nobody was there for so long.", show_default="never")] = "",
+) -> None:
+    """Be the broker of a GPU, in the foreground: for a service or a container; run starts one by itself.
+
+    headway share broker --slo 1.05
+    """
+    device = gpus.chosen(gpu)
+    settings = Settings(
+        slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger, what="--linger") if linger else None
+    )
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda which, frame: told.append(which))
+    serve.serve(
+        places.place_of(device.index),
+        device,
+        settings,
+        store=store_for(device),
+        say=lambda line: console.note(f"{time.strftime('%H:%M:%S')} {line}"),
+        stopped=lambda: bool(told),
+    )
+
+
+@share.command()
+def stop(
+    gpu: GpuFlag = None,
+    kill: Annotated[bool, typer.Option("--kill", help="End the programs too, through MPS first.")] = False,
+    wait: Annotated[str, typer.Option(help="How long to wait for programs to end.")] = "30s",
+) -> None:
+    """End sharing: every program goes on ungated, the broker and its MPS end, nothing of them is left.
+
+    headway share stop
+
+    headway share stop --kill
+    """
+    place = place_named(gpu)
+    seconds = parse_duration(wait, what="--wait") / 1e9
+    if not serve.stop(place, kill=kill, say=lambda line: console.note(f"headway: {line}"), seconds=seconds):
+        raise ShareError(
+            f"the broker of GPU {place.gpu} still waits for its programs, which run under its MPS: "
+            "it ends with them, or headway share stop --kill ends them"
+        )
+
+
+@share.command()
+def build() -> None:
+    """Build the library that is loaded into programs; needs a C++ compiler, and no CUDA.
+
+    headway share build
+    """
+    console.note(f"built {library(again=True)}")
+
+
+def place_named(gpu: int | None) -> places.Place:
+    """Where that GPU's files are; no GPU is asked for them, so that they can be cleared without a driver."""
+    if gpu is not None:
+        return places.place_of(gpu)
+    found = places.places()
+    if len(found) > 1:
+        numbers = ", ".join(str(place.gpu) for place in found)
+        raise ShareError(f"brokers of several GPUs are here ({numbers}): say which by --gpu")
+    return found[0] if found else places.place_of(0)
+
+
+# --- what flags mean ------------------------------------------------------------------------------------------------
+
+
+def slo_ppm(text: str) -> int:
+    """``1.05``, in parts per million."""
+    try:
+        value = float(text or PLAIN.slo_ppm / MILLION)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 100:
+        raise ShareError(f"--slo {text}: a slow-down of 1 or more: 1.05 allows the highest priority to lose 5 %")
+    return round(value * MILLION)
+
+
+def floor_ppm(text: str) -> int:
+    """``5%`` or ``0.05``, in parts per million."""
+    given = text.strip() or str(PLAIN.floor_ppm / MILLION)
+    try:
+        value = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 0.5:
+        raise ShareError(f"--floor {text}: a share of the GPU's time between 0% and 50%")
+    return round(value * MILLION)
+
+
+def _wish(text: str) -> str:
+    if text not in WISHES:
+        raise ShareError(f"--mps {text}: auto, on or off")
+    return text
+
+
+def _memory(text: str) -> int:
+    if not text:
+        return 0
+    try:
+        size = parse_size(text, what="--memory")
+    except InputError as problem:
+        raise ShareError(str(problem)) from None
+    if size < 1 << 20:
+        raise ShareError(f"--memory {text}: at least 1MB")
+    return size

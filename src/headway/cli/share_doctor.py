@@ -1,0 +1,122 @@
+"""``headway share doctor`` and ``predict``: what the machine lacks, and what two programs would do to each other."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from headway.cli import console
+from headway.cli.share import FloorFlag, GpuFlag, JsonFlag, SloFlag, floor_ppm, share, slo_ppm
+from headway.cli.share_wiring import library, part
+from headway.errors import HeadwayError
+from headway.live.kernels.doctor import Check, checks
+from headway.units import parse_duration
+
+
+@share.command(context_settings={"allow_interspersed_args": False})
+def doctor(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A CUDA program: are all of its launches seen, at what cost?",
+            metavar="[-- COMMAND]",
+            show_default=False,
+        ),
+    ] = None,
+    gpu: GpuFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check what sharing needs: GPU, driver, MPS, compiler, library, shared memory; with a program, its coverage.
+
+    headway share doctor
+
+    headway share doctor -- python serve.py --requests 100
+    """
+    found = list(checks(gpu, library))
+    coverage: Mapping[str, Any] | None = None
+    if command and all(check.ok for check in found if check.needed):
+        check, coverage = _covered(command)
+        found.append(check)
+    elif command:
+        found.append(Check("coverage", False, "not measured", "put right what is wrong above"))
+    well = all(check.ok for check in found if check.needed)
+    if as_json:
+        rows = [check.row() for check in found]
+        console.print_json({"ok": well, "checks": rows, **({"coverage": coverage} if coverage else {})})
+    else:
+        _show(found)
+    raise typer.Exit(0 if well else 1)
+
+
+def _covered(command: list[str]) -> tuple[Check, Mapping[str, Any] | None]:
+    try:
+        module = part("profiling.kernels_coverage", "coverage")
+        measured = module.coverage(command, library=library(), say=console.note)
+    except HeadwayError as problem:
+        return Check("coverage", False, "not measured", str(problem)), None
+    row = {"seen": measured.seen, "counted": measured.counted, "ns_a_launch": measured.ns_a_launch}
+    found = f"{measured.seen:,} launches seen, {measured.counted:,} by CUPTI; {measured.ns_a_launch} ns a launch"
+    advice = "" if measured.equal else "launches that go past the shim are not gated: please report the program"
+    return Check("coverage", measured.equal, found, advice), row
+
+
+def _show(found: list[Check]) -> None:
+    table = Table(box=None)
+    for name in ("", "check", "found"):
+        table.add_column(name, overflow="fold")
+    for check in found:
+        mark = "ok" if check.ok else ("!!" if check.needed else "–")
+        table.add_row(mark, check.name, check.found)
+        if check.advice:
+            table.add_row("", "", f"→ {check.advice}")
+    console.out().print(table)
+
+
+@share.command()
+def predict(
+    high: Annotated[
+        str, typer.Argument(help="The program above: a kernel trace, or one that is known here.", metavar="HIGH")
+    ],
+    low: Annotated[list[str], typer.Argument(help="Those below it.", metavar="LOW…")],
+    slo: SloFlag = "",
+    floor: FloorFlag = "",
+    think: Annotated[str, typer.Option(help="Time between requests of the program above: 5ms.")] = "0s",
+    seconds: Annotated[float, typer.Option(help="How long to play them out.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Where each begins is drawn by it.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what two programs would do to each other on one GPU, from their recorded kernels, before they share.
+
+    headway share predict api.parquet train.parquet
+    """
+    found: Mapping[str, Any] = part("experiment.kernels", "share predict").predict(
+        high,
+        low,
+        slo_ppm=slo_ppm(slo),
+        floor_ppm=floor_ppm(floor) if floor else None,
+        think=parse_duration(think, what="--think"),
+        seconds=seconds,
+        seed=seed,
+    )
+    if as_json:
+        console.print_json(found)
+        return
+    out = console.out()
+    who = f"{found['high']} above {', '.join(found['low'])}: busy {100 * found['busy_share_alone']:.0f} % alone"
+    out.print(f"{who}, slow-down aimed at {found['slo']:g}×", highlight=False, markup=False)
+    out.print(_modes(found["modes"]))
+    if found["stored"]:
+        console.note(f"kept in {found['stored']}")
+
+
+def _modes(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(box=None)
+    for name in ("", "slow-down p50", "p99", "rate of those below", "GPU busy"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, row in modes.items():
+        numbers = (row["slowdown_p50"], row["slowdown_p99"])
+        shares = (row["low_share"], row["busy_share"])
+        times = [f"{each:.3f}×" if each is not None else "–" for each in numbers]
+        table.add_row(name, *times, *(f"{100 * each:.0f} %" if each is not None else "–" for each in shares))
+    return table

@@ -1,0 +1,116 @@
+"""``headway share status``: who shares the GPU and what it does to them, once or live."""
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from headway.cli import console
+from headway.cli.share import GpuFlag, JsonFlag, place_named, share
+from headway.errors import ShareError
+from headway.live.kernels.places import Place
+from headway.live.kernels.status import since, snapshot
+from headway.units import format_duration, parse_duration
+
+_RIGHT = ("prio", "pid", "launches", "waited", "waits", "GPU busy", "harvested", "delay caused", "slow-down")
+Row = Mapping[str, Any]
+
+
+@share.command()
+def status(
+    gpu: GpuFlag = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option(help="How often, with --watch.")] = "1s",
+    as_json: JsonFlag = False,
+) -> None:
+    """Show who shares a GPU: launches, waits, what was harvested, and who delayed whom.
+
+    headway share status --watch
+    """
+    place = place_named(gpu)
+    pause = parse_duration(every, what="--every") / 1e9
+    if pause <= 0:
+        raise ShareError(f"--every {every}: longer than nothing")
+    if as_json and watch:
+        raise ShareError("--json and --watch do not go together: ask for --json again and again")
+    now = snapshot(place)
+    if as_json:
+        console.print_json(now)
+    elif watch:
+        _watch(place, now, pause)
+    else:
+        _print(now, table_of(now, None))
+
+
+def _print(now: Row, table: Table) -> None:
+    out = console.out()
+    for line in head(now):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    if now["clients"]:
+        out.print(table)
+    else:
+        out.print("no program has launched anything yet", highlight=False)
+
+
+def _watch(place: Place, now: Row, pause: float) -> None:
+    try:
+        if not sys.stdout.isatty():
+            while True:
+                _print(now, table_of(now, None))
+                time.sleep(pause)
+                now = snapshot(place)
+        before = None
+        with Live(table_of(now, before), console=console.out(), auto_refresh=False) as live:
+            while True:
+                time.sleep(pause)
+                before, now = now, snapshot(place)
+                live.update(table_of(now, before), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def head(now: Row) -> list[str]:
+    """The broker and the dial, in sentences."""
+    who = f"GPU {now['gpu']} {now['gpu_name']}: broker {now['broker']}, up {format_duration(round(now['up_s'] * 1e9))}"
+    lines = [f"{who}; slow-down aimed at {now['slo']:g}×, floor {100 * now['floor']:g} %", now["mode_line"]]
+    if not now["healthy"]:
+        lines.append(f"the broker has been silent for {now['silent_ms']:.0f} ms: programs go on ungated")
+    if now["stopping"]:
+        lines.append("the broker takes its leave: programs go on ungated")
+    return lines
+
+
+def table_of(now: Row, before: Row | None) -> Table:
+    """One row a program; busy shares since the snapshot before."""
+    table = Table(box=None, title=None if before is None else " · ".join(head(now)))
+    for name in ("name", *_RIGHT, "by kernel", "state"):
+        table.add_column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+    earlier = {row["slot"]: row for row in before["clients"]} if before else {}
+    for row in sorted(now["clients"], key=lambda each: (each["priority"], each["slot"])):
+        table.add_row(
+            row["name"],
+            str(row["priority"]),
+            str(row["pid"]),
+            f"{row['launches']:,}",
+            f"{row['waited_ms']:,.0f} ms",
+            f"{row['waits']:,}",
+            f"{100 * since(row, earlier.get(row['slot'])):.1f} %",
+            f"{row['harvested_ms']:,.0f} ms",
+            f"{row['delay_ms']:,.1f} ms",
+            f"{row['slowdown']:.3f}×" if row["slowdown"] is not None and not row["gated"] else "–",
+            row["blamed_kernel"][:40] or "–",
+            _state(row),
+        )
+    return table
+
+
+def _state(row: Row) -> str:
+    if row["open"]:
+        return "ungated: it does not trust the broker"
+    if row["held"]:
+        return "held, to see those above alone"
+    return "gated" if row["gated"] else "goes first"

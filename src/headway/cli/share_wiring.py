@@ -1,0 +1,62 @@
+"""What ``headway share`` is wired from: the shim's library, the store of kernel profiles, the timeline, the prediction.
+
+Sharing (``live``) and measuring (``profiling``) do not know of each other; here, above both, they meet. What is not
+needed to run a program is imported when it is asked for: a GPU machine may lack what it needs.
+"""
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ShareError
+from headway.live.kernels import build, launch
+from headway.live.kernels.broker import Store
+from headway.live.kernels.gpu import Gpu
+from headway.profiling.kernel_store import KernelStore
+
+LIBRARY = "HEADWAY_SHARE_LIBRARY"
+"""The shim to load instead of the one that is installed: for tests, and where it was built elsewhere."""
+
+
+def part(name: str, wanted_for: str) -> Any:
+    """A module of headway that needs more than sharing does."""
+    try:
+        return importlib.import_module(f"headway.{name}")
+    except ModuleNotFoundError as problem:
+        missing = str(problem.name)
+        if missing.startswith("headway"):
+            raise
+        raise ShareError(f"{wanted_for} needs {missing}, which is not installed here: pip install {missing}") from None
+
+
+def library(again: bool = False) -> Path:
+    """The shim, built if it is not there yet."""
+    if (chosen := os.environ.get(LIBRARY, "")) and not again:
+        if not Path(chosen).is_file():
+            raise ShareError(f"{LIBRARY}={chosen}: there is no such file: headway share build makes one")
+        return Path(chosen).resolve()
+    return build.build() if again else build.library()
+
+
+def program_key(command: Sequence[str]) -> str:
+    """Under which name what is learnt of a command is kept."""
+    return launch.key_of(command) if command else ""
+
+
+def store_for(gpu: Gpu) -> Store:
+    """Where the profiles of this GPU and driver are kept."""
+    return KernelStore(gpu.name, gpu.driver)
+
+
+def timeline_environment(path: str) -> Mapping[str, str]:
+    """What a program needs in its environment so that a timeline of it can be written."""
+    found: Mapping[str, str] = part("report.kernel_timeline", "--timeline").environment(Path(path)) if path else {}
+    return found
+
+
+def write_timeline(path: str) -> Path:
+    """The timeline of the program that has ended."""
+    written: Path = part("report.kernel_timeline", "--timeline").write(Path(path))
+    return written

@@ -1,0 +1,19 @@
+"""The commands for sharing a GPU, all of them; the program on its own where a GPU machine lacks what others need."""
+
+from headway.cli import share as first
+from headway.cli import share_doctor, share_status
+from headway.cli.app import app
+
+__all__ = ["app", "share"]
+
+share = first.share
+_ORDER = (
+    first.run,
+    share_status.status,
+    first.stop,
+    share_doctor.doctor,
+    share_doctor.predict,
+    first.build,
+    first.broker,
+)
+share.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))

@@ -1,0 +1,255 @@
+"""Wiring of a run of kernels: programs, a GPU and a policy become a tape and its numbers.
+
+And what programs would do to each other before they are put together: ``predict``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.errors import ExperimentError, InputError, unknown_name
+from headway.formats import kernel_programs, kernel_trace
+from headway.formats.kernel_profile import from_profile
+from headway.kernels.actions import Action
+from headway.kernels.device import Device
+from headway.kernels.events import Event
+from headway.kernels.policies.parts import KernelsPolicy
+from headway.kernels.policies.registry import build, describe
+from headway.kernels.program import Client, Program
+from headway.kernels.replay import fresh_state
+from headway.kernels.state import KernelsState
+from headway.metrics.kernels import summarise
+from headway.profiling.kernel_store import KernelStore, stores
+from headway.sim.kernels import SimulatedGpu
+from headway.streams import stream
+from headway.units import MILLISECOND, SECOND, parse_duration
+
+SCENARIO = "kernels"
+LOW_PRIORITY = 1
+MOST_SECONDS = 600
+MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
+"""How two programs can share, and the policy that plays each out."""
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class KernelsExperiment:
+    """One run: who is above, who is below, how they share, for how long."""
+
+    high: tuple[str, ...]
+    low: tuple[str, ...] = ()
+    policy: str = "headway"
+    think: int = 0
+    """Between the requests of those above."""
+    seconds: float = 2.0
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """``slo`` and ``floor``, for policies that have them."""
+    device: Device = field(default_factory=Device)
+
+    @property
+    def horizon(self) -> int:
+        """When the run ends."""
+        return round(self.seconds * SECOND)
+
+
+@dataclass(frozen=True)
+class KernelsRun:
+    """What a run left behind."""
+
+    experiment: KernelsExperiment
+    clients: tuple[Client, ...]
+    policy: KernelsPolicy
+    state: KernelsState
+    tape: Tape
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Its numbers."""
+        each = self.experiment
+        found = summarise(self.clients, each.device, self.tape, each.horizon)
+        return {"policy": describe(self.policy), **found, "events": len(self.tape), "digest": self.tape.digest}
+
+
+def options(slo: str | None, floor: str | None) -> dict[str, float]:
+    """What ``--slo 1.05`` and ``--floor 5%`` ask for."""
+    found = {}
+    for name, text in (("slo", slo), ("floor", floor)):
+        if text is None:
+            continue
+        try:
+            found[name] = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            wanted = "a slow-down, e.g. 1.05" if name == "slo" else "a share, e.g. 5%"
+            raise ExperimentError(f"--{name} {text!r} is not {wanted}") from None
+    build("headway", defaults=found)  # its rules for both, whatever policies are asked for
+    return found
+
+
+def check_seconds(seconds: float) -> float:
+    """A run of some length, and one that ends before the day does."""
+    if not 0 < seconds <= MOST_SECONDS:
+        raise ExperimentError(f"--seconds {seconds:g} must be above 0 and at most {MOST_SECONDS}")
+    return seconds
+
+
+def think_time(text: str | None) -> int:
+    """``--think 5ms``."""
+    return 0 if text is None else parse_duration(text, what="--think")
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+def program_of(name: str) -> Program:
+    """A shipped program, a kernel trace, a recipe, or one whose kernels are in the profile store, in this order."""
+    if name.endswith(kernel_programs.SUFFIXES) or name in kernel_programs.shipped():
+        return kernel_programs.load(name)
+    known = stores()
+    for store in known:
+        if (tables := store.load(name)) is not None:
+            return from_profile(name, *tables)
+    names = {*kernel_programs.shipped(), *(program for store in known for program in store.programs())}
+    raise ExperimentError(f"{unknown_name('program', name, names)}, or a kernel trace: FILE.parquet")
+
+
+def clients_of(each: KernelsExperiment) -> tuple[Client, ...]:
+    """The clients of a run; where each begins in its program, and when, is drawn."""
+    if not each.high:
+        raise ExperimentError("a run of kernels needs a program above: --high resnet50")
+    draw = stream(each.seed, "kernels")
+    clients: list[Client] = []
+    for text, usual in (*((text, 0) for text in each.high), *((text, LOW_PRIORITY) for text in each.low)):
+        name, priority = _prioritised(text, usual)
+        program = program_of(name)
+        same = sum(client.program.name == program.name for client in clients)
+        clients.append(
+            Client(
+                program.name if not same else f"{program.name}-{same + 1}",
+                program,
+                priority,
+                think=each.think if usual == 0 else 0,
+                start=int(draw.integers(0, MILLISECOND)),
+                first=int(draw.integers(0, len(program.firsts))),
+            )
+        )
+    return tuple(clients)
+
+
+def _prioritised(text: str, usual: int) -> tuple[str, int]:
+    """``bert-b32@3``: of priority 3."""
+    name, at, priority = text.rpartition("@")
+    if not at:
+        return text, usual
+    if not priority.isdecimal():
+        raise ExperimentError(f"program {text!r}: priority {priority!r} is not a number between 0 and 9")
+    return name, int(priority)
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def play(each: KernelsExperiment, clients: Sequence[Client] | None = None, folder: Path | None = None) -> KernelsRun:
+    """Run it to its end."""
+    chosen = tuple(clients) if clients is not None else clients_of(each)
+    policy = build(each.policy, defaults=each.options)
+    state = fresh_state(chosen, each.device, policy)
+    executor = SimulatedGpu(state, policy.sharing, raised=policy.raised, horizon=each.horizon)
+    writer = TapeWriter(folder)
+    Scheduler[Event, Action](state, policy, executor, writer).run()
+    return KernelsRun(each, chosen, policy, state, writer.close())
+
+
+def compare(each: KernelsExperiment, policies: Sequence[str]) -> list[dict[str, Any]]:
+    """The same programs under each policy."""
+    clients = clients_of(each)
+    return [play(replace(each, policy=policy), clients).row for policy in policies]
+
+
+# --- prediction -----------------------------------------------------------------------------------------------------
+
+
+def predict(
+    high: str,
+    low: str | Sequence[str],
+    *,
+    slo_ppm: int = 1_050_000,
+    floor_ppm: int | None = None,
+    think: int = 0,
+    seconds: float = 1.0,
+    seed: int = 0,
+    device: Device | None = None,
+    write: Callable[[Sequence[Mapping[str, Any]]], Path | None] | None = None,
+) -> dict[str, Any]:
+    """Slow-down and harvest of two programs, for each way to share, from their traces or profiles.
+
+    ``write`` stores the row of a pair; left out, it goes where the traces' own GPU and driver are kept, if they say so.
+    """
+    lows = (low,) if isinstance(low, str) else tuple(low)
+    given: dict[str, float] = {"slo": slo_ppm / MILLION}
+    if floor_ppm is not None:
+        given["floor"] = floor_ppm / MILLION
+    each = KernelsExperiment(
+        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(high)
+    )
+    rows = compare(each, list(MODES.values()))
+    modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
+    names = [client["program"] for client in rows[0]["clients"]]
+    pair = {
+        "program": names[0],
+        "co_runner": names[1] if len(names) > 1 else "",
+        "sm_share_ppm": MILLION,
+        "slowdown_ppm": round((modes["gate"]["slowdown_p50"] or 1.0) * MILLION),
+        "harvest_ppm": round((modes["gate"]["low_share"] or 0.0) * MILLION),
+        "measured": False,
+    }
+    stored = None
+    if len(lows) == 1:
+        stored = (write or _writer(high, lows[0]))([pair])
+    return {
+        "high": names[0],
+        "low": names[1:],
+        "think_s": think / SECOND,
+        "slo": slo_ppm / MILLION,
+        "busy_share_alone": rows[0]["busy_share_alone"],
+        "modes": modes,
+        "pair": pair,
+        "stored": str(stored) if stored else None,
+    }
+
+
+def _mode(row: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("slowdown_p50", "slowdown_p99", "low_share", "busy_share")
+    each = {client["client"]: client["throughput_share"] for client in row["clients"]}
+    return {**{key: row[key] for key in keys}, "throughput_shares": each}
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    if not name.endswith(".parquet"):
+        return {}
+    return kernel_trace.read(name).metadata
+
+
+def _device_of(name: str) -> Device:
+    """The GPU that a trace was recorded on, as far as it says."""
+    sms = _metadata(name).get("sms")
+    return Device(sms=sms) if isinstance(sms, int) and sms > 0 else Device()
+
+
+def _writer(high: str, low: str) -> Callable[[Sequence[Mapping[str, Any]]], Path | None]:
+    """Into the store of the GPU and driver that both traces name; nowhere, where they name none or different ones."""
+    places = {(str(found.get("gpu", "")), str(found.get("driver", ""))) for found in map(_metadata, (high, low))}
+    if len(places) != 1 or not all(place := next(iter(places))):
+        return lambda rows: None
+    store = KernelStore(*place)
+
+    def write(rows: Sequence[Mapping[str, Any]]) -> Path | None:
+        try:
+            return store.add_pairs(rows)
+        except InputError:  # a store that cannot be written costs the row, not the answer
+            return None
+
+    return write

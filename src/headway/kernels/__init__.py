@@ -1,0 +1,1 @@
+"""Kernels on one GPU: programs of different priority, and who may launch when. Microseconds."""

@@ -1,0 +1,65 @@
+"""What a program does with the GPU to itself: when each launch, start and end comes. The measure of all slow-downs."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headway.kernels.device import Device
+from headway.kernels.program import Client
+
+NEVER = 1 << 62
+
+
+class Moment(NamedTuple):
+    """One launch of a client alone: when it was made, ran, and when the thread went on after it."""
+
+    number: int
+    launched: int
+    started: int
+    ended: int
+    free: int
+    """When the thread goes on: at once, or at the end of its wait."""
+
+
+class AloneRequest(NamedTuple):
+    """One request of a client alone."""
+
+    request: int
+    began: int
+    ended: int
+
+
+def moments(client: Client, device: Device, horizon: int = NEVER) -> Iterator[Moment]:
+    """Every launch before the horizon, or before the client has had its requests."""
+    thread, last_end, requests, number = client.start, -NEVER, 0, 0
+    inside: deque[int] = deque()
+    while True:
+        launch = client.launch(number)
+        at = thread + launch.gap
+        while inside and inside[0] <= at:
+            inside.popleft()
+        if len(inside) >= device.queue:
+            at = inside.popleft()
+        if at >= horizon:
+            return
+        started = max(at + device.latency, last_end + device.follow)
+        last_end = started + launch.duration
+        inside.append(last_end)
+        free = last_end + device.wait if launch.waits else at
+        yield Moment(number, at, started, last_end, free)
+        thread = free + (launch.think + client.think if launch.waits else 0)
+        requests += client.ends_request(number)
+        if client.requests and requests == client.requests and client.ends_request(number):
+            return
+        number += 1
+
+
+def requests(client: Client, device: Device, horizon: int = NEVER) -> Iterator[AloneRequest]:
+    """Every request that ended, with a wait for the GPU, before the horizon."""
+    began = client.start
+    for moment in moments(client, device, horizon):
+        launch = client.launch(moment.number)
+        if launch.waits:
+            if moment.free < horizon:
+                yield AloneRequest(client.request(moment.number), began, moment.free)
+            began = moment.free + launch.think + client.think

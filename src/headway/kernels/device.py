@@ -1,0 +1,63 @@
+"""One GPU: how many SMs, how long things take that are no work, and what kernels side by side cost each other."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from headway.errors import ExperimentError
+from headway.kernels.kernel import COPY, Kernel
+from headway.units import MICROSECOND
+
+MILLION = 1_000_000
+
+
+class Sharing(IntEnum):
+    """How programs meet on the GPU."""
+
+    SLICES = 1  # the driver's default: one program at a time
+    MPS = 2  # kernels of several programs overlap
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The constants of a GPU. The defaults are an H200's; docs/kernels/simulation.md says where each is from."""
+
+    sms: int = 132
+    latency: int = 6 * MICROSECOND
+    """From a launch to its start on an idle GPU."""
+    follow: int = 1 * MICROSECOND
+    """From the end of a kernel to the start of the next one in its stream."""
+    wait: int = 8 * MICROSECOND
+    """From the end of a stream's last kernel to the return of the thread that waits for it."""
+    overlap_ppm: int = 350_000
+    """How much longer a kernel takes beside others that hold the whole rest of the GPU."""
+    slice: int = 2_000 * MICROSECOND
+    switch: int = 100 * MICROSECOND
+    """From one program's slice to the next one's."""
+    queue: int = 1_024
+    """Launches that a stream takes in before the launching thread must wait."""
+
+    def __post_init__(self) -> None:
+        for name in ("sms", "latency", "follow", "wait", "slice", "queue"):
+            if getattr(self, name) < 1:
+                raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must be at least 1")
+        for name in ("overlap_ppm", "switch"):
+            if getattr(self, name) < 0:
+                raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must not be negative")
+
+    def width_ppm(self, kernel: Kernel) -> int:
+        """The share of the GPU that all its blocks take, at most the whole; a copy takes next to nothing."""
+        if kernel.kind == COPY:
+            return 1
+        if kernel.blocks < 1:
+            return MILLION  # nothing is known of it
+        return max(1, min(MILLION, kernel.blocks * MILLION // (self.sms * max(1, kernel.per_sm))))
+
+    def waves(self, kernel: Kernel) -> int:
+        """How often its blocks fill the GPU."""
+        return max(1, -(-kernel.blocks // (self.sms * max(1, kernel.per_sm))))
+
+    def tail_ppm(self, kernel: Kernel) -> int:
+        """The share of the GPU that the blocks of its last wave take."""
+        whole = self.sms * max(1, kernel.per_sm)
+        rest = kernel.blocks % whole
+        return max(1, rest * MILLION // whole) if kernel.blocks > whole and rest else self.width_ppm(kernel)

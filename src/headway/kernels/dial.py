@@ -1,0 +1,182 @@
+"""The dial: rules above, reflexes below.
+
+The operator says what slow-down the program above may suffer (``slo``) and what share the others keep whatever
+happens (``floor``). Twenty times a second the dial looks at what each program did and sets the rules of each; the
+reflex applies them to every launch. How bold the fills may be (``boldness``) is a closed loop: every so often those
+below are held for a moment and the program above is seen alone; what it takes with them about, against what the
+same stretches took alone, is its slow-down; below the aim the dial grows bolder, above it careful.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+MILLION = 1_000_000
+MS = 1_000_000
+LEAST_PPM = 50_000
+MOST_PPM = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the dial reads of one client at a moment. Counters run since the client joined."""
+
+    index: int
+    priority: int
+    launches: int
+    launch_ns: int
+    actual_ns: int
+    alone_ns: int
+    since_ns: int
+    epochs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is asked of one client; the fields of the shared block (``raised`` is its ``raise``)."""
+
+    gate: int = 1
+    hold: int = 0
+    watched: int = 0
+    threshold_ns: int = 4_000
+    latency_ns: int = 6_000
+    depth_ns: int = 120_000
+    idle_depth_ns: int = 2_000_000
+    silence_ns: int = 100_000_000
+    absorb_ppm: int = 500_000
+    overlap_ppm: int = 500_000
+    credit_ppm: int = 10_000
+    credit_cap_ns: int = 2_000_000
+    floor_ppm: int = 0
+    whole: int = 0
+    sample_every: int = 64
+    raised: int = 0
+    scale_ppm: int = MILLION
+
+
+@dataclass(slots=True)
+class _Above:
+    """The loop of one client that others fill beside."""
+
+    actual_ns: int = 0
+    alone_ns: int = 0
+    epochs: int = 0
+    boldness_ppm: int = MILLION
+    slowdown_ppm: int = MILLION
+    stretch_ns: int = 2 * MS
+    heard: bool = False
+
+
+@dataclass(slots=True)
+class Dial:
+    """The rules of every client from what was seen of all. ``rules`` is called at each beat, about every 50 ms.
+
+    ``mps``: kernels of several programs overlap (fine filling); without it only long gaps are worth a switch.
+    ``priorities``: launches of the programs above are raised, so that a fill holds the GPU for a wave, not to its end.
+    ``switch_ns``: the measured cost of a switch, the threshold of a gap.
+    """
+
+    slo_ppm: int = 1_050_000
+    floor_ppm: int = 10_000
+    mps: bool = True
+    priorities: bool = True
+    switch_ns: int = 4_000
+    drain_ns: int = 12 * MS
+    watch_ns: int = 30 * MS
+    watch_every_ns: int = 1_500 * MS
+    first_watch_ns: int = 300 * MS
+    sample_every: int = 64
+    _above: dict[int, _Above] = field(default_factory=dict)
+    _cycle_ns: int = 0
+    _newest_ns: int = -1
+
+    def rules(self, now_ns: int, seen: Sequence[Seen]) -> dict[int, Rules]:
+        """The rules of each client, by its index."""
+        if not seen:
+            self._above.clear()
+            return {}
+        highest = min(client.priority for client in seen)
+        phase = self._phase(now_ns, [client for client in seen if client.priority == highest])
+        self._hear(seen, phase)
+        plain = self._plain()
+        return {client.index: self._of(client, seen, phase, plain) for client in seen}
+
+    def slowdown_ppm(self, index: int) -> int:
+        """What the loop last measured of a client that others fill beside."""
+        above = self._above.get(index)
+        return above.slowdown_ppm if above else MILLION
+
+    def boldness_ppm(self, index: int) -> int:
+        """How much of its idle time the fills beside a client may use up now."""
+        above = self._above.get(index)
+        return above.boldness_ppm if above else 0
+
+    def _plain(self) -> Rules:
+        base = Rules(threshold_ns=self.switch_ns, floor_ppm=self.floor_ppm, whole=0 if self.priorities else 1)
+        if not self.mps:
+            # Without MPS two programs never overlap: a fill costs two switches of the driver's slices.
+            base = replace(base, threshold_ns=max(self.switch_ns, 500_000), latency_ns=20_000, depth_ns=0, whole=1)
+        return replace(base, sample_every=self.sample_every)
+
+    def _phase(self, now_ns: int, top: Sequence[Seen]) -> int:
+        """0: all run; 1: those below are being held; 2: held, and what is left of them has run out: watch.
+
+        Held for longer at first, when a client of the highest priority is new, then a moment in every second.
+        """
+        newest = max(client.since_ns for client in top)
+        if newest != self._newest_ns:
+            self._newest_ns = newest
+            self._cycle_ns = max(now_ns, newest)
+        into = now_ns - self._cycle_ns
+        if into < self.first_watch_ns:
+            return 2 if into > 4 * self.drain_ns else 1
+        into = (into - self.first_watch_ns) % self.watch_every_ns
+        left = self.watch_every_ns - into
+        if left <= self.watch_ns + self.drain_ns:
+            return 2 if left <= self.watch_ns else 1
+        return 0
+
+    def _hear(self, seen: Sequence[Seen], phase: int) -> None:
+        """Close the loop: compare what each client above took with what it takes alone."""
+        lowest = max(client.priority for client in seen)
+        for client in seen:
+            if client.priority == lowest and len(seen) > 1 and client.priority != min(c.priority for c in seen):
+                continue
+            above = self._above.setdefault(client.index, _Above())
+            actual, alone = client.actual_ns - above.actual_ns, client.alone_ns - above.alone_ns
+            if actual < 0 or alone < 0:
+                self._above[client.index] = _Above(client.actual_ns, client.alone_ns, client.epochs)
+                continue
+            if phase or alone < 20 * MS:
+                continue
+            if client.epochs > above.epochs:
+                above.stretch_ns = alone // (client.epochs - above.epochs)
+            above.actual_ns, above.alone_ns, above.epochs = client.actual_ns, client.alone_ns, client.epochs
+            ratio = actual * MILLION // alone
+            above.slowdown_ppm = ratio if not above.heard else (3 * above.slowdown_ppm + ratio) // 4
+            above.heard = True
+            above.boldness_ppm = self._bolder(above.boldness_ppm, above.slowdown_ppm)
+
+    def _bolder(self, boldness_ppm: int, slowdown_ppm: int) -> int:
+        aim, came = self.slo_ppm - MILLION, max(0, slowdown_ppm - MILLION)
+        if came > aim:
+            return max(LEAST_PPM, boldness_ppm * max(700_000, MILLION - (came - aim) * 2) // MILLION)
+        return min(MOST_PPM, boldness_ppm + 10_000 + boldness_ppm * min(100_000, (aim - came)) // MILLION)
+
+    def _of(self, client: Seen, seen: Sequence[Seen], phase: int, plain: Rules) -> Rules:
+        above = [other for other in seen if other.priority < client.priority]
+        beside = sum(1 for other in seen if other.priority >= client.priority and other.priority > 0)
+        below = any(other.priority > client.priority for other in seen)
+        if not above:
+            return replace(plain, gate=0, watched=1 if phase == 2 or not below else 0, raised=1)
+        loops = [self._above.get(other.index, _Above()) for other in above]
+        boldness = min(loop.boldness_ppm for loop in loops)
+        allowed = (self.slo_ppm - MILLION) // max(1, beside)
+        return replace(
+            plain,
+            hold=1 if phase else 0,
+            absorb_ppm=min(MILLION, boldness) // 2 // max(1, beside),
+            scale_ppm=MILLION * MILLION // boldness,
+            # No request pays more than its share of the slow-down that is aimed at: that keeps the tail short.
+            credit_ppm=allowed,
+            credit_cap_ns=allowed * min(loop.stretch_ns for loop in loops) // MILLION,
+        )

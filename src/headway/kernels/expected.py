@@ -1,0 +1,105 @@
+"""What is known of a program before it runs: mean durations of its kernels, and what follows one launch after another.
+
+The tables of the shared block (kernels and steps), filled from one pass of the program alone: the profile that
+measuring would have left. Policies see these, never the durations that a launch will really have.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from headway.kernels.alone import Moment, moments
+from headway.kernels.device import Device
+from headway.kernels.program import Client
+
+FIRST = -1
+"""The kernel before the first one."""
+
+
+class Step(NamedTuple):
+    """What follows a kernel that was launched after another one, on average."""
+
+    gap: int
+    """To the next launch, where the program does not wait before it."""
+    think: int
+    """From the end of the wait to the next launch."""
+    alone: int
+    """The time at work after this launch, with nobody about: to the next launch, or to the end of the wait."""
+    slack: int
+    """Idle time of the GPU from here to the next wait: so much delay goes unnoticed."""
+    idle: int
+    """Idle time of the GPU between the end of this kernel and the start of the next one."""
+    waits: bool
+
+
+UNKNOWN = Step(0, 0, 0, 0, 0, False)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The tables of one client."""
+
+    lasts: tuple[int, ...]
+    """Mean duration of each kernel."""
+    widths_ppm: tuple[int, ...]
+    waves: tuple[int, ...]
+    steps: dict[tuple[int, int], Step]
+
+    def step(self, before: int, kernel: int) -> Step:
+        """What follows ``kernel`` after ``before``."""
+        return self.steps.get((before, kernel), UNKNOWN)
+
+
+def learn(client: Client, device: Device) -> Expected:
+    """The tables of a client, from its program played once alone."""
+    program = client.program
+    once = replace(client, start=0, first=0, requests=len(program.firsts))
+    played = list(moments(once, device))
+    slack = _slack(once, device, played)
+    totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    found: dict[tuple[int, int], list[Step]] = defaultdict(list)
+    before = FIRST
+    for moment, following in zip(played, [*played[1:], None], strict=True):
+        launch = once.launch(moment.number)
+        totals[launch.kernel][0] += launch.duration
+        totals[launch.kernel][1] += 1
+        found[before, launch.kernel].append(_step(once, device, moment, following, slack[moment.number]))
+        before = launch.kernel
+    return Expected(
+        tuple(totals[kernel][0] // max(1, totals[kernel][1]) for kernel in range(len(program.kernels))),
+        tuple(device.width_ppm(kernel) for kernel in program.kernels),
+        tuple(device.waves(kernel) for kernel in program.kernels),
+        {key: _mean(steps) for key, steps in found.items()},
+    )
+
+
+def _slack(client: Client, device: Device, played: list[Moment]) -> list[int]:
+    """Idle time of the GPU after each launch until the program waits or starts over."""
+    slack, total = [0] * len(played), 0
+    for at in range(len(played) - 1, -1, -1):
+        if client.launch(at).waits:
+            total = 0
+        elif at + 1 < len(played):
+            total += played[at + 1].started - played[at].ended - device.follow
+        slack[at] = total
+    return slack
+
+
+def _step(client: Client, device: Device, moment: Moment, following: Moment | None, slack: int) -> Step:
+    if client.launch(moment.number).waits:
+        # What comes after the last launch of a program is its first one again.
+        gap = client.launch(moment.number + 1).gap
+        think = client.think + client.launch(moment.number).think + gap
+        idle = device.wait + think + device.latency
+        return Step(0, think, moment.free - moment.launched, slack, idle, True)
+    gap = following.launched - moment.launched if following else client.launch(moment.number + 1).gap
+    idle = following.started - moment.ended if following else 0
+    return Step(gap, 0, gap, slack, idle, False)
+
+
+def _mean(steps: list[Step]) -> Step:
+    """Means; of whether it waits, what was seen most often."""
+    waiting = [step for step in steps if step.waits]
+    kept = waiting if 2 * len(waiting) >= len(steps) else [step for step in steps if not step.waits]
+    gap, think, alone, slack, idle = (sum(step[field] for step in kept) // len(kept) for field in range(5))
+    return Step(gap, think, alone, slack, idle, kept is waiting)

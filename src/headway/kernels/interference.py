@@ -1,0 +1,189 @@
+"""What programs on one GPU cost each other: a table of pairs, and the rule for what it does not hold.
+
+A row says of a program, of another one beside it and of the share of the SMs that the program may use: how much longer
+it takes than alone with the same SMs, and what the other one still gets done. Jobs on parts of a GPU and batches on one
+worker read their slow-downs here. They are handed over as numbers: the other scales know nothing of kernels.
+
+What is not in the table, in this order:
+
+1. A pair at another share of the SMs: the row with the nearest share, of two as near the measured one, then the
+   smaller share.
+2. A pair that is there the other way round only: what the co-runner got done in that row says how much longer it took;
+   where that is not known, the two are taken to slow each other down alike.
+3. A pair that is not there at all: the median of all rows. ``lookup`` says for whom.
+
+Beside several programs the slow-downs are multiplied.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from math import prod
+from statistics import median
+from typing import Any, NamedTuple
+
+from headway.errors import ProfileError, unknown_name
+from headway.units import REFERENCE_SPEED_PPM, counted
+
+LEAST_SLOWDOWN_PPM = 100_000
+MOST_SLOWDOWN_PPM = 1_000_000_000
+MOST_HARVEST_PPM = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One row."""
+
+    program: str
+    co_runner: str
+    sm_share_ppm: int
+    """What the program may use of the SMs; a million: all of them."""
+    slowdown_ppm: int
+    """Its time beside the co-runner over its time alone with the same SMs; a million: no slower."""
+    harvest_ppm: int
+    """What the co-runner gets done beside the program, of what it gets done alone; 0: not known."""
+    measured: bool
+    """Not measured: predicted from what the two do alone."""
+
+
+class Found(NamedTuple):
+    """How much longer a program takes, and beside whom that had to be guessed."""
+
+    slowdown_ppm: int
+    unknown: tuple[str, ...]
+    """Co-runners of whom the table has no row with this program: they count with its median."""
+
+
+class PairTable:
+    """Slow-downs by program, co-runner and share of the SMs."""
+
+    def __init__(self, pairs: Sequence[Pair], where: str = "table", names: Mapping[str, str] | None = None) -> None:
+        """``names``: patterns for what programs are called elsewhere, to their names here; the first that fits."""
+        if not pairs:
+            raise ProfileError(f"{where}: holds no pairs")
+        self.where = where
+        self.pairs = tuple(pairs)
+        self.programs = frozenset(name for pair in pairs for name in (pair.program, pair.co_runner))
+        self.default_ppm = round(median(pair.slowdown_ppm for pair in pairs))
+        """For a pair that is not there."""
+        self.names = dict(names or {})
+        for pattern, program in self.names.items():
+            if program not in self.programs:
+                raise ProfileError(f"{where}, programs {pattern!r}: {unknown_name('program', program, self.programs)}")
+        self._rows: dict[tuple[str, str], list[Pair]] = {}
+        for pair in pairs:
+            self._rows.setdefault((pair.program, pair.co_runner), []).append(pair)
+        self._known: dict[tuple[str, tuple[str, ...], int], Found] = {}
+
+    @classmethod
+    def from_rows(
+        cls, rows: Iterable[Any], where: str = "table", names: Mapping[str, str] | None = None
+    ) -> "PairTable":
+        """A table of the rows of a ``pairs.json``; of two for the same share the measured one, then the later."""
+        found: dict[tuple[str, str, int], Pair] = {}
+        for number, row in enumerate(rows):
+            pair = _pair(row, f"{where}, row {number}")
+            key = (pair.program, pair.co_runner, pair.sm_share_ppm)
+            if key not in found or pair.measured >= found[key].measured:
+                found[key] = pair
+        return cls(tuple(found.values()), where, names)
+
+    def program_of(self, name: str) -> str:
+        """What the table calls a program: the name of the first pattern that fits, else its own."""
+        return next((program for pattern, program in self.names.items() if fnmatchcase(name, pattern)), name)
+
+    def knows(self, name: str) -> bool:
+        """Whether there is any row with a program, whatever it is called."""
+        return self.program_of(name) in self.programs
+
+    def lookup(self, program: str, co_runners: Sequence[str], share_ppm: int) -> Found:
+        """How much longer a program takes beside others, holding such a share of the SMs."""
+        key = (program, tuple(sorted(co_runners)), share_ppm)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._lookup(*key)
+        return found
+
+    def slowdown_ppm(self, program: str, co_runners: Sequence[str], share_ppm: int) -> int:
+        """The same, only the number."""
+        return self.lookup(program, co_runners, share_ppm).slowdown_ppm
+
+    def _lookup(self, program: str, co_runners: tuple[str, ...], share_ppm: int) -> Found:
+        each, unknown = [], []
+        for other in co_runners:
+            slower = self._beside(self.program_of(program), self.program_of(other), share_ppm)
+            if slower is None:
+                unknown.append(other)
+            each.append(self.default_ppm if slower is None else slower)
+        if not each:
+            return Found(REFERENCE_SPEED_PPM, ())
+        # one division at the end: the order of the neighbours must not show
+        product = prod(each) // REFERENCE_SPEED_PPM ** (len(each) - 1)
+        return Found(min(max(product, 1), MOST_SLOWDOWN_PPM), tuple(unknown))
+
+    def _beside(self, program: str, other: str, share_ppm: int) -> int | None:
+        if rows := self._rows.get((program, other)):
+            return _nearest(rows, share_ppm).slowdown_ppm
+        if rows := self._rows.get((other, program)):
+            row = _nearest(rows, share_ppm)
+            return _from_harvest(row.harvest_ppm) if row.harvest_ppm else row.slowdown_ppm
+        return None
+
+
+def _nearest(rows: Sequence[Pair], share_ppm: int) -> Pair:
+    return min(rows, key=lambda row: (abs(row.sm_share_ppm - share_ppm), not row.measured, row.sm_share_ppm))
+
+
+def _from_harvest(harvest_ppm: int) -> int:
+    """Who gets so much done in the same time takes so much longer for the same."""
+    slower = (REFERENCE_SPEED_PPM**2 + harvest_ppm // 2) // harvest_ppm
+    return min(max(slower, LEAST_SLOWDOWN_PPM), MOST_SLOWDOWN_PPM)
+
+
+def expanded(
+    table: PairTable, names: Sequence[str], shares_ppm: Iterable[int]
+) -> tuple[dict[tuple[int, int, int], int], list[tuple[str, str]]]:
+    """All pairs of some programs at some shares, by their positions, and those pairs that the table does not hold."""
+    found: dict[tuple[int, int, int], int] = {}
+    unknown = []
+    for share in sorted(set(shares_ppm)):
+        for mine, name in enumerate(names):
+            for other, co_runner in enumerate(names):
+                found[mine, other, share], guessed = table.lookup(name, (co_runner,), share)
+                if guessed and (name, co_runner) not in unknown:
+                    unknown.append((name, co_runner))
+    return found, unknown
+
+
+# --- one row --------------------------------------------------------------------------------------------------
+
+
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "program": (lambda value: isinstance(value, str) and bool(value), "must be a name"),
+    "co_runner": (lambda value: isinstance(value, str) and bool(value), "must be a name"),
+    "sm_share_ppm": (lambda value: _whole(value, 1, REFERENCE_SPEED_PPM), "must lie in 1 to 1,000,000"),
+    "slowdown_ppm": (
+        lambda value: _whole(value, LEAST_SLOWDOWN_PPM, MOST_SLOWDOWN_PPM),
+        f"must lie in {LEAST_SLOWDOWN_PPM:,} to {MOST_SLOWDOWN_PPM:,} (1,000,000: no slower than alone)",
+    ),
+    "harvest_ppm": (lambda value: _whole(value, 0, MOST_HARVEST_PPM), f"must lie in 0 to {MOST_HARVEST_PPM:,}"),
+    "measured": (lambda value: isinstance(value, bool), "must be true or false"),
+}
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _pair(row: Any, where: str) -> Pair:
+    """A row that keeps the rules; keys beside its own are for those who wrote it."""
+    if not isinstance(row, Mapping):
+        raise ProfileError(f"{where}: is no object with the keys {', '.join(_RULES)}")
+    names = [each.name for each in fields(Pair)]
+    if missing := [name for name in names if name not in row]:
+        raise ProfileError(f"{where}: {counted(len(missing), 'key')} missing: {', '.join(missing)}")
+    for name in names:
+        holds, rule = _RULES[name]
+        if not holds(row[name]):
+            raise ProfileError(f"{where}: {name} is {row[name]!r}: {rule}")
+    return Pair(**{name: row[name] for name in names})

@@ -1,0 +1,1 @@
+"""Policies that share one GPU between programs of different priority; ``registry`` names them all."""

@@ -1,0 +1,177 @@
+"""Headway's own: FIKIT's question, asked with more than time, at a boldness that a closed loop sets.
+
+Every fifty milliseconds the dial (``kernels/dial.py``) sets the rules of each client from what it saw; at each look the
+reflex (``kernels/reflex.py``) says whether a waiting kernel goes. Both are the objects that run live. What is here is
+what the shim keeps beside them, in its gate: the lag of those above, the credit that the dial allows, and the debt of
+the floor. A kernel that has to wait looks again as the shim's thread would, less often the longer it waits.
+"""
+
+from collections.abc import Iterator
+
+from headway.errors import ExperimentError
+from headway.kernels.actions import Action, LetGo, WakeAt
+from headway.kernels.dial import Dial, Rules, Seen
+from headway.kernels.policies.parts import KernelsPolicy, in_turn
+from headway.kernels.reflex import LONGEST_NS, MILLION, POLL_NS, Look, Reason, Verdict, Waiter, choose, settle
+from headway.kernels.state import ClientState, KernelsState
+
+BEAT_NS = 50_000_000
+SPIN_NS = 80_000
+NAP_NS = 1_000_000
+SURPLUS_NS = 50_000_000
+"""So far at most a client that had more than its floor is ahead of it."""
+PATIENCE = 4_000
+"""The wait between two looks grows by one part in so many of the time already waited."""
+
+
+class _Gate:
+    """What the shim of one gated client keeps."""
+
+    __slots__ = ("accrued", "credit", "debt", "epoch", "lag", "lag_slack", "look_at")
+
+    def __init__(self) -> None:
+        self.look_at = -1
+        self.accrued = self.credit = self.debt = self.lag = self.lag_slack = self.epoch = 0
+
+
+class Headway(KernelsPolicy):
+    """``slo``: the slow-down aimed at for the program above; ``floor``: the share that those below keep."""
+
+    name = "headway"
+    raised = True
+
+    def __init__(self, slo: float = 1.05, floor: float = 0.01, watch: bool = True) -> None:
+        if not 1 <= slo <= 100:
+            raise ExperimentError(f"policy headway: slo={slo} is not a slow-down: it must lie between 1 and 100")
+        if not 0 <= floor < 1:
+            raise ExperimentError(f"policy headway: floor={floor} is not a share: it must be at least 0 and below 1")
+        self.slo = slo
+        self.floor = floor
+        self.watch = watch
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self.dial = Dial()
+        self._gates: list[_Gate] = []
+        self._rules: dict[int, Rules] = {}
+        self._beat = -1
+
+    def bind(self, state: KernelsState) -> None:
+        """A dial for these options. The tables are known from the start: there is no first long watch."""
+        self.forget()
+        every = Dial().watch_every_ns if self.watch else LONGEST_NS
+        self.dial = Dial(
+            slo_ppm=round(self.slo * MILLION),
+            floor_ppm=round(self.floor * MILLION),
+            first_watch_ns=0,
+            watch_every_ns=every,
+        )
+        self._gates = [_Gate() for _ in state.clients]
+
+    def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
+        """Beat when it is time; then look for each who waits and whose time to look has come."""
+        if now >= self._beat:
+            self._beat = now + BEAT_NS
+            self._rules = self.dial.rules(now, [_seen(client) for client in state.clients if not client.left])
+            yield WakeAt(self._beat)
+        if not state.waiting:
+            return
+        earliest = 0
+        for client in in_turn(state):
+            gate = self._gates[client.id]
+            if gate.look_at <= now or client.reached_at == now:
+                look = self._look(now, state, client, gate)
+                verdict = settle(look)
+                if verdict.go:
+                    self._go(now, gate, look, verdict)
+                    yield LetGo(client.id, client.reached, verdict.reason, verdict.harm_ns)
+                    continue
+                gate.look_at = again(now, now - client.reached_at, verdict.until_ns)
+                earliest = min(earliest or gate.look_at, gate.look_at)
+        if earliest:
+            yield WakeAt(earliest)
+
+    def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
+        rules = self._rules.get(client.id) or Rules()
+        above = busy = following = slack = epoch = 0
+        for other in state.clients:
+            if other.priority >= client.priority or other.left or not other.launched:
+                continue
+            if now - other.launched_at > rules.silence_ns and other.busy < now:
+                continue
+            busy = max(busy, other.busy)
+            following = min(following, other.next) if above else other.next
+            slack = min(slack, other.slack) if above else other.slack
+            epoch += other.epoch
+            above += 1
+        _accrue(gate, rules, above > 0, now)
+        if gate.epoch != epoch:
+            gate.lag, gate.epoch = 0, epoch
+        filled = max((_flying(each, now) for each in state.clients if each.gated), default=0)
+        fill, kernel = client.fill, client.wants
+        return Look(
+            *(now, above, busy, following, slack, filled, fill),
+            wave_ns=fill // client.expected.waves[kernel],
+            width_ppm=client.expected.widths_ppm[kernel] * (rules.scale_ppm or MILLION) // MILLION,
+            lag_ns=max(0, gate.lag - max(0, gate.lag_slack - slack)),
+            credit_ns=gate.credit,
+            debt_ns=max(0, gate.debt),
+            turn=_turn(state, client, max(now + rules.latency_ns, filled), max(following + rules.latency_ns, busy)),
+            gate=rules.gate,
+            hold=rules.hold,
+            threshold_ns=rules.threshold_ns,
+            latency_ns=rules.latency_ns,
+            depth_ns=rules.depth_ns,
+            idle_depth_ns=rules.idle_depth_ns,
+            absorb_ppm=rules.absorb_ppm,
+            overlap_ppm=rules.overlap_ppm,
+            whole=rules.whole,
+        )
+
+    def _go(self, now: int, gate: _Gate, look: Look, verdict: Verdict) -> None:
+        if not look.above:
+            return
+        gate.debt = max(-SURPLUS_NS, gate.debt - look.fill_ns)
+        if verdict.reason == Reason.CREDIT:
+            gate.credit -= verdict.harm_ns
+        elif verdict.reason == Reason.ABSORBED:
+            gate.lag, gate.lag_slack = look.lag_ns + verdict.harm_ns, look.slack_ns
+
+
+def again(now: int, waited: int, until: int) -> int:
+    """When a waiting thread looks next: it spins for a short while and sleeps through most of a long one."""
+    wanted = max(until, now + POLL_NS + min(waited, 20_000_000) // PATIENCE)
+    left = min(wanted - now, NAP_NS)
+    return now + (left - SPIN_NS // 2 if left > SPIN_NS else max(left, 500))
+
+
+def _accrue(gate: _Gate, rules: Rules, above: bool, now: int) -> None:
+    if above and gate.accrued:
+        passed = min(now - gate.accrued, 100_000_000)
+        gate.credit = min(rules.credit_cap_ns, gate.credit + passed * rules.credit_ppm // MILLION)
+        gate.debt = min(LONGEST_NS, gate.debt + passed * rules.floor_ppm // MILLION)
+    if not above:
+        gate.debt = 0
+    gate.accrued = now
+
+
+def _flying(client: ClientState, now: int) -> int:
+    """When what a gated client has in flight ends, as far as one can tell."""
+    return max(client.busy, now + 1) if client.outstanding else 0
+
+
+def _turn(state: KernelsState, client: ClientState, start: int, due: int) -> int:
+    """1: nobody else who waits comes first."""
+    if len(state.waiting) == 1:
+        return 1
+    others = [state.clients[index] for index in state.waiting if index != client.id]
+    waiters = [Waiter(each.priority, each.fill, each.served_at) for each in (client, *others)]
+    chosen = choose(waiters, due - start)
+    return int((choose(waiters, LONGEST_NS) if chosen < 0 else chosen) == 0)
+
+
+def _seen(client: ClientState) -> Seen:
+    return Seen(
+        client.id, client.priority, client.launched, client.launched_at, client.actual, client.alone, 0, client.epoch
+    )

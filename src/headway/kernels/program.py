@@ -1,0 +1,104 @@
+"""A program as it can be played again: its launches in order, the CPU time before each, and where it waits.
+
+A request is a run of launches up to and including the one after which the program waits for the GPU. What a program
+does between the end of that wait and the beginning of the next request is its think time.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from headway.errors import ExperimentError
+from headway.kernels.kernel import Kernel
+
+PRIORITIES = 10
+
+
+class Launch(NamedTuple):
+    """One launch: which kernel, after how much CPU time, how long it runs alone, and what the thread does then."""
+
+    kernel: int
+    gap: int
+    """CPU time since the launch before it, or since the beginning of the request."""
+    duration: int
+    waits: bool = False
+    """Whether the thread waits for the GPU after it: a request ends."""
+    think: int = 0
+    """After that wait, before the next request begins."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is played over and over."""
+
+    name: str
+    kernels: tuple[Kernel, ...]
+    launches: tuple[Launch, ...]
+
+    def __post_init__(self) -> None:
+        if not self.launches:
+            raise ExperimentError(f"program {self.name}: it launches nothing")
+        for number, launch in enumerate(self.launches):
+            if not 0 <= launch.kernel < len(self.kernels):
+                raise ExperimentError(f"program {self.name}: launch {number} is of kernel {launch.kernel}, not known")
+            if launch.gap < 1 or launch.duration < 1 or launch.think < 0:
+                raise ExperimentError(f"program {self.name}: launch {number} takes no time: {launch}")
+
+    @cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """Where each request begins."""
+        return (0, *(at + 1 for at, launch in enumerate(self.launches[:-1]) if launch.waits))
+
+    @cached_property
+    def request_of(self) -> tuple[int, ...]:
+        """The request that each launch belongs to."""
+        numbers, number = [], 0
+        for launch in self.launches:
+            numbers.append(number)
+            number += launch.waits
+        return tuple(numbers)
+
+    @property
+    def duration(self) -> int:
+        """GPU time of all launches, alone."""
+        return sum(launch.duration for launch in self.launches)
+
+
+@dataclass(frozen=True)
+class Client:
+    """One process that plays a program: 0 is the highest priority, 9 the lowest."""
+
+    name: str
+    program: Program
+    priority: int = 0
+    think: int = 0
+    """On top of what the program itself thinks after each wait."""
+    start: int = 0
+    first: int = 0
+    """The request that it begins with."""
+    requests: int = 0
+    """It leaves after so many; 0: it stays."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.priority < PRIORITIES:
+            raise ExperimentError(f"client {self.name}: priority {self.priority} is not between 0 and {PRIORITIES - 1}")
+        if self.think < 0 or self.start < 0 or self.requests < 0:
+            raise ExperimentError(f"client {self.name}: think, start and requests must not be negative")
+        if not 0 <= self.first < len(self.program.firsts):
+            raise ExperimentError(f"client {self.name}: program {self.program.name} has no request {self.first}")
+
+    def launch(self, number: int) -> Launch:
+        """Its ``number``-th launch, counted from 0 when it joins."""
+        launches = self.program.launches
+        return launches[(self.program.firsts[self.first] + number) % len(launches)]
+
+    def request(self, number: int) -> int:
+        """The request of the program that its ``number``-th launch belongs to."""
+        program = self.program
+        return program.request_of[(program.firsts[self.first] + number) % len(program.launches)]
+
+    def ends_request(self, number: int) -> bool:
+        """Whether a request ends with its ``number``-th launch: it waits, or the program starts over."""
+        program = self.program
+        at = (program.firsts[self.first] + number) % len(program.launches)
+        return program.launches[at].waits or at == len(program.launches) - 1

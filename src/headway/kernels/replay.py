@@ -1,0 +1,90 @@
+"""From a kernel tape back to what happened: its events again, and the policy asked again at each instant."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.errors import StalledRunError, TapeError
+from headway.kernels.actions import Action
+from headway.kernels.device import Device
+from headway.kernels.events import (
+    ClientLeft,
+    Event,
+    KernelFinished,
+    KernelHeldUp,
+    KernelLaunched,
+    KernelReached,
+    RequestEnded,
+    Woke,
+)
+from headway.kernels.policies.parts import KernelsPolicy
+from headway.kernels.program import Client
+from headway.kernels.rows import Kind
+from headway.kernels.state import KernelsState
+
+_FIRST_ACTION = int(Kind.LET_GO)
+
+
+def fresh_state(clients: Sequence[Client], device: Device, policy: KernelsPolicy) -> KernelsState:
+    """The state that a run of this policy begins with; the policy is bound to it."""
+    state = KernelsState(clients, device, lambda client: policy.gates(client, clients))
+    policy.bind(state)
+    return state
+
+
+def events_of(tape: Tape) -> Iterator[tuple[int, list[Event]]]:
+    """The instants of a tape, each with the events that happened then."""
+    now, events = -1, list[Event]()
+    for row in tape.rows.tolist():
+        if row[0] != now:
+            if now >= 0:
+                yield now, events
+            now, events = row[0], []
+        if row[1] < _FIRST_ACTION:
+            events.append(_event(row))
+    if now >= 0:
+        yield now, events
+
+
+def _event(row: list[int]) -> Event:
+    time, kind, subject, lease, place, detail, value = row
+    match kind:
+        case Kind.FINISHED:
+            return KernelFinished(subject, lease, value)
+        case Kind.HELD_UP:
+            return KernelHeldUp(subject, lease, detail, place, value)
+        case Kind.REQUEST_ENDED:
+            return RequestEnded(subject, lease, value)
+        case Kind.LEFT:
+            return ClientLeft(subject)
+        case Kind.LAUNCHED:
+            return KernelLaunched(subject, lease)
+        case Kind.REACHED:
+            return KernelReached(subject, lease)
+        case Kind.WOKE:
+            return Woke()
+        case _:
+            raise TapeError(f"the tape has a row of kind {kind} at {time} ns; no event of kernels has that number")
+
+
+class RecordedEvents:
+    """An executor whose events come from a tape and that carries nothing out: what was done is on the tape already."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._steps = events_of(tape)
+
+    def next(self) -> tuple[int, Sequence[Event]] | None:
+        """The next recorded instant."""
+        return next(self._steps, None)
+
+    def execute(self, now: int, action: Action) -> None:
+        """Nothing: its consequences are recorded."""
+
+
+def replay(clients: Sequence[Client], device: Device, tape: Tape, policy: KernelsPolicy) -> Tape:
+    """The tape that a fresh policy writes when shown the recorded events: identical, if it is the recorded one."""
+    state, writer = fresh_state(clients, device, policy), TapeWriter()
+    with suppress(StalledRunError):  # a recording ends where it ends
+        Scheduler(state, policy, RecordedEvents(tape), writer, exact=False).run()
+    return writer.close()

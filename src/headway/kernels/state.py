@@ -1,0 +1,216 @@
+"""The state of one GPU as those who decide can know it: who launched what, who waits at the gate, what is predicted.
+
+What happens inside the GPU is the executor's; here is what launches and ends say about it. Of each client the
+predictions that its shim would publish are kept beside the facts: when its launched work will end, when it will next
+launch, and how much delay it would not notice.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from headway.core.tape import Row
+from headway.kernels.actions import Action, WakeAt
+from headway.kernels.device import Device
+from headway.kernels.events import (
+    ClientLeft,
+    Event,
+    KernelFinished,
+    KernelHeldUp,
+    KernelLaunched,
+    KernelReached,
+    RequestEnded,
+)
+from headway.kernels.expected import FIRST, UNKNOWN, Expected, learn
+from headway.kernels.program import Client
+from headway.kernels.rows import Kind
+
+NOTHING = -1
+
+
+class ClientState:
+    """One client: facts first, then what is predicted of it."""
+
+    __slots__ = (
+        *("id", "client", "priority", "expected", "gated", "reached", "reached_at", "launched", "finished", "left"),
+        *("epoch", "waited", "served_at", "held_up", "actual", "alone"),
+        *("kernel", "step", "open", "launched_at", "finished_at", "busy", "next", "slack"),
+    )
+
+    def __init__(self, index: int, client: Client, expected: Expected, gated: bool) -> None:
+        self.id = index
+        self.client = client
+        self.priority = client.priority
+        self.expected = expected
+        self.gated = gated
+        self.reached = NOTHING
+        """The launch that its thread waits with."""
+        self.reached_at = 0
+        self.launched = 0
+        self.finished = 0
+        self.left = False
+        self.epoch = 0
+        """How often it has waited for the GPU."""
+        self.waited = 0
+        """Time spent at the gate."""
+        self.served_at = 0
+        self.held_up = 0
+        self.actual = 0
+        """Time at work, and below what the same stretches take alone."""
+        self.alone = 0
+        self.kernel = FIRST
+        """The last one launched."""
+        self.step = UNKNOWN
+        """What is expected to follow it."""
+        self.open = False
+        """Whether the stretch after it goes on: no launch and no end of a wait since."""
+        self.launched_at = NOTHING
+        self.finished_at = NOTHING
+        self.busy = 0
+        """Predicted end of all that was launched."""
+        self.next = 0
+        """Predicted next launch."""
+        self.slack = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Launches that have not ended."""
+        return self.launched - self.finished
+
+    @property
+    def wants(self) -> int:
+        """The kernel that its thread waits with; only while it waits."""
+        return self.client.launch(self.reached).kernel
+
+    @property
+    def fill(self) -> int:
+        """How long that kernel is expected to take."""
+        return self.expected.lasts[self.wants]
+
+
+class KernelsState:
+    """All clients of one GPU."""
+
+    def __init__(self, clients: Sequence[Client], device: Device, gated: Callable[[Client], bool]) -> None:
+        self.device = device
+        self.clients = [
+            ClientState(i, client, learn(client, device), gated(client)) for i, client in enumerate(clients)
+        ]
+        self.waiting: dict[int, None] = {}
+        """Clients at the gate, in the order in which they came."""
+        self.journal: Callable[[Row], None] = _nowhere
+
+    # --- what happened --------------------------------------------------------------------------------------------
+
+    def apply(self, now: int, event: Event) -> None:
+        """Something happened."""
+        if isinstance(event, KernelFinished):
+            client = self.clients[event.client]
+            launch = client.client.launch(event.launch)
+            client.finished += 1
+            client.finished_at = now
+            if client.gated and client.launched == client.finished:
+                client.busy = min(client.busy, now)  # a gated client learns when its own work has ended
+            row = (now, 1, event.client, event.launch, launch.kernel, launch.duration, event.started)
+        elif isinstance(event, KernelLaunched):
+            client = self.clients[event.client]
+            kernel = self._launch(now, client)
+            row = (now, 5, event.client, event.launch, kernel, 0, 0)
+        elif isinstance(event, KernelReached):
+            client = self.clients[event.client]
+            client.reached, client.reached_at = event.launch, now
+            self.waiting[event.client] = None
+            row = (now, 6, event.client, event.launch, client.wants, 0, 0)
+        else:
+            row = self._apply_rarely(now, event)
+        self.journal(row)
+
+    def _apply_rarely(self, now: int, event: Event) -> Row:
+        if isinstance(event, KernelHeldUp):
+            self.clients[event.client].held_up += event.delay
+            return (now, Kind.HELD_UP, event.client, event.launch, event.kernel, event.by, event.delay)
+        if isinstance(event, RequestEnded):
+            client = self.clients[event.client]
+            client.epoch += 1
+            self._close(now, client)
+            client.next = now + client.step.think
+            client.busy = min(client.busy, now)
+            return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
+        if isinstance(event, ClientLeft):
+            client = self.clients[event.client]
+            client.left, client.reached = True, NOTHING
+            self.waiting.pop(event.client, None)
+            return (now, Kind.LEFT, event.client, client.launched, 0, 0, 0)
+        return (now, Kind.WOKE, -1, 0, 0, 0, 0)
+
+    def _launch(self, now: int, client: ClientState) -> int:
+        """Its next launch goes to the GPU: what its shim publishes."""
+        device, expected = self.device, client.expected
+        kernel = client.client.launch(client.launched).kernel
+        self._close(now, client)
+        step = expected.step(client.kernel, kernel)
+        client.busy = max(now + device.latency, client.busy + device.follow) + expected.lasts[kernel]
+        client.next = client.busy + device.wait + step.think if step.waits else now + step.gap
+        client.slack, client.step, client.kernel, client.open = step.slack, step, kernel, True
+        client.launched_at = client.served_at = now
+        client.launched += 1
+        return kernel
+
+    def _close(self, now: int, client: ClientState) -> None:
+        """The stretch of work since the last launch is over."""
+        if client.open:
+            client.actual += now - client.launched_at
+            client.alone += client.step.alone
+            client.open = False
+
+    # --- what was decided -----------------------------------------------------------------------------------------
+
+    def check(self, action: Action) -> str | None:
+        """Why this action cannot be committed now; None when it can."""
+        if isinstance(action, WakeAt):
+            return None
+        if not 0 <= action.client < len(self.clients):
+            return f"LetGo(client={action.client}): there are {len(self.clients)} clients"
+        client = self.clients[action.client]
+        if client.reached != action.launch:
+            waits = "nothing" if client.reached == NOTHING else f"launch {client.reached}"
+            return f"LetGo(client={action.client}, launch={action.launch}): it waits with {waits}"
+        return None
+
+    def commit(self, now: int, action: Action) -> None:
+        """Something was decided; ``check`` has said that it can be done."""
+        if isinstance(action, WakeAt):
+            self.journal((now, Kind.WAKE_AT, -1, 0, 0, 0, action.time))
+            return
+        client = self.clients[action.client]
+        client.reached = NOTHING
+        client.waited += now - client.reached_at
+        del self.waiting[action.client]
+        kernel = self._launch(now, client)
+        self.journal((now, 20, action.client, action.launch, kernel, action.reason, action.harm))
+
+    def refused(self, now: int, action: Action) -> Row:
+        """The row that records a refusal of this action."""
+        kind = Kind.WAKE_AT if isinstance(action, WakeAt) else Kind.LET_GO
+        client, launch = (-1, 0) if isinstance(action, WakeAt) else (action.client, action.launch)
+        return (now, Kind.REFUSED, client, launch, 0, 0, int(kind))
+
+    # --- what others ask --------------------------------------------------------------------------------------------
+
+    def above(self, client: ClientState) -> list[ClientState]:
+        """The clients of higher priority that have not left."""
+        return [other for other in self.clients if other.priority < client.priority and not other.left]
+
+    def over(self) -> bool:
+        """Everybody has left, and nothing runs any more."""
+        return all(client.left and client.launched == client.finished for client in self.clients)
+
+    @property
+    def digest(self) -> str:
+        """Of everything that a policy is shown and must leave as it is."""
+        slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected")]
+        seen = [[getattr(client, slot) for slot in slots] for client in self.clients]
+        return hashlib.sha256(repr((seen, list(self.waiting))).encode()).hexdigest()
+
+
+def _nowhere(row: Row) -> None:
+    """A state that nobody records."""

@@ -1,0 +1,263 @@
+"""The shared block, from Python: native/protocol.h field by field, mapped over the same file.
+
+A test compares every offset with what the compiler gives, so that the two cannot drift apart. Cells are read and written
+whole (aligned words), without locks: each has one writer.
+"""
+
+import ctypes
+import mmap
+import os
+from ctypes import c_char, c_int64, c_uint32, c_uint64
+from pathlib import Path
+from typing import Self
+
+from headway.errors import ShareError
+
+MAGIC = 0x5941574441454831
+VERSION = 1
+SLOTS = 32
+KERNELS = 1024
+STEPS = 16384
+REASONS = 16
+FREE, CLAIMED, LIVE, LEFT = range(4)
+
+
+class Rules(ctypes.Structure):
+    """What the broker asks of one client."""
+
+    _fields_ = (
+        ("gate", c_uint32),
+        ("hold", c_uint32),
+        ("watched", c_uint32),
+        ("bypass", c_uint32),
+        ("threshold_ns", c_int64),
+        ("latency_ns", c_int64),
+        ("depth_ns", c_int64),
+        ("idle_depth_ns", c_int64),
+        ("silence_ns", c_int64),
+        ("absorb_ppm", c_int64),
+        ("overlap_ppm", c_int64),
+        ("credit_ppm", c_int64),
+        ("credit_cap_ns", c_int64),
+        ("floor_ppm", c_int64),
+        ("whole", c_int64),
+        ("sample_every", c_int64),
+        ("raised", c_int64),
+        ("scale_ppm", c_int64),
+    )
+
+
+class Pulse(ctypes.Structure):
+    """What a client tells those below it at each launch."""
+
+    _fields_ = (
+        ("launches", c_uint64),
+        ("launch_ns", c_int64),
+        ("busy_ns", c_int64),
+        ("next_ns", c_int64),
+        ("slack_ns", c_int64),
+        ("epoch", c_uint64),
+        ("spare", c_int64 * 2),
+    )
+
+
+class Want(ctypes.Structure):
+    """What a client that waits wants to launch."""
+
+    _fields_ = (
+        ("fill_ns", c_int64),
+        ("since_ns", c_int64),
+        ("served_ns", c_int64),
+        ("kernel", c_uint64),
+        ("end_ns", c_int64),
+        ("seen_ns", c_int64),
+        ("spare", c_int64 * 2),
+    )
+
+
+class Ledger(ctypes.Structure):
+    """What a client did, since it joined."""
+
+    _fields_ = (
+        ("beat_ns", c_int64),
+        ("kernels", c_uint64),
+        ("graphs", c_uint64),
+        ("copies", c_uint64),
+        ("captured", c_uint64),
+        ("nccl", c_uint64),
+        ("waits", c_uint64),
+        ("waited_ns", c_int64),
+        ("work_ns", c_int64),
+        ("harvested_ns", c_int64),
+        ("delay_ns", c_int64),
+        ("syncs", c_uint64),
+        ("samples", c_uint64),
+        ("dropped", c_uint64),
+        ("actual_ns", c_int64),
+        ("alone_ns", c_int64),
+        ("reasons", c_uint64 * REASONS),
+        ("open", c_uint64),
+        ("threads", c_uint64),
+        ("hook_ns", c_int64),
+        ("hooked", c_uint64),
+        ("spare", c_int64 * 4),
+    )
+
+
+class Kernel(ctypes.Structure):
+    """One kernel of a client: how long it takes, how wide it is."""
+
+    _fields_ = (
+        ("id", c_uint64),
+        ("work_ns", c_int64),
+        ("samples", c_uint64),
+        ("launches", c_uint64),
+        ("blocks", c_uint32),
+        ("per_sm", c_uint32),
+        ("longest_ns", c_int64),
+        ("blamed_ns", c_int64),
+        ("kind", c_uint32),
+        ("spare", c_uint32),
+        ("spares", c_int64),
+        ("name", c_char * 112),
+        ("tail", c_char * 8),
+    )
+
+
+class Step(ctypes.Structure):
+    """What follows a kernel that follows another: time to the next launch, idle time to the next wait."""
+
+    _fields_ = (
+        ("key", c_uint64),
+        ("gap_ns", c_int64),
+        ("think_ns", c_int64),
+        ("alone_ns", c_int64),
+        ("slack_ns", c_int64),
+        ("samples", c_uint32),
+        ("waits", c_uint32),
+        ("alone", c_uint32),
+        ("spare", c_uint32),
+        ("spares", c_int64),
+    )
+
+
+class Slot(ctypes.Structure):
+    """One client."""
+
+    _fields_ = (
+        ("owner", c_uint32),
+        ("state", c_uint32),
+        ("priority", c_uint32),
+        ("seeded", c_uint32),
+        ("since_ns", c_int64),
+        ("start_ticks", c_uint64),
+        ("name", c_char * 64),
+        ("program", c_char * 64),
+        ("spare", c_char * 24),
+        ("pad", c_int64),
+        ("rules", Rules),
+        ("pulse", Pulse),
+        ("want", Want),
+        ("ledger", Ledger),
+        ("kernels", Kernel * KERNELS),
+        ("steps", Step * STEPS),
+        ("tail", c_char * (4096 - (768 + KERNELS * 192 + STEPS * 64) % 4096)),
+    )
+
+
+class Header(ctypes.Structure):
+    """The broker's own page."""
+
+    _fields_ = (
+        ("magic", c_uint64),
+        ("version", c_uint32),
+        ("slot_bytes", c_uint32),
+        ("slots", c_uint32),
+        ("sms", c_uint32),
+        ("broker", c_uint32),
+        ("stopping", c_uint32),
+        ("beat_ns", c_int64),
+        ("started_ns", c_int64),
+        ("patience_ns", c_int64),
+        ("tail", c_char * (4096 - 56)),
+    )
+
+
+class _Block(ctypes.Structure):
+    _fields_ = (("header", Header), ("slots", Slot * SLOTS))
+
+
+class SharedBlock:
+    """A mapped block. ``create`` is the broker's, ``open`` everybody else's."""
+
+    def __init__(self, path: Path, memory: mmap.mmap) -> None:
+        self.path = path
+        self._memory = memory
+        self._block: _Block | None = _Block.from_buffer(memory)
+
+    @classmethod
+    def create(cls, path: Path, sms: int, now_ns: int, patience_ns: int = 1_000_000_000) -> Self:
+        """Make the file anew: whoever still maps an old one of that name keeps it and sees its broker gone."""
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(handle, ctypes.sizeof(_Block))
+            block = cls(path, mmap.mmap(handle, ctypes.sizeof(_Block)))
+        finally:
+            os.close(handle)
+        header = block.header
+        header.slot_bytes, header.slots, header.sms = ctypes.sizeof(Slot), SLOTS, sms
+        header.broker, header.started_ns, header.beat_ns = os.getpid(), now_ns, now_ns
+        header.patience_ns, header.version = patience_ns, VERSION
+        header.magic = MAGIC
+        return block
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Map an existing one; refuses what is not a block of this version."""
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise ShareError(f"no shared block at {path}: {error.strerror}") from error
+        try:
+            if os.fstat(handle).st_size != ctypes.sizeof(_Block):
+                raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
+            block = cls(path, mmap.mmap(handle, ctypes.sizeof(_Block)))
+        finally:
+            os.close(handle)
+        header = block.header
+        if header.magic != MAGIC or header.version != VERSION or header.slot_bytes != ctypes.sizeof(Slot):
+            block.close()
+            raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
+        return block
+
+    @property
+    def header(self) -> Header:
+        """The broker's page."""
+        return self._mapped.header
+
+    @property
+    def slots(self) -> ctypes.Array[Slot]:
+        """All slots, the free ones too."""
+        return self._mapped.slots
+
+    @property
+    def _mapped(self) -> _Block:
+        if self._block is None:
+            raise ShareError(f"{self.path} was closed")
+        return self._block
+
+    def clear(self, index: int) -> None:
+        """Make a slot free again: everything in it zero, its state last."""
+        slot = self.slots[index]
+        ctypes.memset(ctypes.addressof(slot) + Slot.since_ns.offset, 0, ctypes.sizeof(Slot) - Slot.since_ns.offset)
+        slot.seeded = slot.priority = slot.owner = 0
+        slot.state = FREE
+
+    def close(self) -> None:
+        """Unmap. The file stays."""
+        self._block = None
+        try:
+            self._memory.close()
+        except BufferError:  # somebody still holds a slot; it goes when they do
+            pass

@@ -1,0 +1,310 @@
+"""The broker of one GPU: twenty times a second it looks at who shares it, and sets the rules of each.
+
+It gives a client that joins what is known of its program, applies the dial, notices who has died, keeps what was
+learnt, and takes its leave when told or when nobody is left. It is never in the way of a launch: programs read the
+block by themselves, and go on ungated if the broker is gone.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.errors import HeadwayError
+from headway.kernels.dial import MILLION, Dial, Rules, Seen
+from headway.live.kernels import places, processes, tables
+from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
+from headway.live.kernels.heart import BEAT_NS, Heart
+from headway.live.kernels.mps import Mps
+from headway.live.kernels.places import Place
+
+SECOND = 1_000_000_000
+PUBLISH_NS = SECOND // 4
+SAVE_NS = 60 * SECOND
+TURN_NS = 8_000_000
+"""The dial is asked so often while programs of different priority are there."""
+CLAIM_NS = 2 * SECOND
+"""Who died while it filled its slot left it so; nobody takes longer."""
+FOREIGN_NS = 600 * SECOND
+"""A client that cannot be seen from here (another container) and has not launched for so long is taken for gone."""
+KEPT_LEFT = 64
+
+
+class Store(Protocol):
+    """Where what was learnt of programs is kept: rows as ``tables`` has them."""
+
+    def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
+        """The kernels and steps of a program; None if it was never seen."""
+
+    def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
+        """Keep them."""
+
+
+class NoStore:
+    """Keeps nothing."""
+
+    def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
+        """Nothing is known."""
+        return None
+
+    def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(slots=True)
+class _Client:
+    """What the broker remembers of the process in a slot."""
+
+    pid: int
+    """As seen from here; 0: it cannot be seen."""
+    ticks: int
+    since_ns: int
+    saved_ns: int
+
+
+class Broker:
+    """The loop. ``step`` is one turn of it and needs no thread, no signal and no real time."""
+
+    def __init__(
+        self,
+        place: Place,
+        block: SharedBlock,
+        dial: Dial,
+        *,
+        store: Store | None = None,
+        mps: Mps | None = None,
+        linger_ns: int | None = None,
+        facts: dict[str, Any] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.place, self.block, self.dial, self.mps = place, block, dial, mps
+        self._store: Store = store or NoStore()
+        self._linger_ns = linger_ns
+        self._facts = facts or {}
+        self._say = say
+        self._clients: dict[int, _Client] = {}
+        self._written: dict[int, Rules] = {}
+        self._claims: dict[int, int] = {}
+        self._left: deque[dict[str, Any]] = deque(maxlen=KEPT_LEFT)
+        self._asked_at = -1
+        self._published_ns = 0
+        self._idle_since_ns = time.monotonic_ns()
+        self.stopping = ""
+        """"drain" or "kill" once the broker takes its leave."""
+
+    # --- one turn ------------------------------------------------------------------------------------------------
+
+    def step(self, now_ns: int) -> None:
+        """Who is there, what is known of them, what is asked of them."""
+        self._hear()
+        for index in range(SLOTS):
+            self._attend(index, self.block.slots[index], now_ns)
+        self._written.clear()
+        self.steer(now_ns)
+        for index in self._clients:
+            slot = self.block.slots[index]
+            if not slot.seeded:
+                self._seed(index, slot)
+        if now_ns - self._published_ns >= PUBLISH_NS:
+            self.publish(now_ns)
+        if self._clients:
+            self._idle_since_ns = now_ns
+
+    def steer(self, now_ns: int) -> None:
+        """The dial alone: it holds programs for moments that are shorter than a beat."""
+        seen = [self._seen(index) for index in self._clients]
+        for index, rules in self.dial.rules(now_ns, seen).items():
+            if self._written.get(index) != rules:
+                self._written[index] = rules
+                write_rules(self.block.slots[index], rules)
+
+    @property
+    def contested(self) -> bool:
+        """Whether some of those who are there go before others."""
+        return len({self.block.slots[index].priority for index in self._clients}) > 1
+
+    def idle(self, now_ns: int) -> bool:
+        """Whether nobody has been there for as long as the broker was to linger."""
+        return self._linger_ns is not None and now_ns - self._idle_since_ns >= self._linger_ns
+
+    @property
+    def clients(self) -> dict[int, int]:
+        """The slots in use, and the process of each as seen from here."""
+        return {index: client.pid for index, client in self._clients.items()}
+
+    def _hear(self) -> None:
+        """What the broker was asked since it last looked."""
+        try:
+            changed = self.place.asked.stat().st_mtime_ns
+        except FileNotFoundError:
+            return
+        if changed == self._asked_at:
+            return
+        self._asked_at = changed
+        asked = places.read_json(self.place.asked)
+        for name, least in (("slo_ppm", MILLION), ("floor_ppm", 0)):
+            value = asked.get(name)
+            if isinstance(value, int) and value >= least and value != getattr(self.dial, name):
+                setattr(self.dial, name, value)
+                self._say(f"{name.removesuffix('_ppm')} is {value / MILLION:g} now")
+        linger = asked.get("linger_ns")
+        if self._linger_ns is not None and isinstance(linger, int) and linger >= 0:
+            self._linger_ns = linger
+        if asked.get("stop") in ("drain", "kill") and self.stopping != asked["stop"]:
+            self.stopping = asked["stop"]
+            self.block.header.stopping = 1
+
+    def _attend(self, index: int, slot: Slot, now_ns: int) -> None:
+        """One slot: somebody may have come, gone or died."""
+        state = slot.state
+        if state != CLAIMED:
+            self._claims.pop(index, None)
+        elif now_ns - self._claims.setdefault(index, now_ns) > CLAIM_NS:
+            self._say(f"slot {index}: its process died while it joined")
+            self.block.clear(index)
+            self._claims.pop(index)
+        client = self._clients.get(index)
+        if state == FREE:
+            if client is not None:  # nobody but the broker clears a slot
+                del self._clients[index]
+        elif state == LEFT:
+            self._part(index, slot, "left")
+        elif state == LIVE:
+            if client is None or client.ticks != slot.start_ticks or client.since_ns != slot.since_ns:
+                client = self._meet(index, slot, now_ns)
+            if not self._lives(client, slot, now_ns):
+                self._part(index, slot, "died")
+            elif now_ns - client.saved_ns >= SAVE_NS:
+                client.saved_ns = now_ns
+                self._save(slot)
+        elif state != CLAIMED:
+            self._say(f"slot {index}: its state {state} is none: cleared")
+            self.block.clear(index)
+            self._clients.pop(index, None)
+
+    def _meet(self, index: int, slot: Slot, now_ns: int) -> _Client:
+        pid = processes.found_here(slot.owner, slot.start_ticks)
+        client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
+        self._clients[index] = client
+        where = "" if pid else ", which cannot be seen from here"
+        self._say(f"{tables.text(slot.name)} (process {slot.owner}{where}) joined with priority {slot.priority}")
+        return client
+
+    def _lives(self, client: _Client, slot: Slot, now_ns: int) -> bool:
+        if client.pid:
+            return processes.alive(client.pid, client.ticks)
+        heard = max(slot.ledger.beat_ns, slot.pulse.launch_ns, slot.since_ns)
+        return bool(now_ns - heard < FOREIGN_NS)
+
+    def _part(self, index: int, slot: Slot, how: str) -> None:
+        """Keep what a client learnt, and make its slot free."""
+        self._save(slot)
+        launches = slot.ledger.kernels + slot.ledger.graphs
+        name = tables.text(slot.name)
+        self._say(f"{name} (process {slot.owner}) {how} after {launches:,} launches")
+        self._left.append(
+            {"name": name, "pid": slot.owner, "since_ns": slot.since_ns, "launches": launches, "how": how}
+        )
+        self.block.clear(index)
+        self._clients.pop(index, None)
+        self._published_ns = 0
+
+    def _save(self, slot: Slot) -> None:
+        kernels, steps = tables.read(slot)
+        program = tables.text(slot.program)
+        if not kernels or not program:
+            return
+        try:
+            self._store.save(program, kernels, steps)
+        except (OSError, ValueError, HeadwayError) as problem:
+            self._say(f"what was learnt of {program} could not be kept: {problem}")
+
+    def _seed(self, index: int, slot: Slot) -> None:
+        program = tables.text(slot.program)
+        try:
+            known = self._store.load(program)
+        except (OSError, ValueError, HeadwayError) as problem:
+            self._say(f"what is known of {program} could not be read: {problem}")
+            known = None
+        if known is not None:
+            count = tables.write(slot, *known)
+            self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
+        slot.seeded = 1
+
+    def _seen(self, index: int) -> Seen:
+        slot = self.block.slots[index]
+        ledger, pulse = slot.ledger, slot.pulse
+        return Seen(
+            index=index,
+            priority=slot.priority,
+            launches=pulse.launches,
+            launch_ns=pulse.launch_ns,
+            actual_ns=ledger.actual_ns,
+            alone_ns=ledger.alone_ns,
+            since_ns=slot.since_ns,
+            epochs=pulse.epoch,
+        )
+
+    def publish(self, now_ns: int) -> None:
+        """Write down what a reader of the block alone would not know."""
+        self._published_ns = now_ns
+        loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
+        places.write_json(
+            self.place.state,
+            {
+                **self._facts,
+                "slo_ppm": self.dial.slo_ppm,
+                "floor_ppm": self.dial.floor_ppm,
+                "stopping": self.stopping,
+                "loops": loops,
+                "hidden": [index for index, client in self._clients.items() if not client.pid],
+                "here": [tables.text(self.block.slots[index].name) for index in self._clients],
+                "left": list(self._left),
+            },
+        )
+
+    # --- its life ------------------------------------------------------------------------------------------------
+
+    def run(self, stopped: Callable[[], bool], ending: Callable[["Broker"], None]) -> int | None:
+        """Turn until told to stop, or until nobody is left; then take leave.
+
+        Returns the lock of the users, where it was got: whoever wants to join waits until it is given back.
+        """
+        heart = Heart(self.block)
+        heart.start()
+        users: int | None = None
+        try:
+            while users is None:
+                begun = time.monotonic_ns()
+                self.step(begun)
+                heart.progress()
+                while self.contested and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
+                    time.sleep(TURN_NS / 1e9)
+                    self.steer(time.monotonic_ns())
+                if stopped() and not self.stopping:
+                    self.stopping = "drain"
+                    self.block.header.stopping = 1
+                if self.stopping:
+                    break
+                if self.idle(begun):
+                    # Someone may be about to join: whoever holds the list of users has not launched anything yet.
+                    users = places.hold(self.place.users, alone=True)
+                time.sleep(max(0, BEAT_NS - (time.monotonic_ns() - begun)) / 1e9)
+            if self.stopping:
+                ending(self)
+            return users
+        finally:
+            self.block.header.stopping = 1
+            heart.stop()
+            for index in list(self._clients):
+                self._save(self.block.slots[index])
+
+
+def write_rules(slot: Slot, rules: Rules) -> None:
+    """Put the rules of one client into its slot; a cell that is right already is not touched."""
+    cells = slot.rules
+    for name in Rules.__dataclass_fields__:
+        value = getattr(rules, name)
+        if getattr(cells, name) != value:
+            setattr(cells, name, value)

@@ -1,0 +1,117 @@
+"""The shim as a library on this machine: found where it was built from these very sources, else built.
+
+The sources travel with the package (``headway/native``, copied there when it is built) or lie in ``native/`` of a
+checkout. A library is believed only where the digest beside it is that of the sources: an old one is never preloaded by
+mistake. Needs a C++17 compiler, no CUDA toolkit.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from headway.errors import ShareError
+
+LIBRARY = "libheadway_share.so"
+DIGEST = "libheadway_share.digest"
+APART = frozenset({"layout.cpp", "replay.cpp"})
+"""Programs of their own, for tests."""
+
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread", "-fvisibility=hidden", "-fwrapv", "-Wall", "-Wextra")
+"""How it is compiled. What stands in shared memory is not trusted: sums of it may overflow, and then they wrap."""
+
+ALONE = ("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL")
+"""It is loaded into programs that bring another C++ library along, or none: it brings its own, unseen."""
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def sources() -> Path:
+    """The folder of the shim's C++ sources."""
+    for folder in (_PACKAGE / "native", _PACKAGE.parents[1] / "native"):
+        if (folder / "hooks.cpp").is_file():
+            return folder
+    raise ShareError(f"the shim's sources are not in {_PACKAGE / 'native'}: install headway again")
+
+
+def parts(folder: Path) -> list[Path]:
+    """The files that make the library, in the order of their names."""
+    return sorted(file for file in folder.glob("*.cpp") if file.name not in APART)
+
+
+def digest(folder: Path) -> str:
+    """What the library is made of, as 16 hexadecimal digits."""
+    content = hashlib.sha256(" ".join(FLAGS).encode())
+    for file in sorted((*parts(folder), *folder.glob("*.h"))):
+        content.update(f"\n{file.name}\n".encode() + file.read_bytes())
+    return content.hexdigest()[:16]
+
+
+def cached(wanted: str) -> Path:
+    """Where a library of these sources is kept for this user."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "headway" / "native" / wanted
+
+
+def find() -> Path | None:
+    """A library built from the sources as they are now, or nothing."""
+    wanted = digest(sources())
+    for folder in (_PACKAGE / "native", cached(wanted)):
+        stamp = folder / DIGEST
+        if (folder / LIBRARY).is_file() and stamp.is_file() and stamp.read_text().strip() == wanted:
+            return folder / LIBRARY
+    return None
+
+
+def library() -> Path:
+    """The library to preload; built now where there is none yet."""
+    return find() or build()
+
+
+def compiler_named(asked: str | None = None) -> str:
+    """The C++ compiler to use: the one asked for, ``$CXX``, or the first that is there."""
+    candidates = [asked] if asked else [os.environ.get("CXX", ""), "g++", "c++", "clang++"]
+    for candidate in filter(None, candidates):
+        if found := shutil.which(candidate.split()[0]):
+            return " ".join((found, *candidate.split()[1:]))
+    named = f"no C++ compiler {asked!r}" if asked else "no C++ compiler (g++, c++, clang++, or the one named by CXX)"
+    raise ShareError(f"{named}: the shim cannot be built; on Debian or Ubuntu: apt-get install g++")
+
+
+def build(compiler: str | None = None, folder: Path | None = None, extra: tuple[str, ...] = ()) -> Path:
+    """Compile the library into ``folder`` (this user's cache where none is given) and return its path.
+
+    The library appears there whole or not at all: another program may be about to load it.
+    """
+    origin = sources()
+    wanted = digest(origin)
+    command = compiler_named(compiler).split()
+    target = folder or cached(wanted)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="build-", dir=target) as scratch:
+            made = Path(scratch) / LIBRARY
+            _compile(command, origin, made, extra)
+            made.replace(target / LIBRARY)
+        (target / DIGEST).write_text(wanted + "\n")
+    except OSError as error:
+        raise ShareError(f"cannot write the shim to {target}: {error.strerror or error}") from error
+    return target / LIBRARY
+
+
+def _compile(command: list[str], origin: Path, made: Path, extra: tuple[str, ...]) -> None:
+    """Compile and link; once more without its own C++ library where the compiler has none to link in."""
+    ways: tuple[tuple[str, ...], ...] = (ALONE, ())
+    if any(flag.startswith("-fsanitize") for flag in extra):  # a sanitizer watches the C++ library that the program has
+        ways = ((),)
+    failure = ""
+    for way in ways:
+        call = [*command, *FLAGS, *way, *extra, "-shared", "-o", str(made), *map(str, parts(origin)), "-ldl"]
+        ran = subprocess.run(call, capture_output=True, text=True, check=False)
+        if ran.returncode == 0:
+            return
+        failure = ran.stderr.strip() or f"status {ran.returncode}"
+    first = next((line for line in failure.splitlines() if "error" in line), failure.splitlines()[0])
+    raise ShareError(f"{command[0]} could not build the shim: {first}")

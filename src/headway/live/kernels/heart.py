@@ -1,0 +1,51 @@
+"""The broker's sign of life: a thread of its own, so that a slow step of the loop does not look like a death.
+
+It beats only as long as the loop gets on: a broker that hangs for good falls silent, and every program goes on ungated.
+"""
+
+import threading
+import time
+
+from headway.live.kernels.block import SharedBlock
+
+BEAT_NS = 50_000_000
+"""Twenty times a second."""
+STUCK_NS = 10_000_000_000
+"""A step of the loop that takes longer is taken for a hang."""
+
+
+class Heart:
+    """Writes the time into the block's header, again and again."""
+
+    def __init__(self, block: SharedBlock, stuck_ns: int = STUCK_NS) -> None:
+        self._block = block
+        self._stuck_ns = stuck_ns
+        self._progress_ns = time.monotonic_ns()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._thread.start()
+
+    def progress(self) -> None:
+        """The loop has got on."""
+        self._progress_ns = time.monotonic_ns()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def beat(self) -> bool:
+        """One beat; False if the loop hangs."""
+        now = time.monotonic_ns()
+        if now - self._progress_ns > self._stuck_ns:
+            return False
+        self._block.header.beat_ns = now
+        return True
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_NS / 1e9):
+            self.beat()

@@ -1,0 +1,188 @@
+"""A program under the shim: what it finds in its environment, how it is run, and how a broker comes to be there.
+
+The program stays in the foreground, with the terminal, its own output and its own exit status; the shim is loaded into
+it by LD_PRELOAD, before whatever was to be preloaded already.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ShareError
+from headway.live.kernels import places
+from headway.live.kernels.gpu import Gpu
+from headway.live.kernels.mps import Mps, client_environment
+from headway.live.kernels.places import Place
+
+HIGHEST, LOWEST = 0, 9
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_TERMINAL = 0x80
+"""``si_code`` of a signal that the kernel sent: the terminal's, which the program has got by itself."""
+_READY_S = 90.0
+_NAME_BYTES = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is to run, and as whom it shares."""
+
+    command: Sequence[str]
+    priority: int
+    name: str = ""
+    key: str = ""
+    """Under which what is learnt of it is kept; without one, made from its command."""
+    memory_bytes: int = 0
+    extra: Mapping[str, str] | None = None
+    """More of its environment."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name in the table."""
+        return self.name or script_of(self.command)
+
+
+def checked(program: Program) -> Program:
+    """The same, if it can be run; one line otherwise."""
+    if not program.command:
+        raise ShareError("no program is given: headway share run --priority 0 -- python serve.py")
+    if not HIGHEST <= program.priority <= LOWEST:
+        raise ShareError(f"--priority {program.priority}: priorities are 0 (highest) to 9 (lowest)")
+    if len(program.shown_name.encode()) > _NAME_BYTES or not program.shown_name.isprintable():
+        raise ShareError(f"--name {program.name[:80]!r}: at most {_NAME_BYTES} bytes of printable text")
+    if shutil.which(program.command[0]) is None:
+        raise ShareError(f"program {program.command[0]!r} is not found: give its path, or put it on PATH")
+    return program
+
+
+def script_of(command: Sequence[str]) -> str:
+    """What a command is about: its script or module where an interpreter comes first, else the program."""
+    words = list(command)
+    if re.fullmatch(r"(python|torchrun|accelerate)[0-9.]*", Path(words[0]).name):
+        if "-m" in words[1:-1]:
+            return words[words.index("-m") + 1][-40:]
+        for word in words[1:]:
+            if not word.startswith("-"):
+                return Path(word).stem[-40:] or words[0]
+    return Path(words[0]).name[-40:]
+
+
+def key_of(command: Sequence[str]) -> str:
+    """The same for the same command: its script, and a few letters that stand for all of its words."""
+    digest = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", script_of(command)).lstrip(".")
+    return f"{name or 'program'}-{digest}"
+
+
+def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mps | None) -> dict[str, str]:
+    """All that a program is started with."""
+    before = os.environ.get("LD_PRELOAD", "")
+    return {
+        **os.environ,
+        "LD_PRELOAD": f"{library}:{before}" if before else str(library),
+        "HEADWAY_SHARE": str(place.block),
+        "HEADWAY_PRIORITY": str(program.priority),
+        "HEADWAY_NAME": program.shown_name,
+        "HEADWAY_PROGRAM": program.key or key_of(program.command),
+        **({"CUDA_VISIBLE_DEVICES": gpu.uuid} if gpu.uuid else {}),
+        **client_environment(mps, place, program.memory_bytes),
+        **(program.extra or {}),
+    }
+
+
+def run(command: Sequence[str], given: Mapping[str, str]) -> int:
+    """Run a program to its end, pass signals on, and return its exit status (128 + the signal that ended it)."""
+    watched = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        try:
+            child = subprocess.Popen(
+                list(command), env=dict(given), preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            )
+        except OSError as problem:
+            raise ShareError(f"{command[0]} cannot be run: {problem.strerror}") from None
+        while child.poll() is None:
+            got = signal.sigtimedwait(watched, 0.5)
+            if got is None or got.si_signo == signal.SIGCHLD:
+                continue
+            if got.si_code != _FROM_TERMINAL:
+                child.send_signal(got.si_signo)
+    finally:
+        while signal.sigtimedwait(watched, 0) is not None:  # what is left would end us once it is let through
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+# --- the broker beside it ---------------------------------------------------------------------------------------------
+
+
+def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], None]) -> tuple[dict[str, Any], bool]:
+    """The state of the GPU's broker, and whether it was started now, in the background and in a session of its own."""
+    if places.held(place.lock):
+        state = _await_state(place, None)
+        if state.get("stopping"):
+            raise ShareError(
+                f"the broker of GPU {place.gpu} takes its leave and waits for its programs: "
+                "wait for them, or headway share stop --kill"
+            )
+        return state, False
+    try:
+        log = places.open_log(place)
+    except OSError as problem:
+        raise ShareError(f"the broker's log {place.log} cannot be written: {problem.strerror}") from None
+    try:
+        began = os.lseek(log, 0, os.SEEK_END)
+        child = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    finally:
+        os.close(log)
+    state = _await_state(place, child, began)
+    ours = state.get("pid") == child.pid  # another run may have started one at the same moment
+    if ours:
+        say(f"headway: broker of GPU {place.gpu} started (process {child.pid}; log: {place.log}); {state['mode_line']}")
+    # It outlives us on purpose: nobody waits for it here.
+    child.returncode = 0 if child.returncode is None else child.returncode
+    return state, ours
+
+
+def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from: int = 0) -> dict[str, Any]:
+    """What the broker says of itself, once it does."""
+    until = time.monotonic() + _READY_S
+    while time.monotonic() < until:
+        if state := places.current_state(place):
+            return state
+        if child is not None and child.poll() is not None and not places.held(place.lock):
+            with place.log.open("rb") as file:
+                file.seek(log_from)
+                lines = file.read().decode(errors="replace").strip().splitlines()
+            said = lines[-1].removeprefix("headway: ") if lines else f"nothing, with status {child.returncode}"
+            raise ShareError(f"the broker did not start: {said} (log: {place.log})")
+        time.sleep(0.02)
+    raise ShareError(f"the broker of GPU {place.gpu} does not get ready: see {place.log}, or headway share stop --kill")
+
+
+def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bool | None:
+    """Whether the broker saw a program of that name launch anything; None if there is no broker to ask."""
+    until = time.monotonic() + seconds
+    while True:
+        state = places.current_state(place)
+        if not state:
+            return None
+        if name in state.get("here", ()) or any(_launched(one, name, since_ns) for one in state["left"]):
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+
+
+def _launched(one: Mapping[str, Any], name: str, since_ns: int) -> bool:
+    return bool(one["name"] == name and one["since_ns"] >= since_ns and one["launches"])

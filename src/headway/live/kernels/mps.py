@@ -1,0 +1,190 @@
+"""NVIDIA's Multi-Process Service: found, started, asked and stopped.
+
+Only under MPS do kernels of two programs run at the same time; without it a fill costs two switches of the driver's
+time slices. The one that headway starts has folders of its own, so that other programs do not come upon it; one that
+runs already is used and left running. Where it cannot be had, sharing is coarse, and one line says why.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import ShareError
+from headway.live.kernels.gpu import Gpu, any_gpu
+from headway.live.kernels.places import Place
+
+CONTROL = "nvidia-cuda-mps-control"
+PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+USUAL_PIPE = Path("/tmp/nvidia-mps")
+WISHES = ("auto", "on", "off")
+_SECONDS = 20
+_LONGEST_SOCKET = 107
+"""Bytes of the name of a socket, of which MPS adds its own after the folder's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mps:
+    """A control daemon that answers."""
+
+    pipe: Path
+    log: Path
+    owned: bool
+    """Started by headway, and so stopped by it."""
+
+    def environment(self) -> dict[str, str]:
+        """What its clients need to find it."""
+        return {PIPE: str(self.pipe), LOG: str(self.log)}
+
+    def ask(self, line: str, seconds: float = _SECONDS) -> str | None:
+        """What the control says to one command; None if it does not answer."""
+        program = shutil.which(CONTROL)
+        if program is None:
+            return None
+        try:
+            ended = subprocess.run(
+                [program],
+                input=f"{line}\n",
+                env={**os.environ, **self.environment()},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return ended.stdout if ended.returncode == 0 else None
+
+    def servers(self) -> list[int] | None:
+        """The processes that hold the GPU for the clients; None if the control does not answer."""
+        said = self.ask("get_server_list")
+        return None if said is None else _numbers(said)
+
+    def clients(self) -> list[tuple[int, int]]:
+        """Server and client, of each client now."""
+        return [
+            (server, client)
+            for server in self.servers() or ()
+            for client in _numbers(self.ask(f"get_client_list {server}") or "")
+        ]
+
+    def terminate(self, pid: int) -> bool:
+        """End a client's work on the GPU in the way that leaves the others alone; False if it is no client."""
+        for server, client in self.clients():
+            if client == pid:
+                return self.ask(f"terminate_client {server} {client}") is not None
+        return False
+
+    def stop(self) -> bool:
+        """Stop the daemon and its servers, if it is ours; whether nothing of it is left."""
+        if not self.owned:
+            return True
+        self.ask("quit", seconds=60)
+        until = time.monotonic() + 10
+        while _control_pid(self.pipe) and time.monotonic() < until:
+            time.sleep(0.05)
+        return not _control_pid(self.pipe)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split() if word.isdigit()]
+
+
+def _control_pid(pipe: Path) -> int:
+    """The process of the daemon of a folder, from the file it leaves there; 0 if it does not live."""
+    try:
+        pid = int((pipe / f"{CONTROL}.pid").read_text().split()[0])
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pid
+
+
+def running(place: Place) -> Mps | None:
+    """A daemon that answers: the one headway started before, one that the environment names, or the usual one."""
+    own = place.mps / "pipe"
+    named = os.environ.get(PIPE, "")
+    for pipe, owned in ((own, True), (Path(named), False), (USUAL_PIPE, False)):
+        if not pipe.is_dir() or str(pipe) == ".":
+            continue
+        log = place.mps / "log" if owned else Path(os.environ.get(LOG, "/var/log/nvidia-mps"))
+        found = Mps(pipe, log, owned)
+        if found.servers() is not None:
+            return found
+    return None
+
+
+def start(place: Place, gpu: Gpu) -> Mps | str:
+    """Start a daemon for one GPU; where that fails, why, in words."""
+    program = shutil.which(CONTROL)
+    if program is None:
+        return f"{CONTROL} is not installed"
+    pipe, log = place.mps / "pipe", place.mps / "log"
+    if len(str(pipe)) + 20 > _LONGEST_SOCKET:
+        return f"the name of {pipe} is too long for its sockets"
+    for folder in (pipe, log):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mps = Mps(pipe, log, owned=True)
+    kept = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES")}
+    environment = {**kept, **mps.environment(), **({"CUDA_VISIBLE_DEVICES": gpu.uuid} if gpu.uuid else {})}
+    try:
+        ended = subprocess.run(
+            [program, "-d"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # a file, not a pipe: the daemon would keep it open
+            timeout=_SECONDS,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return f"{CONTROL} -d did not start ({problem})"
+    until = time.monotonic() + 5
+    while ended.returncode == 0 and time.monotonic() < until:
+        if mps.servers() is not None:
+            return mps
+        time.sleep(0.1)
+    return f"{CONTROL} -d was refused (status {ended.returncode}{_last_words(log)})"
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = (log / "control.log").read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return f"; its log: {lines[-1]}" if lines else ""
+
+
+def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
+    """The MPS to use and a line about it: one that runs, one that is started now, or none and why."""
+    if wish == "off":
+        return None, "coarse: MPS was turned off"
+    if (found := running(place)) is not None:
+        return found, f"MPS: one that runs already, at {found.pipe}"
+    began = "nothing is looked for" if any_gpu() and wish == "auto" else start(place, gpu)
+    if isinstance(began, Mps):
+        return began, f"MPS: started, at {began.pipe}"
+    if wish == "on":
+        raise ShareError(f"--mps on: {began}; --mps auto goes on without, and fills only long gaps")
+    return None, f"coarse: no MPS ({began}); only gaps of half a millisecond and more are filled"
+
+
+def client_environment(mps: Mps | None, place: Place, memory_bytes: int) -> Mapping[str, str]:
+    """What a program needs to run under it, or to stay away from any other where there is none."""
+    if mps is None:
+        return {PIPE: str(place.mps / "none")}
+    return {**mps.environment(), **({MEMORY: memory_limit(memory_bytes)} if memory_bytes else {})}
+
+
+def memory_limit(memory_bytes: int) -> str:
+    """A cap in the words of MPS: of the one device that a program sees, in binary units, rounded down."""
+    gib, rest = divmod(memory_bytes, 1 << 30)
+    return f"0={gib}G" if rest == 0 else f"0={memory_bytes >> 20}M"

@@ -1,0 +1,218 @@
+"""Where the broker of one GPU keeps its files, and who holds them.
+
+``/dev/shm/headway-share-0`` is the block of GPU 0, and beside it lie, with an ending of their own, the lock, the list
+of users, the broker's state, what it is asked, and the folder of MPS. ``HEADWAY_SHARE_FOLDER`` puts them elsewhere:
+into a folder that containers mount. A lock is held by ``flock``, which the kernel takes back when its holder dies, so
+that none goes stale; the files of a broker that was killed are told by their free lock.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from headway.errors import ShareError
+
+FOLDER = "HEADWAY_SHARE_FOLDER"
+_LARGEST_LOG = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The files of the broker of one GPU."""
+
+    folder: Path
+    gpu: int
+
+    @property
+    def block(self) -> Path:
+        """The shared memory; what a client is given as HEADWAY_SHARE."""
+        return self.folder / f"headway-share-{self.gpu}"
+
+    def _beside(self, ending: str) -> Path:
+        return self.folder / f"headway-share-{self.gpu}.{ending}"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the broker as long as it lives."""
+        return self._beside("lock")
+
+    @property
+    def users(self) -> Path:
+        """Held, together, by everyone who runs a program; by the broker alone when it takes its leave."""
+        return self._beside("users")
+
+    @property
+    def state(self) -> Path:
+        """What the broker says of itself."""
+        return self._beside("json")
+
+    @property
+    def asked(self) -> Path:
+        """What the broker is asked: settings of the dial, and to stop."""
+        return self._beside("asked.json")
+
+    @property
+    def mps(self) -> Path:
+        """Pipes and logs of the MPS that the broker started."""
+        return self._beside("mps")
+
+    @property
+    def log(self) -> Path:
+        """Where a broker in the background writes; it outlives the broker."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
+        return cache / f"share-{self.gpu}.log"
+
+    def leftovers(self) -> list[Path]:
+        """The files that are there now."""
+        paths = (self.block, self.state, self.asked, self.mps, self.users, self.lock)
+        return [path for path in paths if path.exists()]
+
+
+def place_of(gpu: int) -> Place:
+    """The place of a GPU's broker on this machine."""
+    chosen = os.environ.get(FOLDER, "")
+    folder = Path(chosen) if chosen else Path("/dev/shm")
+    if not folder.is_dir():
+        what = f"{FOLDER}={chosen}" if chosen else "/dev/shm"
+        raise ShareError(f"{what} is no folder: make it, on a tmpfs that every program sees (mkdir /dev/shm/headway)")
+    if not os.access(folder, os.W_OK):
+        raise ShareError(f"{folder} cannot be written to: set {FOLDER} to a folder of your own under /dev/shm")
+    return Place(folder, gpu)
+
+
+def places() -> list[Place]:
+    """Those in which something lies, by their GPU."""
+    folder = place_of(0).folder
+    names = {path.name.removeprefix("headway-share-").partition(".")[0] for path in folder.glob("headway-share-*")}
+    return [Place(folder, number) for number in sorted(int(name) for name in names if name.isdecimal())]
+
+
+# --- locks ----------------------------------------------------------------------------------------------------------
+
+
+def hold(path: Path, *, alone: bool) -> int | None:
+    """Take a lock, alone or together with others, and return its handle; None if it cannot be had now."""
+    kind = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, kind)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        # Its last holder may have removed the file between the two calls: then this is a lock that nobody else sees.
+        with contextlib.suppress(FileNotFoundError):
+            if os.fstat(handle).st_ino == os.stat(path).st_ino:
+                return handle
+        os.close(handle)
+
+
+def hold_within(path: Path, seconds: float, *, alone: bool) -> int | None:
+    """The same, tried again for a while: someone may hold it for a moment only to see who does."""
+    until = time.monotonic() + seconds
+    while (handle := hold(path, alone=alone)) is None and time.monotonic() < until:
+        time.sleep(0.02)
+    return handle
+
+
+def held(path: Path) -> bool:
+    """Whether somebody holds a lock alone."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as problem:
+        raise ShareError(f"{path}: {problem.strerror}: it belongs to another user's broker") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def sign(handle: int) -> None:
+    """Write into a lock who holds it: what lies beside it may still be that of the one before."""
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, str(os.getpid()).encode(), 0)
+
+
+def current_state(place: Place) -> dict[str, Any]:
+    """What the broker that runs says of itself; empty if none runs or it has not said anything yet."""
+    try:
+        holder = place.lock.read_text()
+    except OSError:
+        return {}
+    state = read_json(place.state)
+    return state if holder and str(state.get("pid")) == holder and held(place.lock) else {}
+
+
+@contextlib.contextmanager
+def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
+    """Be counted among those who run a program: the broker does not take its leave meanwhile."""
+    handle = hold_within(place.users, seconds, alone=False)
+    if handle is None:
+        raise ShareError(
+            f"the broker of GPU {place.gpu} takes its leave and does not end: headway share stop --kill ends it"
+        )
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What is in a file of ours; empty where there is none or it is broken."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Put a file there whole: a reader sees the old one or the new one."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(json.dumps(value))
+    draft.replace(path)
+
+
+def ask(place: Place, **wishes: Any) -> None:
+    """Tell a running broker; what was asked before and is not named stays."""
+    write_json(place.asked, {**read_json(place.asked), **wishes})
+
+
+def remove(place: Place) -> list[Path]:
+    """Take away everything that lies there; returns what did."""
+    gone = place.leftovers()
+    for path in (*gone, *place.folder.glob(f"headway-share-{place.gpu}.*.draft")):
+        remove_one(path)
+    return gone
+
+
+def remove_one(path: Path) -> None:
+    """Take away a file or a folder, if it is there."""
+    if path.is_dir():
+        rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def open_log(place: Place) -> int:
+    """The broker's log, appended to, begun anew when it has grown large."""
+    place.log.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.fstat(handle).st_size > _LARGEST_LOG:
+        os.ftruncate(handle, 0)
+    return handle

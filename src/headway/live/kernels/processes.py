@@ -1,0 +1,62 @@
+"""Which process is meant by a number in the shared block, and whether it still lives.
+
+A number alone may be reused, so the block keeps the moment at which the process began as well. A client in a container
+has another number there than here; its beginning is the same in both, and a broker outside can find it by that.
+"""
+
+import os
+from pathlib import Path
+
+PROC = Path("/proc")
+_STATE, _BEGAN = 0, 19
+"""Places in /proc/PID/stat after the name in parentheses: fields 3 and 22."""
+
+
+def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
+    """What follows the name in a process's stat; nothing if there is no such process."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def start_ticks(pid: int) -> int:
+    """When a process began, in clock ticks since the machine did; 0 if there is none."""
+    fields = _stat(pid)
+    return int(fields[_BEGAN]) if len(fields) > _BEGAN else 0
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """Whether that very process lives; one that has ended and was not waited for does not."""
+    fields = _stat(pid)
+    if len(fields) <= _BEGAN or fields[_STATE] in "ZX":
+        return False
+    return ticks == 0 or int(fields[_BEGAN]) == ticks
+
+
+def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
+    """The number that a client's process has where we are: its own, or, of one in a container below, another; or 0."""
+    fields = _stat(pid, proc)
+    if len(fields) > _BEGAN and (ticks == 0 or int(fields[_BEGAN]) == ticks):
+        return pid
+    if ticks == 0:
+        return 0
+    for entry in os.listdir(proc):
+        if not entry.isdigit():
+            continue
+        fields = _stat(entry, proc)
+        if len(fields) > _BEGAN and int(fields[_BEGAN]) == ticks and _innermost(proc / entry) == pid:
+            return int(entry)
+    return 0
+
+
+def _innermost(process: Path) -> int:
+    """The number that a process has in the innermost container it is in."""
+    try:
+        for line in (process / "status").read_text(errors="replace").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    except (OSError, ValueError):
+        pass
+    return 0

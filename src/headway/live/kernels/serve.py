@@ -1,0 +1,221 @@
+"""A broker's life from its lock to its last file: what it finds, what it starts, and that nothing of it is left."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway import __version__
+from headway.errors import ShareError
+from headway.kernels.dial import MILLION, Dial
+from headway.live.kernels import gpu as gpus
+from headway.live.kernels import mps as mps_
+from headway.live.kernels import places, processes
+from headway.live.kernels.block import SharedBlock
+from headway.live.kernels.broker import Broker, Store
+from headway.live.kernels.gpu import Gpu
+from headway.live.kernels.mps import Mps
+from headway.live.kernels.places import Place
+
+PLAIN = Dial()
+"""The dial as it is where nothing is said of it."""
+Say = Callable[[str], None]
+_TURN_S = 0.05
+_GRACE_S = 5.0
+_MPS_S = 60.0
+"""MPS may take so long to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a broker is started with."""
+
+    slo_ppm: int = PLAIN.slo_ppm
+    floor_ppm: int = PLAIN.floor_ppm
+    mps: str = "auto"
+    linger_ns: int | None = None
+
+
+def serve(
+    place: Place,
+    gpu: Gpu,
+    settings: Settings,
+    *,
+    store: Store | None = None,
+    say: Say = lambda line: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Be the broker of a GPU until told to stop, or until nobody is left."""
+    lock = places.hold_within(place.lock, 1.0, alone=True)
+    if lock is None:
+        pid = places.read_json(place.state).get("pid", "unknown")
+        raise ShareError(
+            f"a broker of GPU {place.gpu} runs already (process {pid}): "
+            "headway share status shows it, headway share stop ends it"
+        )
+    places.sign(lock)
+    mps: Mps | None = None
+    users: int | None = None
+    try:
+        tidy(place, say)
+        mps, line = mps_.arranged(place, gpu, settings.mps)
+        say(line)
+        now = time.monotonic_ns()
+        block = SharedBlock.create(place.block, gpus.multiprocessors(gpu), now)
+        facts = {
+            "pid": os.getpid(),
+            "version": __version__,
+            "gpu": gpu.index,
+            "gpu_name": gpu.name,
+            "driver": gpu.driver,
+            "mode": "mps" if mps else "coarse",
+            "mode_line": line,
+            "mps": {"pipe": str(mps.pipe), "log": str(mps.log), "owned": mps.owned} if mps else None,
+            "started_s": round(time.time(), 3),
+        }
+        dial = Dial(slo_ppm=settings.slo_ppm, floor_ppm=settings.floor_ppm, mps=mps is not None)
+        broker = Broker(place, block, dial, store=store, mps=mps, linger_ns=settings.linger_ns, facts=facts, say=say)
+        say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {_times(dial.slo_ppm)}")
+        try:
+            users = broker.run(stopped, lambda ending: _end(ending, say))
+        finally:
+            block.close()
+    finally:
+        if mps is not None and not mps.stop():
+            say(f"MPS at {mps.pipe} did not stop: echo quit | {mps_.PIPE}={mps.pipe} {mps_.CONTROL}")
+        places.remove(place)
+        for handle in (users, lock):
+            if handle is not None:
+                os.close(handle)
+    say("stopped")
+
+
+def _times(ppm: int) -> str:
+    return f"{ppm / MILLION:g}×"
+
+
+def tidy(place: Place, say: Say) -> None:
+    """Clear away what a broker that was killed left; its lock is ours. An MPS of it that still runs is taken over."""
+    left = [path for path in place.leftovers() if path not in (place.lock, place.users)]
+    if not left:
+        return
+    pid = places.read_json(place.state).get("pid")
+    whose = f"broker of GPU {place.gpu}" + (f" (process {pid})" if pid else "")
+    mps = mps_.running(place) if place.mps.exists() else None
+    kept = {place.mps} if mps is not None and mps.owned else set()
+    for path in left:
+        if path not in kept:
+            places.remove_one(path)
+    names = ", ".join(path.name for path in left if path not in kept)
+    if names:
+        say(f"the {whose} ended without cleaning up: removed {names} from {place.folder}")
+
+
+def _end(broker: Broker, say: Say) -> None:
+    """Take leave: programs go on ungated at once; under an MPS of ours the broker waits for them, or ends them."""
+    told: set[int] = set()
+    while True:
+        broker.step(time.monotonic_ns())
+        if broker.stopping == "kill":
+            _kill(broker, say)
+            return
+        waiting = _waited_for(broker)
+        if not waiting:
+            return
+        for pid in waiting - told:
+            say(f"draining: process {pid} still runs under this MPS; headway share stop --kill ends it")
+        told |= waiting
+        time.sleep(_TURN_S)
+
+
+def _waited_for(broker: Broker) -> set[int]:
+    """Processes that would lose the GPU if MPS were stopped now."""
+    if broker.mps is None or not broker.mps.owned:
+        return set()
+    return {client for _, client in broker.mps.clients()} | {pid for pid in broker.clients.values() if pid}
+
+
+def _kill(broker: Broker, say: Say) -> None:
+    """End every client: first its work on the GPU, through MPS, so that no kernel is cut off; then the process."""
+    begun = {pid: processes.start_ticks(pid) for pid in broker.clients.values() if pid}
+    if broker.mps is not None:
+        if broker.mps.owned:
+            begun |= {client: processes.start_ticks(client) for _, client in broker.mps.clients()}
+        for pid in begun:
+            broker.mps.terminate(pid)
+    if hidden := [index for index, pid in broker.clients.items() if not pid]:
+        say(f"{len(hidden)} clients in other containers cannot be ended from here: they go on ungated")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + _GRACE_S
+        for pid, ticks in begun.items():
+            if processes.alive(pid, ticks):
+                _signal(pid, number, say)
+        while time.monotonic() < until and any(processes.alive(*each) for each in begun.items()):
+            time.sleep(_TURN_S)
+            broker.step(time.monotonic_ns())
+
+
+def _signal(pid: int, number: signal.Signals, say: Say) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        say(f"process {pid} belongs to another user: it goes on ungated")
+
+
+# --- from outside -----------------------------------------------------------------------------------------------------
+
+
+def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
+    """Ask the broker to take its leave and see that it does; without one, clear up. False if it still drains."""
+    if not places.held(place.lock):
+        return _clear_up(place, say)
+    pid = int(places.read_json(place.state).get("pid") or 0)
+    places.ask(place, stop="kill" if kill else "drain")
+    until = time.monotonic() + seconds + (_MPS_S if kill else 0.0)
+    told = False
+    while places.held(place.lock):
+        state = places.read_json(place.state)
+        if not kill and state.get("stopping") and state.get("mode") == "mps" and not told:
+            told = True
+            say("draining: every program goes on ungated; the broker stays until they end, for MPS is theirs too")
+        if time.monotonic() > until:
+            if told:
+                return False
+            _put_down(place, pid, say)
+            return _clear_up(place, say)
+        time.sleep(_TURN_S)
+    return True
+
+
+def _put_down(place: Place, pid: int, say: Say) -> None:
+    """A broker that hears nothing hangs: it is ended, which leaves programs ungated."""
+    if not pid or not places.held(place.lock):
+        return
+    say(f"the broker (process {pid}) does not answer: it is killed")
+    _signal(pid, signal.SIGKILL, say)
+    until = time.monotonic() + _GRACE_S
+    while places.held(place.lock) and time.monotonic() < until:
+        time.sleep(_TURN_S)
+
+
+def _clear_up(place: Place, say: Say) -> bool:
+    """Remove what a dead broker left, its MPS included."""
+    lock = places.hold_within(place.lock, 1.0, alone=True)
+    if lock is None:
+        raise ShareError(f"the broker of GPU {place.gpu} holds {place.lock} and does not end: end its process by hand")
+    try:
+        found = [path for path in place.leftovers() if path not in (place.lock, place.users)]
+        if place.mps.exists() and (mps := mps_.running(place)) is not None and mps.owned:
+            mps.stop()
+        places.remove(place)
+        if found:
+            names = ", ".join(path.name for path in found)
+            say(f"a broker of GPU {place.gpu} had ended without cleaning up: removed {names} from {place.folder}")
+        else:
+            say(f"no broker of GPU {place.gpu} runs")
+    finally:
+        os.close(lock)
+    return True

@@ -1,0 +1,103 @@
+"""A snapshot of the shared block: one row a client, and what the broker says of itself."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from headway.errors import ShareError
+from headway.kernels.dial import MILLION
+from headway.kernels.reflex import Reason
+from headway.live.kernels import places, tables
+from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
+from headway.live.kernels.places import Place
+
+Row = dict[str, Any]
+_COUNTED = ("kernels", "graphs", "copies", "captured", "nccl", "waits", "syncs", "samples", "dropped", "threads")
+
+
+def snapshot(place: Place) -> Row:
+    """The broker, the dial and every client, now. Shares and rates are since each client joined."""
+    state = places.read_json(place.state)
+    if not places.held(place.lock):
+        raise ShareError(_nobody(place, bool(place.leftovers())))
+    block = SharedBlock.open(place.block)
+    try:
+        now = time.monotonic_ns()
+        header = block.header
+        silent_ns = now - header.beat_ns
+        return {
+            "gpu": place.gpu,
+            "gpu_name": state.get("gpu_name", ""),
+            "driver": state.get("driver", ""),
+            "broker": header.broker,
+            "version": state.get("version", ""),
+            "up_s": round((now - header.started_ns) / 1e9, 3),
+            "silent_ms": round(silent_ns / 1e6, 3),
+            "healthy": bool(0 <= silent_ns < header.patience_ns),
+            "mode": state.get("mode", ""),
+            "mode_line": state.get("mode_line", ""),
+            "mps_pipe": (state.get("mps") or {}).get("pipe", ""),
+            "stopping": state.get("stopping", ""),
+            "slo": state.get("slo_ppm", 0) / MILLION,
+            "floor": state.get("floor_ppm", 0) / MILLION,
+            "block": str(place.block),
+            "log": str(place.log),
+            "clients": [
+                _row(index, block.slots[index], state, now)
+                for index in range(SLOTS)
+                if block.slots[index].state == LIVE
+            ],
+            "left": state.get("left", []),
+        }
+    finally:
+        block.close()
+
+
+def _nobody(place: Place, stale: bool) -> str:
+    if stale:
+        return (
+            f"the broker of GPU {place.gpu} has ended without cleaning up: headway share stop clears what it left, "
+            "headway share run starts a new one"
+        )
+    return f"no broker of GPU {place.gpu} runs: headway share run --priority 0 -- COMMAND starts one"
+
+
+def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
+    ledger, pulse = slot.ledger, slot.pulse
+    lived_ns = max(1, now - slot.since_ns)
+    worst, blamed_ns = tables.blamed(slot)
+    slowdown, boldness = state.get("loops", {}).get(str(index), (MILLION, 0))
+    return {
+        "slot": index,
+        "name": tables.text(slot.name),
+        "program": tables.text(slot.program),
+        "pid": slot.owner,
+        "hidden": index in state.get("hidden", ()),
+        "priority": slot.priority,
+        "up_s": round(lived_ns / 1e9, 3),
+        "quiet_ms": round((now - max(pulse.launch_ns, slot.since_ns)) / 1e6, 3),
+        "launches": ledger.kernels + ledger.graphs,
+        **{name: getattr(ledger, name) for name in _COUNTED},
+        "waited_ms": round(ledger.waited_ns / 1e6, 3),
+        "work_ms": round(ledger.work_ns / 1e6, 3),
+        "busy_share": round(ledger.work_ns / lived_ns, 6),
+        "harvested_ms": round(ledger.harvested_ns / 1e6, 3),
+        "delay_ms": round(ledger.delay_ns / 1e6, 3),
+        "blamed_kernel": worst,
+        "blamed_ms": round(blamed_ns / 1e6, 3),
+        "slowdown": slowdown / MILLION if ledger.alone_ns else None,
+        "boldness": boldness / MILLION,
+        "open": bool(ledger.open),
+        "gated": bool(slot.rules.gate),
+        "held": bool(slot.rules.hold),
+        "watched": bool(slot.rules.watched),
+        "hook_ns": round(ledger.hook_ns / ledger.hooked, 1) if ledger.hooked else None,
+        "reasons": {reason.name.lower(): ledger.reasons[reason] for reason in Reason if ledger.reasons[reason]},
+    }
+
+
+def since(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> float:
+    """The busy share of a client between two snapshots; since it joined where there is none before."""
+    if before is None or before["pid"] != row["pid"] or row["up_s"] <= before["up_s"]:
+        return float(row["busy_share"])
+    return float((row["work_ms"] - before["work_ms"]) / 1e3 / (row["up_s"] - before["up_s"]))

@@ -1,0 +1,133 @@
+"""What a kernel tape says: slow-down and throughput of each client against alone, busy shares, who held up whom.
+
+Pure functions of a tape, its clients and its device. numpy only: they run on GPU machines too.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.tape import Tape
+from headway.kernels import alone
+from headway.kernels.device import Device
+from headway.kernels.program import Client
+from headway.kernels.reflex import Reason
+from headway.kernels.rows import Kind
+from headway.units import SECOND
+
+Longs = npt.NDArray[np.int64]
+MOST_CAUSES = 5
+_SUBJECT, _LEASE, _PLACE, _DETAIL, _VALUE = 2, 3, 4, 5, 6
+
+
+def summarise(clients: Sequence[Client], device: Device, tape: Tape, horizon: int = 0) -> dict[str, Any]:
+    """One row for a run: the clients above first, then what those below got, then each client by itself."""
+    span = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
+    each = [client_row(clients, index, device, tape, span) for index in range(len(clients))]
+    highest = min(client.priority for client in clients)
+    above = [row for row, client in zip(each, clients, strict=True) if client.priority == highest]
+    below = [row for row, client in zip(each, clients, strict=True) if client.priority > highest]
+    shares = [row["throughput_share"] for row in below if row["throughput_share"] is not None]
+    return {
+        **{f"slowdown_{name}": _worst(above, f"slowdown_{name}") for name in ("p50", "p99")},
+        **{f"latency_{name}_s": _worst(above, f"latency_{name}_s") for name in ("p50", "p99")},
+        "low_share": sum(shares) if shares else None,
+        "busy_share_alone": max(row["busy_share_alone"] for row in above),
+        "busy_share": busy_share(tape, span),
+        "gated_s": sum(row["gated_s"] for row in below),
+        "held_up_s": sum(row["held_up_s"] for row in above),
+        "seconds": span / SECOND,
+        "clients": each,
+    }
+
+
+def _worst(rows: Sequence[dict[str, Any]], key: str) -> float | None:
+    return max((row[key] for row in rows if row[key] is not None), default=None)
+
+
+def client_row(clients: Sequence[Client], index: int, device: Device, tape: Tape, span: int) -> dict[str, Any]:
+    """What became of one client."""
+    client = clients[index]
+    mine = tape.rows[tape.rows[:, _SUBJECT] == index]
+    kind = mine[:, 1]
+    ended = mine[kind == Kind.REQUEST_ENDED]
+    latency = ended[:, 0] - ended[:, _VALUE]
+    moments = [moment for moment in alone.moments(client, device, span) if moment.ended <= span]
+    requests = list(alone.requests(client, device, span))
+    base = np.array([request.ended - request.began for request in requests], dtype=np.int64)
+    finished = mine[(kind == Kind.FINISHED) & (mine[:, 0] <= span)]
+    got, wanted = int(finished[:, _DETAIL].sum()), sum(moment.ended - moment.started for moment in moments)
+    gates = _gated(mine)
+    return {
+        "client": client.name,
+        "program": client.program.name,
+        "priority": client.priority,
+        "requests": len(ended),
+        "requests_alone": len(requests),
+        **{f"slowdown_{name}": _ratio(latency, base, share) for name, share in (("p50", 50), ("p99", 99))},
+        **{f"latency_{name}_s": _at(latency, share) for name, share in (("p50", 50), ("p99", 99))},
+        **{f"latency_alone_{name}_s": _at(base, share) for name, share in (("p50", 50), ("p99", 99))},
+        "throughput_share": got / wanted if wanted else None,
+        "busy_share_alone": wanted / span if span else 0.0,
+        "kernels": len(finished),
+        "gpu_s": got / SECOND,
+        "gated_s": gates / SECOND,
+        "held_up_s": int(mine[kind == Kind.HELD_UP, _VALUE].sum()) / SECOND,
+        "held_up_by": causes(clients, mine[kind == Kind.HELD_UP]),
+        "reasons": _reasons(mine[kind == Kind.LET_GO]),
+    }
+
+
+def _at(values: Longs, share: float) -> float | None:
+    return float(np.percentile(values, share)) / SECOND if len(values) else None
+
+
+def _ratio(values: Longs, base: Longs, share: float) -> float | None:
+    """A percentile over the same percentile alone, as it is measured on a GPU."""
+    if not len(values) or not len(base):
+        return None
+    return float(np.percentile(values, share) / np.percentile(base, share))
+
+
+def _gated(mine: Longs) -> int:
+    """Time that the client's thread spent at the gate; where the run ended there, up to its leaving."""
+    total, since = 0, -1
+    for time, kind in mine[:, :2].tolist():
+        if kind == Kind.REACHED:
+            since = time
+        elif since >= 0 and kind in (Kind.LET_GO, Kind.LEFT):
+            total, since = total + time - since, -1
+    return total
+
+
+def causes(clients: Sequence[Client], held: Longs) -> list[dict[str, Any]]:
+    """The kernels that held a client up the longest, in all."""
+    delays: dict[tuple[int, int], int] = defaultdict(int)
+    for row in held.tolist():
+        delays[row[_DETAIL], row[_PLACE]] += row[_VALUE]
+    worst = sorted(delays.items(), key=lambda item: (-item[1], item[0]))[:MOST_CAUSES]
+    return [
+        {"client": clients[by].name, "kernel": clients[by].program.kernels[kernel].name, "delay_s": delay / SECOND}
+        for (by, kernel), delay in worst
+    ]
+
+
+def _reasons(let_go: Longs) -> dict[str, int]:
+    numbers, counts = np.unique(let_go[:, _DETAIL], return_counts=True)
+    return {Reason(number).name.lower(): count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)}
+
+
+def busy_share(tape: Tape, span: int) -> float:
+    """The share of the time in which at least one kernel was on the GPU."""
+    finished = tape.of(Kind.FINISHED)
+    if not len(finished) or not span:
+        return 0.0
+    start, end = finished[:, _VALUE], np.minimum(finished[:, 0], span)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    before = np.concatenate(([0], np.maximum.accumulate(end)[:-1]))
+    covered = np.maximum(0, end - np.maximum(start, before))
+    return float(covered.sum()) / span

@@ -1,0 +1,207 @@
+"""``headway profile kernels``: a program's launches, as a kernel trace and as what the broker wants to know of it.
+
+The shim (``native/trace.cpp``) writes down every launch and every wait; CUPTI, where it can be loaded, says when each
+kernel began and ended. Without CUPTI the durations are those that the shim sampled itself, and the times on the GPU are
+worked out from them. The first launch of a kernel loads its code and takes milliseconds for no reason of its own: those
+launches are left out.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway import __version__
+from headway.errors import ProfileError
+from headway.formats.kernel_trace import KernelTrace
+from headway.profiling.kernels_file import Recorded
+from headway.profiling.kernels_join import Joined, join
+from headway.profiling.kernels_run import run
+from headway.profiling.kernels_summary import Summary, summarise
+
+__all__ = ["Summary", "kernel_rows", "record", "step_rows", "summarise", "times_of", "trace_of"]
+
+LATENCY_NS = 6_000
+"""From a launch to its start on an idle GPU, where nothing says better."""
+_FEW = 4
+"""Samples that a traced step counts as: tracing slows launches, so what comes later soon counts for more."""
+_MOST_BLOCKS = 2**31 - 1
+Ints = NDArray[np.int64]
+
+
+def record(
+    command: Sequence[str],
+    seconds: float | None = None,
+    *,
+    library: Path,
+    program: str = "",
+    gpu: str = "",
+    driver: str = "",
+    say: Callable[[str], None] | None = None,
+) -> KernelTrace:
+    """Run a command with the shim (``library``) and give its trace; ``seconds`` counts from its first launch."""
+    recorded = run(command, seconds, library=library, program=program, say=say)
+    return trace_of(recorded, command, program=program, gpu=gpu, driver=driver)
+
+
+def times_of(recorded: Recorded) -> Joined:
+    """When each launch ran on the GPU: as CUPTI says, else as worked out from sampled durations."""
+    if len(recorded.activities):
+        return join(recorded)
+    work = {int(row["id"]): int(row["work_ns"]) for row in recorded.kernels if int(row["samples"])}
+    if not work:
+        why = recorded.about.get("why", "") or "CUPTI recorded no kernel"
+        raise ProfileError(f"no times of the GPU: {why}, and no kernel was timed by the shim; run the program longer")
+    unknown = int(np.median(list(work.values())))
+    start = np.empty(len(recorded.launches), np.int64)
+    end = np.empty_like(start)
+    free = 0
+    for place, (kernel, launch) in enumerate(
+        zip(recorded.launches["kernel"].tolist(), recorded.launches["launch_ns"].tolist(), strict=True)
+    ):
+        start[place] = max(launch + LATENCY_NS, free)
+        free = end[place] = start[place] + work.get(kernel, unknown)
+    return Joined(start, end, 0, 0)
+
+
+def trace_of(
+    recorded: Recorded,
+    command: Sequence[str] = (),
+    *,
+    program: str = "",
+    gpu: str = "",
+    driver: str = "",
+    whole: bool = False,
+    times: Joined | None = None,
+) -> KernelTrace:
+    """The trace of a recorded process: from where its kernels are loaded (``whole``: all of it), first launch at 0.
+
+    Launches of which nothing is known, because they had not ended, are left out. ``began_ns`` among the metadata is the
+    machine's monotonic clock at 0: traces of one run can be laid side by side.
+    """
+    times = times or times_of(recorded)
+    launches = recorded.launches
+    kept = times.start_ns >= 0
+    if not whole:
+        kept &= steady(launches["kernel"])
+    if not kept.any():
+        raise ProfileError("nothing is left of the trace: every kernel was launched once; run the program longer")
+    launch = launches["launch_ns"][kept]
+    zero = int(launch[0])
+    start = np.maximum(times.start_ns[kept], launch)  # the clocks agree to a microsecond or so
+    ended = waits_after(launches["launch_ns"], recorded)[kept]
+    names, blocks, per_sm = _described(recorded, launches["kernel"][kept])
+    metadata = {
+        "program": program or recorded.about.get("program", ""),
+        "gpu": gpu or recorded.about.get("gpu", ""),
+        "driver": driver,
+        "sms": recorded.number("sms"),
+        "command": list(command),
+        "version": __version__,
+        "began_ns": zero,
+        "times": "cupti" if len(recorded.activities) else "sampled",
+    }
+    return KernelTrace(
+        launch_ns=launch - zero,
+        start_ns=start - zero,
+        end_ns=np.maximum(times.end_ns[kept], start) - zero,
+        kernel=names,
+        blocks=blocks,
+        per_sm=per_sm,
+        kind=launches["kind"][kept].astype(np.int8),
+        wait_ns=np.where(ended > 0, np.maximum(ended - zero, 1), 0),
+        metadata=metadata,
+    )
+
+
+def _described(
+    recorded: Recorded, kernels: NDArray[np.uint64]
+) -> tuple[NDArray[np.str_], NDArray[np.int32], NDArray[np.int32]]:
+    """Name, blocks and blocks an SM of each launch; one that the shim could not identify has no name to speak of."""
+    rows = {int(row["id"]): row for row in recorded.kernels}
+    numbers, place = np.unique(kernels, return_inverse=True)
+    own = [rows.get(number) for number in numbers.tolist()]
+    names = np.array(["unnamed" if row is None else name_of(row) for row in own], np.str_)
+    blocks = np.array([0 if row is None else min(int(row["blocks"]), _MOST_BLOCKS) for row in own], np.int32)
+    per_sm = np.array([1 if row is None else int(row["per_sm"]) for row in own], np.int32)
+    return names[place], blocks[place], per_sm[place]
+
+
+def name_of(row: Any) -> str:
+    """What a kernel is called; one without a name by its number."""
+    name: str = row["name"].decode(errors="replace")
+    return name or f"{int(row['id']):016x}"
+
+
+def steady(kernels: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which launches are neither loading nor before it.
+
+    A program loads its kernels at its beginning: all up to the last first launch of its first half is left out; a
+    kernel that comes later loses its first launch only.
+    """
+    _, first = np.unique(kernels, return_index=True)
+    kept = np.ones(len(kernels), bool)
+    kept[first] = False
+    early = first[first < len(kernels) // 2]
+    if len(early):
+        kept[: int(early.max()) + 1] = False
+    return kept
+
+
+def waits_after(launch_ns: Ints, recorded: Recorded) -> Ints:
+    """When the wait that followed each launch ended; 0 where none followed before the next launch."""
+    ended = np.zeros(len(launch_ns), np.int64)
+    place = np.searchsorted(launch_ns, recorded.waits["begin_ns"], side="right") - 1
+    known = place >= 0
+    np.maximum.at(ended, place[known], recorded.waits["end_ns"][known])
+    return ended
+
+
+def kernel_rows(recorded: Recorded, times: Joined | None = None) -> list[dict[str, Any]]:
+    """The rows of the store: what each kernel takes, without its first launch."""
+    if not len(recorded.activities):
+        rows = [_row(row, int(row["work_ns"]), int(row["samples"]), int(row["longest_ns"])) for row in recorded.kernels]
+        return [row for row in rows if row["samples"]]
+    times = times or join(recorded)
+    numbers = recorded.launches["kernel"]
+    kept = times.start_ns >= 0
+    kept[np.unique(numbers, return_index=True)[1]] = False
+    took = times.end_ns - times.start_ns
+    made = []
+    for row in recorded.kernels:
+        own = took[kept & (numbers == row["id"])]
+        if len(own):
+            made.append(_row(row, max(1, int(own.mean())), len(own), int(own.max())))
+    return made
+
+
+def _row(row: Any, work_ns: int, samples: int, longest_ns: int) -> dict[str, Any]:
+    return {
+        "id": f"{int(row['id']):016x}",
+        "name": name_of(row),
+        "work_ns": work_ns,
+        "samples": samples,
+        "longest_ns": longest_ns,
+        "blocks": int(row["blocks"]),
+        "per_sm": int(row["per_sm"]),
+        "kind": int(row["kind"]),
+    }
+
+
+def step_rows(recorded: Recorded) -> list[dict[str, Any]]:
+    """The steps that the shim learnt meanwhile. What they take alone is not among it: tracing slows launches."""
+    return [
+        {
+            "key": f"{int(row['key']):016x}",
+            "gap_ns": int(row["gap_ns"]),
+            "think_ns": int(row["think_ns"]),
+            "alone_ns": 0,
+            "slack_ns": int(row["slack_ns"]),
+            "samples": min(int(row["samples"]), _FEW),
+            "waits": int(row["waits"]),
+            "alone": 0,
+        }
+        for row in recorded.steps
+    ]

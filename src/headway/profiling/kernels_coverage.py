@@ -1,0 +1,47 @@
+"""Does the shim see everything? Its count of a program's launches against CUPTI's, and what it costs a launch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headway.errors import ProfileError
+from headway.profiling.kernels_file import Recorded
+from headway.profiling.kernels_join import COPY, join
+from headway.profiling.kernels_run import Say, run
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """``seen``: launches of kernels and graphs by the shim; ``counted``: by CUPTI; a graph is one launch to both.
+
+    ``ns_a_launch`` is the time in the shim's hooks, as sampled, without the driver's own; 0 where none was sampled.
+    """
+
+    seen: int
+    counted: int
+    equal: bool
+    ns_a_launch: int
+
+    @property
+    def share(self) -> float:
+        """Of the launches that CUPTI counted those that the shim saw."""
+        return min(1.0, self.seen / self.counted) if self.counted else 0.0
+
+
+def coverage(
+    command: Sequence[str], seconds: float | None = None, *, library: Path, say: Say | None = None
+) -> Coverage:
+    """Run a command with the shim and CUPTI in it, and compare."""
+    return coverage_of(run(command, seconds, library=library, say=say))
+
+
+def coverage_of(recorded: Recorded) -> Coverage:
+    """The same, of what was recorded already."""
+    if not recorded.about.get("cupti"):
+        raise ProfileError(f"coverage cannot be told: {recorded.about.get('why') or 'CUPTI is missing'}")
+    seen = int(np.count_nonzero(recorded.launches["kind"] != COPY))
+    counted = join(recorded).counted
+    hooked = recorded.number("hooked")
+    return Coverage(seen, counted, seen == counted, recorded.number("hook_ns") // hooked if hooked else 0)

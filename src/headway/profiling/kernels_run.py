@@ -1,0 +1,119 @@
+"""Run a program with the shim in it, tracing, and read what the shim wrote."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from headway.errors import ProfileError
+from headway.profiling.kernels_file import Recorded, read
+
+Say = Callable[[str], None]
+GRACE_S = 10.0
+"""How long a program that is told to end has for it."""
+_POLL_S = 0.05
+_STDERR = 2
+
+
+def run(
+    command: Sequence[str],
+    seconds: float | None = None,
+    *,
+    library: Path,
+    program: str = "",
+    environment: Mapping[str, str] | None = None,
+    say: Say | None = None,
+) -> Recorded:
+    """Run a command to its end, or until it has been traced for ``seconds`` since its first launch.
+
+    ``library`` is the shim. Of a program of several processes the one that launched most is taken. What the program
+    prints goes to the error output, so that the results stay alone on the other.
+    """
+    _check(command, seconds, library)
+    with tempfile.TemporaryDirectory(prefix="headway-trace-") as folder:
+        place = Path(folder)
+        status = _ran(command, seconds, _environment(place, seconds, library, program, environment), place)
+        found = [read(path) for path in sorted(place.glob("trace.*")) if path.suffix != ".part"]
+    shown = " ".join(command)
+    if not found:
+        failed = f"it ended with status {status}; " if status else ""
+        raise ProfileError(f"{shown}: no launch was seen: {failed}is it a CUDA program, and did it end by itself?")
+    chosen = max(found, key=lambda each: len(each.launches))
+    if say is not None:
+        if status and seconds is None:
+            say(f"{shown}: ended with status {status}; what it launched until then is taken")
+        if len(found) > 1:
+            say(f"{shown}: {len(found)} processes launched kernels; that with most is taken, {chosen.process}")
+    return chosen
+
+
+def _check(command: Sequence[str], seconds: float | None, library: Path) -> None:
+    if not command:
+        raise ProfileError("no program was given: headway profile kernels -- python serve.py")
+    if shutil.which(command[0]) is None:
+        raise ProfileError(f"{command[0]}: there is no such program")
+    if seconds is not None and not 0 < seconds < 86_400:
+        raise ProfileError(f"--seconds {seconds:g}: must be more than 0 and less than a day")
+    if not library.is_file():
+        raise ProfileError(f"{library}: the shim is not there; headway share build makes it")
+
+
+def _environment(
+    place: Path, seconds: float | None, library: Path, program: str, more: Mapping[str, str] | None
+) -> dict[str, str]:
+    made = {**os.environ, **(more or {})}
+    made.pop("HEADWAY_SHARE", None)  # a program is measured alone, whoever shares the GPU here otherwise
+    loaded = made.get("LD_PRELOAD", "")
+    made["LD_PRELOAD"] = f"{library.resolve()}:{loaded}" if loaded else str(library.resolve())
+    made["HEADWAY_TRACE"] = str(place / "trace")
+    made["HEADWAY_PROGRAM"] = program
+    made.pop("HEADWAY_TRACE_SECONDS", None)
+    if seconds is not None:
+        made["HEADWAY_TRACE_SECONDS"] = f"{seconds:.3f}"
+    return made
+
+
+def _ran(command: Sequence[str], seconds: float | None, environment: Mapping[str, str], place: Path) -> int:
+    """Its exit status. With ``seconds`` it is ended when its trace is there."""
+    try:
+        process = subprocess.Popen(
+            list(command), env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STDERR, start_new_session=True
+        )
+    except OSError as problem:
+        raise ProfileError(f"{command[0]}: cannot be started ({problem.strerror or problem})") from None
+    try:
+        while process.poll() is None:
+            if seconds is not None and _written(place):
+                break
+            time.sleep(_POLL_S)
+    except KeyboardInterrupt:  # the program may write its trace yet
+        _signal(process, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    finally:
+        _end(process)
+    return process.returncode
+
+
+def _written(place: Path) -> bool:
+    return any(path.suffix != ".part" for path in place.glob("trace.*"))
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The program and all that it started are gone after this."""
+    if process.poll() is None:
+        _signal(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    _signal(process, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,54 @@
+"""Runs of kernels on one GPU, for a terminal: policies side by side, and the clients of one run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+Row = Mapping[str, Any]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}×"
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{1000 * value:,.2f} ms"
+
+
+def comparison(rows: Sequence[Row]) -> Table:
+    """One line a policy."""
+    table = Table(box=None)
+    table.add_column("policy")
+    for name in ("slow-down p50", "p99", "p50", "p99", "low share", "busy alone", "busy", "gated", "held up"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            *(str(row["policy"]), _ratio(row["slowdown_p50"]), _ratio(row["slowdown_p99"])),
+            *(_ms(row["latency_p50_s"]), _ms(row["latency_p99_s"]), _share(row["low_share"])),
+            *(_share(row["busy_share_alone"]), _share(row["busy_share"])),
+            *(_ms(row["gated_s"]), _ms(row["held_up_s"])),
+        )
+    return table
+
+
+def clients(row: Row) -> Table:
+    """One line a client, with the kernel that held it up the longest."""
+    table = Table(box=None)
+    table.add_column("client")
+    for name in ("priority", "requests", "slow-down p50", "p99", "throughput", "gated", "held up"):
+        table.add_column(name, justify="right")
+    table.add_column("most by")
+    for each in row["clients"]:
+        worst = each["held_up_by"][0] if each["held_up_by"] else None
+        table.add_row(
+            *(each["client"], str(each["priority"]), f"{each['requests']:,}"),
+            *(_ratio(each["slowdown_p50"]), _ratio(each["slowdown_p99"]), _share(each["throughput_share"])),
+            *(_ms(each["gated_s"]), _ms(each["held_up_s"])),
+            f"{worst['kernel']} ({_ms(worst['delay_s'])})" if worst else "",
+        )
+    return table

@@ -1,0 +1,68 @@
+"""Workers that may take a batch: where an offer leaves the least waste, and when there will be room for it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headway.serving.fleet import FREE, places
+from headway.serving.policies.headway.batching import SOON
+from headway.serving.policies.headway.offers import Menu
+from headway.serving.policies.headway.warming import NEVER
+from headway.serving.state import ServingState
+from headway.serving.workerstate import WorkerState
+
+
+class Room(NamedTuple):
+    """A worker that may take a batch, and what it takes to begin there."""
+
+    delay: int
+    """Until inputs and weights are there; whole milliseconds."""
+    worker: WorkerState
+    evict: tuple[int, ...]
+
+
+def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]) -> Room | None:
+    """Where an offer fits and leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
+    cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+    best, found = (1 << 62, 0), None
+    for room in rooms:
+        worker = room.worker
+        cpus_left, slices_left = worker.cpus_free - cpus, worker.slices_free - slices
+        if cpus_left < 0 or slices_left < 0 or makes[worker.id] != make:
+            continue
+        gpu = worker.worker.gpu
+        rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
+        if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
+            best, found = rank, room
+    return found
+
+
+def room_at(
+    now: int,
+    state: ServingState,
+    function: int,
+    menu: Menu,
+    offer: int,
+    makes: Sequence[int],
+    capable: Sequence[int],
+) -> int:
+    """When a worker with a process has room for an offer, if nobody else takes it."""
+    cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+    mask = state.catalogue.functions[function].mask
+    needed = state.catalogue.functions[function].cold_start
+    best = NEVER
+    for index in capable:
+        worker = state.workers[index]
+        if makes[index] != make or not worker.up or mask & ~worker.memory.resident:
+            continue
+        cpus_free, taken = worker.cpus_free, worker.taken
+        warm = not needed or bool(worker.idle.get(function))
+        for batch in sorted(worker.running.values(), key=lambda batch: batch.end):
+            if batch.end >= best:
+                break
+            cpus_free += batch.cpus
+            taken &= ~batch.mask
+            warm = warm or batch.function == function
+            if warm and cpus_free >= cpus and places(worker.worker.gpu, slices, taken) is not None:
+                best = max(batch.end, now + SOON)
+                break
+    return best

@@ -1,0 +1,195 @@
+"""Programs on one GPU in virtual time: each client a thread that launches, waits and thinks, and the GPU below them.
+
+A gated launch blocks its thread until the policy lets it go, as in the shim; everything after it comes later by as
+much. The twin of the live shim: there the threads are real.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from headway.kernels.actions import Action, WakeAt
+from headway.kernels.alone import NEVER
+from headway.kernels.device import Sharing
+from headway.kernels.events import (
+    RANKS,
+    ClientLeft,
+    Event,
+    KernelFinished,
+    KernelHeldUp,
+    KernelLaunched,
+    KernelReached,
+    RequestEnded,
+    Woke,
+)
+from headway.kernels.state import KernelsState
+from headway.sim.gpu import Finished, Running, Shared, Sliced
+
+_LAUNCH, _WAITED, _GPU, _WAKE, _END = range(5)
+Queued = tuple[int, int, int, int, Running | int]
+
+
+class _Thread:
+    """The CPU side of one client."""
+
+    __slots__ = ("asleep", "began", "ended", "inside", "left", "next", "requests")
+
+    def __init__(self, start: int) -> None:
+        self.next = 0
+        """The number of its next launch."""
+        self.inside = 0
+        self.requests = 0
+        self.began = start
+        self.left = False
+        self.ended = False
+        """Whether a limit of requests has been reached."""
+        self.asleep = False
+        """Its stream takes no more launches: it sleeps until a kernel of its own ends."""
+
+
+class SimulatedGpu:
+    """The executor of a simulated run of kernels, and its source of events."""
+
+    def __init__(self, state: KernelsState, sharing: Sharing, *, raised: bool = False, horizon: int = NEVER) -> None:
+        """``raised``: the GPU heeds the clients' priorities. No launch comes at or after ``horizon``."""
+        self._clients = [each.client for each in state.clients]
+        self._gated = [each.gated for each in state.clients]
+        self._device = state.device
+        self._state = state
+        self._gone = 0
+        self._heap: list[Queued] = []
+        self._number = 0
+        self._wakes: set[int] = set()
+        self._horizon = horizon
+        self._now = -1
+        self._events: list[Event] = []
+        kernels = [client.program.kernels for client in self._clients]
+        kind = Shared if sharing is Sharing.MPS else Sliced
+        priorities = [client.priority for client in self._clients] if raised else None
+        self.gpu = kind(state.device, kernels, self._alarm, priorities)
+        self._threads = [_Thread(client.start) for client in self._clients]
+        if horizon < NEVER:
+            self._push(horizon, _END)  # first, so that it comes before all else at its instant
+        for index, client in enumerate(self._clients):
+            self._push(client.start + client.launch(0).gap, _LAUNCH, index)
+
+    def _alarm(self, at: int, token: Running | int) -> None:
+        self._push(at, _GPU, 0, token)
+
+    def _push(self, at: int, what: int, client: int = 0, token: Running | int = 0) -> None:
+        self._number += 1
+        heappush(self._heap, (at, self._number, what, client, token))
+
+    def next(self) -> tuple[int, Sequence[Event]] | None:
+        """The next instant in which anything happens that others can see."""
+        heap, events = self._heap, self._events
+        events.clear()
+        while heap:
+            if self._gone == len(self._threads) and self._state.over():
+                return None
+            now = heap[0][0]
+            while heap and heap[0][0] == now:
+                _, _, what, client, token = heappop(heap)
+                self._handle(now, what, client, token)
+            if events:
+                events.sort(key=_rank)
+                return now, events
+        return None
+
+    def _handle(self, now: int, what: int, client: int, token: Running | int) -> None:
+        if what == _GPU:
+            self.gpu.ring(now, token)
+            if self.gpu.reports:
+                self._report(now)
+        elif what == _LAUNCH:
+            self._reach(now, client)
+        elif what == _WAITED:
+            self._waited(now, client)
+        elif what == _WAKE:
+            self._wakes.discard(now)
+            self._events.append(Woke())
+        else:
+            for index, thread in enumerate(self._threads):
+                self._leave(index, thread)
+
+    def _leave(self, index: int, thread: _Thread) -> None:
+        if not thread.left:
+            thread.left = True
+            self._gone += 1
+            self._events.append(ClientLeft(index))
+
+    def _report(self, now: int) -> None:
+        for report in self.gpu.reports:
+            if isinstance(report, Finished):
+                self._events.append(KernelFinished(*report))
+                self._ended(now, report.client, report.launch)
+            else:
+                self._events.append(KernelHeldUp(*report))
+        self.gpu.reports.clear()
+
+    def _ended(self, now: int, index: int, number: int) -> None:
+        """A kernel of a client ended: its thread may have slept until then."""
+        thread = self._threads[index]
+        thread.inside -= 1
+        if self._clients[index].launch(number).waits:
+            self._push(now + self._device.wait, _WAITED, index)
+        elif thread.asleep:
+            thread.asleep = False
+            self._reach(now, index)
+
+    def _reach(self, now: int, index: int) -> None:
+        """The thread comes to its next launch."""
+        thread = self._threads[index]
+        if thread.left:
+            return
+        if thread.inside >= self._device.queue:
+            thread.asleep = True
+        elif self._gated[index]:
+            self._events.append(KernelReached(index, thread.next))
+        else:
+            self._events.append(KernelLaunched(index, thread.next))
+            self._launch(now, index)
+
+    def _launch(self, now: int, index: int) -> None:
+        """The launch goes to the GPU, and the thread goes on to whatever comes after it."""
+        thread, client = self._threads[index], self._clients[index]
+        number = thread.next
+        launch = client.launch(number)
+        self.gpu.submit(now, index, number, launch.kernel, launch.duration)
+        thread.inside += 1
+        thread.next += 1
+        if client.ends_request(number):
+            thread.requests += 1
+            thread.ended = thread.requests == client.requests
+        if not launch.waits:
+            if thread.ended:
+                self._push(now + 1, _WAITED, index)
+            else:
+                self._push(now + client.launch(number + 1).gap, _LAUNCH, index)
+
+    def _waited(self, now: int, index: int) -> None:
+        """The wait after a request is over; a client that has had its requests leaves."""
+        thread, client = self._threads[index], self._clients[index]
+        last = client.launch(thread.next - 1)
+        if thread.left:
+            return
+        if last.waits:
+            self._events.append(RequestEnded(index, client.request(thread.next - 1), thread.began))
+            thread.began = now + last.think + client.think
+        if thread.ended:
+            self._leave(index, thread)
+        else:
+            self._push(thread.began + client.launch(thread.next).gap, _LAUNCH, index)
+
+    def execute(self, now: int, action: Action) -> None:
+        """Let a kernel go, or remember a time."""
+        if isinstance(action, WakeAt):
+            at = max(action.time, now + 1)
+            if at not in self._wakes and not self._state.over():
+                self._wakes.add(at)
+                self._push(at, _WAKE)
+        else:
+            self._launch(now, action.client)
+
+
+def _rank(event: Event) -> int:
+    return RANKS[type(event)]

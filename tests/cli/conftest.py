@@ -1,0 +1,64 @@
+"""What tests of ``headway share`` start from: a shim, a stub of the driver, and folders of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.native.conftest import native_folder as native_folder
+from tests.native.harness import ROOT, Built
+from tests.native.harness import built as build_into
+
+
+@pytest.fixture(scope="session")
+def built(native_folder: Path) -> Built:
+    """The shim as users have it, a stub of the driver, and a client."""
+    return build_into(native_folder, "plain")
+
+
+class Shared:
+    """``headway share`` in processes of its own, on a GPU that is a stub."""
+
+    def __init__(self, built: Built, folder: Path, kept: Path) -> None:
+        self.folder, self.kept = folder, kept
+        self.client = str(built.folder / "client-linked")
+        self.environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(built.folder),
+            "HEADWAY_SHARE_LIBRARY": str(built.shim),
+            "HEADWAY_SHARE_FOLDER": str(folder),
+            "HEADWAY_SHARE_ANY_GPU": "1",
+            "HEADWAY_PROFILES": str(kept / "profiles"),
+            "XDG_CACHE_HOME": str(kept),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """A command that runs."""
+        command = [sys.executable, "-m", "headway", "share", *words]
+        return subprocess.Popen(
+            command, env=self.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def do(self, *words: str) -> tuple[int, str, str]:
+        """A command to its end: its status, its output and its errors."""
+        with self.start(*words) as command:
+            out, err = command.communicate(timeout=120)
+        return command.returncode, out, err
+
+    def left(self) -> list[str]:
+        """What lies in the folder."""
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+@pytest.fixture
+def shared(built: Built, tmp_path: Path) -> Iterator[Shared]:
+    """Sharing, which is over after the test."""
+    with TemporaryDirectory(prefix="share-") as folder:
+        each = Shared(built, Path(folder), tmp_path)
+        yield each
+        if each.left():
+            each.do("stop", "--kill")

@@ -1,0 +1,127 @@
+"""``headway share`` from end to end: real shim, real broker, real programs, a stub of the driver."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cli.conftest import Shared
+
+LONG = ("--for-ms", "60000", "--kernel", "a:50", "--gap-us", "200")
+
+
+def clients(shared: Shared, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
+    """The clients by name, once all is as wanted."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        status, out, _ = shared.do("status", "--json")
+        if status == 0:
+            found = {row["name"]: row for row in json.loads(out)["clients"]}
+            if wanted(found):
+                return found
+        time.sleep(0.05)
+    raise AssertionError(shared.do("status"))
+
+
+@contextmanager
+def running(shared: Shared, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A program under ``headway share run``, ended with the block."""
+    program = shared.start("run", *words)
+    try:
+        yield program
+    finally:
+        program.terminate()
+        print(program.communicate(timeout=60))  # shown where the test fails
+
+
+def test_a_high_and_a_low_program_share_and_nothing_is_left(shared: Shared) -> None:
+    with (
+        running(shared, "--priority", "0", "--name", "api", "--", shared.client, *LONG) as api,
+        running(shared, "--priority", "9", "--name", "batch", "--slo", "1.2", "--", shared.client, *LONG),
+    ):
+        found = clients(
+            shared, lambda rows: {"api", "batch"} <= set(rows) and all(row["launches"] > 100 for row in rows.values())
+        )
+        assert (found["api"]["priority"], found["batch"]["priority"]) == (0, 9)
+        assert (found["api"]["gated"], found["batch"]["gated"]) == (False, True)
+        assert not found["api"]["open"]
+        assert found["api"]["program"] == found["batch"]["program"]
+        status, table, _ = shared.do("status")
+        assert status == 0
+        assert "api" in table
+        assert "batch" in table
+        assert "slow-down aimed at 1.2×" in table
+        assert shared.do("stop")[0] == 0
+        assert shared.left() == []
+        assert api.poll() is None  # it goes on, ungated
+        api.send_signal(signal.SIGINT)
+        assert api.wait(timeout=60) == 128 + signal.SIGINT
+    assert shared.do("status")[0] == 2
+
+
+def test_a_second_start_knows_the_program(shared: Shared) -> None:
+    command = ("run", "--linger", "60s", "--", shared.client, "--for-ms", "800", "--kernel", "a:50")
+    status, _, err = shared.do(*command)
+    assert status == 0, err
+    assert "broker of GPU 0 started" in err
+    assert shared.do(*command)[2] == ""
+    assert "kernels of client-linked" in (shared.kept / "headway" / "share-0.log").read_text()
+    assert shared.do("stop") == (0, "", "")
+    assert shared.left() == []
+
+
+def test_the_broker_goes_by_itself_when_nobody_is_left(shared: Shared) -> None:
+    assert shared.do("run", "--linger", "0s", "--", shared.client, "--launch", "50")[0] == 0
+    until = time.monotonic() + 30
+    while shared.left() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert shared.left() == []
+
+
+def test_a_program_that_is_not_cuda_is_told_so_and_keeps_its_status(shared: Shared) -> None:
+    status, out, err = shared.do("run", "--name", "mine", "--", "sh", "-c", "echo out; exit 3")
+    assert (status, out) == (3, "out\n")
+    assert "headway: mine never launched a kernel: is it a CUDA program?" in err
+
+
+def test_killed_programs_are_reaped_and_killed_brokers_succeeded(shared: Shared) -> None:
+    with running(shared, "--name", "a", "--", shared.client, *LONG):
+        pid = clients(shared, lambda rows: "a" in rows)["a"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        clients(shared, lambda rows: not rows)
+        broker = json.loads(shared.do("status", "--json")[1])["broker"]
+        os.kill(broker, signal.SIGKILL)
+    until = time.monotonic() + 30
+    while shared.do("status")[0] == 0 and time.monotonic() < until:
+        time.sleep(0.02)
+    status, _, err = shared.do("status")
+    assert status == 2
+    assert "ended without cleaning up: headway share stop clears what it left" in err
+    status, _, err = shared.do("run", "--", shared.client, "--launch", "50")
+    assert status == 0, err
+    assert "ended without cleaning up: removed headway-share-0" in (shared.kept / "headway" / "share-0.log").read_text()
+    assert shared.do("stop")[0] == 0
+    assert shared.left() == []
+
+
+def test_stop_with_kill_ends_programs(shared: Shared) -> None:
+    with running(shared, "--name", "a", "--", shared.client, *LONG) as program:
+        clients(shared, lambda rows: "a" in rows)
+        assert shared.do("stop", "--kill")[0] == 0
+        assert program.wait(timeout=60) == 128 + signal.SIGTERM
+    assert shared.left() == []
+
+
+def test_a_broker_in_the_foreground_ends_by_a_signal_and_there_is_only_one(shared: Shared) -> None:
+    with shared.start("broker", "--slo", "1.1") as broker:
+        clients(shared, lambda rows: not rows)
+        status, _, err = shared.do("broker")
+        assert status == 2
+        assert f"a broker of GPU 0 runs already (process {broker.pid}): headway share status shows it" in err
+        broker.terminate()
+        assert broker.wait(timeout=60) == 0
+    assert shared.left() == []

@@ -1,0 +1,110 @@
+"""Wrong input to ``headway share``: one clear line each, exit status 2, and what to do."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.cli import main
+from headway.live.kernels import gpu as gpus
+from headway.live.kernels import places
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(places.FOLDER, str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", sys.executable)
+    monkeypatch.setenv(gpus.ANY_GPU, "1")
+
+
+def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a command fails with."""
+    with pytest.raises(SystemExit) as ended:
+        main(["share", *words])
+    captured = capsys.readouterr()
+    assert ended.value.code == 2
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err.removeprefix("headway: ").strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("run",), "no program is given: headway share run --priority 0 -- python serve.py"),
+        (("run", "--priority", "10", "--", "true"), "--priority 10: priorities are 0 (highest) to 9 (lowest)"),
+        (("run", "--slo", "0.9", "--", "true"), "--slo 0.9: a slow-down of 1 or more"),
+        (("run", "--slo", "fast", "--", "true"), "--slo fast: a slow-down of 1 or more"),
+        (("run", "--floor", "120%", "--", "true"), "--floor 120%: a share of the GPU's time between 0% and 50%"),
+        (("run", "--floor", "-1", "--", "true"), "--floor -1: a share of the GPU's time"),
+        (("run", "--memory", "much", "--", "true"), "--memory 'much' is not understood"),
+        (("run", "--memory", "5KB", "--", "true"), "--memory 5KB: at least 1MB"),
+        (("run", "--mps", "maybe", "--", "true"), "--mps maybe: auto, on or off"),
+        (("run", "--linger", "soon", "--", "true"), "--linger 'soon' is not understood"),
+        (("run", "--", "no-such-program"), "program 'no-such-program' is not found"),
+        (("status",), "no broker of GPU 0 runs: headway share run --priority 0 -- COMMAND starts one"),
+        (("status", "--every", "0s"), "--every 0s: longer than nothing"),
+        (("status", "--json", "--watch"), "--json and --watch do not go together"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str) -> None:
+    assert line in failed(capsys, *words)
+
+
+def test_no_gpu_no_library_no_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", str(tmp_path / "none.so"))
+    assert "there is no such file: headway share build makes one" in failed(capsys, "run", "--", "true")
+    monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", sys.executable)
+    monkeypatch.setenv(places.FOLDER, str(tmp_path / "none"))
+    assert "is no folder" in failed(capsys, "run", "--", "true")
+    monkeypatch.delenv(gpus.ANY_GPU)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    program = Path(sys.executable).resolve()
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "no NVIDIA driver is here" in failed(capsys, "run", "--", str(program))
+
+
+def test_an_mps_that_is_wanted_and_cannot_be_had_is_the_brokers_last_word(capsys: pytest.CaptureFixture[str]) -> None:
+    line = failed(capsys, "run", "--mps", "on", "--", "true")
+    assert line.startswith("the broker did not start: --mps on: nvidia-cuda-mps-control is not installed; --mps auto")
+    assert "log:" in line
+
+
+def test_several_brokers_ask_which_is_meant(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"headway-share-{number}").touch()
+    assert failed(capsys, "stop") == "brokers of several GPUs are here (0, 1): say which by --gpu"
+
+
+def test_the_doctor_prints_all_and_fails_where_something_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["share", "doctor", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert told["ok"] is True
+    monkeypatch.delenv(gpus.ANY_GPU)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SystemExit) as ended:
+        main(["share", "doctor", "--", "true"])
+    table = capsys.readouterr().out
+    assert ended.value.code == 1
+    for name in ("GPU", "driver", "MPS", "compiler", "library", "shared memory", "broker", "coverage"):
+        assert name in table
+    assert "→ put right what is wrong above" in table
+
+
+def test_the_commands_of_sharing_are_those_of_the_whole_program() -> None:
+    from headway.cli.program import app
+    from headway.cli.sharing import share
+
+    assert share in [group.typer_instance for group in app.registered_groups]
+    assert [command.callback.__name__ for command in share.registered_commands if command.callback] == [
+        *("run", "status", "stop", "doctor", "predict", "build", "broker")
+    ]

@@ -1,0 +1,138 @@
+"""From the command line to a table, and what two programs would do to each other."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.cli import main
+from headway.errors import ExperimentError
+from headway.experiment import kernels as wiring
+from headway.formats import kernel_trace
+from headway.formats.kernel_profile import mix
+from headway.formats.kernel_trace import KernelTrace
+from headway.profiling.kernel_store import KernelStore
+
+RUN = ["--scenario", "kernels", "--high", "vgg16", "--low", "resnet101-b64", "--seconds", "0.01"]
+KEYS = ["policy", "slowdown_p50", "slowdown_p99", "latency_p50_s", "latency_p99_s", "low_share", "busy_share_alone"]
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """A command: its status, what it wrote, and what it said."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    written = capsys.readouterr()
+    return int(ended.value.code or 0), written.out, written.err
+
+
+def test_one_run_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call(capsys, "simulate", *RUN, "--policy", "headway", "--slo", "1.1", "--floor", "5%")
+    assert status == 0
+    assert "headway(slo=1.1,floor=0.05)" in out
+    assert "resnet101-b64" in out
+    status, out, _ = call(capsys, "simulate", *RUN, "--policy", "mps", "--json", "--seed", "3")
+    row = json.loads(out)
+    assert status == 0
+    assert list(row)[: len(KEYS)] == KEYS
+    assert [client["client"] for client in row["clients"]] == ["vgg16", "resnet101-b64"]
+    again = json.loads(call(capsys, "simulate", *RUN, "--policy", "mps", "--json", "--seed", "3")[1])
+    assert again == row
+    other = json.loads(call(capsys, "simulate", *RUN, "--policy", "mps", "--json", "--seed", "4")[1])
+    assert other["digest"] != row["digest"]
+
+
+def test_several_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*RUN, "--low", "graph@3", "--think", "1ms", "--policies", "exclusive,mps,headway(slo=1.2)"]
+    status, out, _ = call(capsys, "compare", *words, "--json")
+    rows = json.loads(out)
+    assert status == 0
+    assert [row["policy"] for row in rows] == ["exclusive", "mps", "headway(slo=1.2)"]
+    assert rows[0]["slowdown_p50"] == 1.0
+    assert rows[0]["clients"][2]["priority"] == 3
+    assert "low share" in call(capsys, "compare", *words)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--scenario", "kernels"], "needs a program above"),
+        ([*RUN, "--high", "resnt50"], "did you mean 'resnet50'?"),
+        ([*RUN, "--policy", "fast"], "unknown kernel policy 'fast'"),
+        ([*RUN, "--workers", "3"], "--workers means nothing with --scenario kernels"),
+        ([*RUN, "--slo", "soon"], "--slo 'soon' is not a slow-down"),
+        ([*RUN, "--floor", "200%"], "floor=2.0 is not a share"),
+        ([*RUN, "--think", "long"], "--think 'long' is not understood"),
+        ([*RUN, "--seconds", "0"], "--seconds 0 must be above 0"),
+        ([*RUN, "--low", "graph@x"], "priority 'x' is not a number"),
+        ([*RUN, "--low", "graph@77"], "priority 77 is not between 0 and 9"),
+        ([*RUN, "--low", "none.parquet"], "there is no such file"),
+        (["--scenario", "compass", "--high", "vgg16"], "--high needs --scenario kernels"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    status, out, err = call(capsys, "simulate", *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def recorded(path: Path, name: str, duration: int, gpu: str = "H200") -> str:
+    """A trace of a program with twenty requests of five launches."""
+    count, period = 100, 400_000
+    launch = np.array([at // 5 * period + at % 5 * 20_000 for at in range(count)], dtype=np.int64)
+    start = launch + 6_000
+    wait = np.where(np.arange(count) % 5 == 4, start + duration + 8_000, 0)
+    kernels = KernelTrace(
+        *(launch, start, start + duration, np.array(["k"] * count)),
+        *(np.full(count, 64, np.int32), np.ones(count, np.int32), np.ones(count, np.int8), wait),
+        metadata={"program": name, "gpu": gpu, "driver": "580", "sms": 132},
+    )
+    kernel_trace.write(path, kernels)
+    return str(path)
+
+
+def test_a_prediction_says_what_each_way_to_share_does_and_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path / "store"))
+    high, low = recorded(tmp_path / "api.parquet", "api", 4_000), recorded(tmp_path / "train.parquet", "train", 15_000)
+    found = wiring.predict(high, low, seconds=0.01)
+    assert list(found["modes"]) == ["gate", "mps", "mps_priority", "time_slicing"]
+    assert found["modes"]["time_slicing"]["slowdown_p50"] > found["modes"]["gate"]["slowdown_p50"] >= 1
+    assert 0 < found["modes"]["gate"]["low_share"] <= found["modes"]["mps"]["low_share"] + 0.01
+    (pair,) = KernelStore("H200", "580").pairs()
+    assert pair == found["pair"]
+    assert (pair["program"], pair["co_runner"], pair["measured"]) == ("api", "train", False)
+    assert found["stored"] is not None
+
+
+def test_a_prediction_without_a_known_gpu_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path / "store"))
+    assert wiring.predict("vgg16", ["graph"], seconds=0.01)["stored"] is None
+    other = recorded(tmp_path / "b.parquet", "b", 4_000, gpu="A100")
+    assert wiring.predict(recorded(tmp_path / "a.parquet", "a", 4_000), other, seconds=0.01)["stored"] is None
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_program_from_the_profile_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path))
+    with pytest.raises(ExperimentError, match="unknown program 'mine'"):
+        wiring.program_of("mine")
+    kernel = {"id": "a1", "name": "k", "work_ns": 100, "samples": 9, "blocks": 4, "per_sm": 1, "kind": 1}
+    key = f"{mix(0xA1, 0xA1):016x}"
+    step = {"key": key, "gap_ns": 10, "think_ns": 7, "alone_ns": 0, "slack_ns": 0, "samples": 9, "waits": 1}
+    KernelStore("H200", "580").save("mine", [kernel], [step])
+    assert wiring.program_of("mine").launches[0].duration == 100
+
+
+def test_what_runs_beside_a_gpu_needs_neither_polars_nor_msgspec() -> None:
+    modules = "sim.kernels", "metrics.kernels", "formats.kernel_programs", "formats.kernel_profile", "kernels.replay"
+    lines = [
+        "import sys",
+        "sys.modules.update({name: None for name in ('polars', 'msgspec', 'plotly')})",
+        *(f"import headway.{name}" for name in modules),
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)

@@ -1,0 +1,73 @@
+"""A snapshot: what is in the block, in units that people read."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.errors import ShareError
+from headway.live.kernels import places, status
+from headway.live.kernels.doctor import checks
+from headway.live.kernels.gpu import ANY_GPU
+from headway.live.kernels.places import Place
+from tests.live.kernels.shares import broker_at, join
+
+
+def test_a_client_is_a_row(place: Place) -> None:
+    broker, block, _ = broker_at(place.folder)
+    handle = places.hold(place.lock, alone=True)
+    assert handle is not None
+    slot = join(block, 3, name="low", priority=7)
+    ledger = slot.ledger
+    ledger.kernels, ledger.graphs, ledger.waits, ledger.waited_ns = 10, 2, 4, 5_000_000
+    ledger.harvested_ns, ledger.delay_ns, ledger.alone_ns, ledger.open = 7_000_000, 1_500_000, 1, 1
+    ledger.reasons[3], ledger.hook_ns, ledger.hooked = 6, 300, 2
+    slot.kernels[5].id, slot.kernels[5].name, slot.kernels[5].blamed_ns = 5, b"gemm", 1_000_000
+    slot.since_ns -= 1_000_000_000
+    ledger.work_ns = 500_000_000
+    broker.step(time.monotonic_ns())
+    block.header.beat_ns = time.monotonic_ns()
+    now = status.snapshot(place)
+    assert now["healthy"]
+    (row,) = now["clients"]
+    assert (row["name"], row["program"], row["priority"], row["pid"]) == ("low", "low.py", 7, os.getpid())
+    assert (row["launches"], row["waits"], row["waited_ms"], row["harvested_ms"]) == (12, 4, 5.0, 7.0)
+    assert (row["blamed_kernel"], row["blamed_ms"], row["delay_ms"]) == ("gemm", 1.0, 1.5)
+    assert (row["open"], row["hook_ns"], row["reasons"]) == (True, 150.0, {"absorbed": 6})
+    assert 0.3 < row["busy_share"] < 0.5
+    earlier = {**row, "up_s": row["up_s"] - 1, "work_ms": row["work_ms"] - 250}
+    assert status.since(row, earlier) == pytest.approx(0.25)
+    assert status.since(row, None) == row["busy_share"]
+    os.close(handle)
+
+
+def test_no_broker_is_one_line(place: Place) -> None:
+    with pytest.raises(ShareError, match="no broker of GPU 0 runs: headway share run"):
+        status.snapshot(place)
+
+
+def test_a_block_of_another_version_is_one_line(place: Place) -> None:
+    handle = places.hold(place.lock, alone=True)
+    assert handle is not None
+    _, block, _ = broker_at(place.folder)
+    block.header.version = 99
+    with pytest.raises(ShareError, match="not a shared block of this version of headway: restart the broker"):
+        status.snapshot(place)
+    os.close(handle)
+
+
+def _library() -> Path:
+    raise ShareError("there is none")
+
+
+def test_the_doctor_tells_all_that_it_could_check(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    found = {check.name: check for check in checks(None, _library)}
+    assert [name for name, check in found.items() if not check.ok] == ["GPU", "driver", "MPS", "library"]
+    assert not found["MPS"].needed
+    assert all(check.advice for check in found.values() if not check.ok)
+    monkeypatch.setenv(ANY_GPU, "1")
+    place.block.touch()
+    found = {check.name: check for check in checks(None, lambda: Path("/lib/ours.so"))}
+    assert [name for name, check in found.items() if not check.ok] == ["MPS", "broker"]
+    assert found["broker"].advice == "headway share stop clears them"

@@ -1,0 +1,65 @@
+"""What was learnt goes out of a slot and comes back as it was, where the shim looks for it."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.live.kernels import tables
+from headway.live.kernels.block import KERNELS, STEPS, Slot
+
+IDENTITY = st.integers(1, 2**64 - 1)
+
+
+def _kernel(number: int) -> dict[str, object]:
+    rest = dict.fromkeys(tables.KERNEL_FIELDS, 3)
+    return {"id": f"{number:016x}", "name": f"k{number % 97}", **rest, "work_ns": number % 10_000}
+
+
+def _step(number: int) -> dict[str, object]:
+    return {"key": f"{number:016x}", **dict.fromkeys(tables.STEP_FIELDS, 5), "gap_ns": number % 10_000}
+
+
+@given(st.sets(IDENTITY, max_size=40), st.sets(IDENTITY, max_size=40))
+def test_rows_come_back_as_they_went_in(kernels: set[int], steps: set[int]) -> None:
+    slot = Slot()
+    kernel_rows, step_rows = [_kernel(each) for each in kernels], [_step(each) for each in steps]
+    assert tables.write(slot, kernel_rows, step_rows) == len(kernels)
+    back_kernels, back_steps = tables.read(slot)
+    assert sorted(back_kernels, key=str) == sorted(kernel_rows, key=str)
+    assert sorted(back_steps, key=str) == sorted(step_rows, key=str)
+
+
+def test_a_row_lies_at_its_identity_or_at_the_next_free_place() -> None:
+    slot = Slot()
+    tables.write(slot, [_kernel(5), _kernel(5 + KERNELS)], [_step(STEPS - 1), _step(2 * STEPS - 1)])
+    assert [slot.kernels[5].id, slot.kernels[6].id] == [5, 5 + KERNELS]
+    assert [slot.steps[STEPS - 1].key, slot.steps[0].key] == [STEPS - 1, 2 * STEPS - 1]
+
+
+def test_what_the_client_saw_itself_stays() -> None:
+    slot = Slot()
+    slot.kernels[5].id, slot.kernels[5].work_ns = 5, 77
+    assert tables.write(slot, [_kernel(5)], []) == 0
+    assert slot.kernels[5].work_ns == 77
+
+
+def test_rows_that_are_not_understood_are_left_out() -> None:
+    slot = Slot()
+    broken = [
+        {},
+        {"id": "zz"},
+        {"id": "0"},
+        {"id": "5", "work_ns": "long"},
+        {"id": "7", "name": "ü" * 200, "samples": 1},
+    ]
+    assert tables.write(slot, broken, [{}, {"key": None}, {"key": "0"}]) == 1
+    assert [row["id"] for row in tables.read(slot)[0]] == [f"{7:016x}"]
+
+
+def test_the_kernel_that_delayed_most_is_named(tmp_path: Path) -> None:
+    slot = Slot()
+    assert tables.blamed(slot) == ("", 0)
+    tables.write(slot, [_kernel(1), _kernel(2)], [])
+    slot.kernels[1].blamed_ns, slot.kernels[2].blamed_ns = 10, 20
+    assert tables.blamed(slot) == ("k2", 20)

@@ -1,0 +1,167 @@
+"""Whatever becomes of the broker or of the shared memory, a program goes on, and says why once."""
+
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+
+from headway.live.kernels.block import LIVE, SLOTS, SharedBlock
+from tests.native.harness import Built, broker_process
+from tests.native.mini_broker import MiniBroker
+
+HELD = {5: {"hold": 1, "silence_ns": 2_000_000_000}}
+
+
+def test_without_a_block_a_program_goes_on_and_says_so_once(built: Built, share: Path, tmp_path: Path) -> None:
+    run = built.run(tmp_path, share, "--threads", "4", priority=5, name="low")
+    assert (run.status, run.did["launches"], run.did["intact"]) == (0, 400, True)
+    assert run.said == f"headway: no broker here (start one: headway share run); low goes on ungated ({share})\n"
+
+
+def test_without_the_variable_nothing_is_said(built: Built, tmp_path: Path) -> None:
+    run = built.run(tmp_path, None, "--verb", "every", "--launch", "2")
+    assert (run.status, run.did["errors"], run.did["intact"], run.said) == (0, 0, True, "")
+
+
+def spoil_version(path: Path) -> None:
+    """A block of a later version."""
+    block = SharedBlock.open(path)
+    block.header.version = 99
+    block.close()
+
+
+def spoil_size(path: Path) -> None:
+    """A block of another size."""
+    path.write_bytes(path.read_bytes()[:-4096])
+
+
+def spoil_mark(path: Path) -> None:
+    """Something that is no block."""
+    path.write_bytes(b"\xff" * path.stat().st_size)
+
+
+def empty(path: Path) -> None:
+    """Nothing at all."""
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("spoil", [spoil_version, spoil_size, spoil_mark, empty])
+def test_a_block_of_another_kind_is_not_joined(
+    built: Built, share: Path, tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    SharedBlock.create(share, 132, 0).close()
+    spoil(share)
+    run = built.run(tmp_path, share, priority=5)
+    assert (run.status, run.did["launches"]) == (0, 100)
+    assert run.said.count("\n") == 1
+    assert "of another version (restart it with this headway)" in run.said
+
+
+def test_a_broker_that_has_been_dead_for_long_is_not_waited_for(built: Built, share: Path, tmp_path: Path) -> None:
+    SharedBlock.create(share, 132, 1).close()
+    run = built.run(tmp_path, share, priority=5)
+    assert (run.status, run.did["launches"]) == (0, 100)
+    assert run.said.startswith("headway: the broker is gone or hangs; test goes on ungated")
+
+
+def test_where_all_slots_are_taken_a_program_goes_on(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share) as broker:
+        broker.frozen = True
+        for slot in broker.block.slots:
+            slot.state = LIVE
+        run = built.run(tmp_path, share, priority=5)
+    assert (run.status, run.did["launches"]) == (0, 100)
+    assert "no slot is free" in run.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_broker_that_is_killed_or_hangs_lets_everybody_go(
+    built: Built, share: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    with broker_process(share, HELD) as process:
+        block = SharedBlock.open(share)
+        MiniBroker.neighbour(_Open(block))
+        low = built.start(tmp_path, share, priority=5, name="low")
+        MiniBroker.until(_Open(block), lambda slot: slot.want.fill_ns > 0, "low")
+        process.send_signal(number)
+        run = low.end()
+        block.close()
+        process.kill()
+    assert (run.status, run.did["launches"]) == (0, 100)
+    assert run.said == "headway: the broker is gone or hangs; low goes on ungated (no sign of life)\n"
+
+
+class _Open(MiniBroker):
+    """Another process's block, seen from here."""
+
+    def __init__(self, block: SharedBlock) -> None:
+        self.block = block
+
+
+@pytest.mark.parametrize("spoilt", ["magic", "version", "slot", "stopping"])
+def test_a_block_that_is_written_over_lets_everybody_go(built: Built, share: Path, tmp_path: Path, spoilt: str) -> None:
+    with MiniBroker(share, HELD) as broker:
+        broker.neighbour()
+        low = built.start(tmp_path, share, priority=5, name="low")
+        broker.until(lambda slot: slot.want.fill_ns > 0, "low")
+        broker.frozen = True  # lest it mend what is spoilt here
+        if spoilt == "slot":
+            broker.block.slots[0].owner = 1
+        else:
+            setattr(broker.block.header, spoilt, 7)
+        run = low.end()
+    assert (run.status, run.did["launches"]) == (0, 100)
+    damaged = "headway: the shared memory is damaged; low goes on ungated"
+    assert run.said.startswith("" if spoilt == "stopping" else damaged)
+    assert run.said.count("\n") == (0 if spoilt == "stopping" else 1)
+
+
+def spoil(block: SharedBlock, where: str, noise: random.Random) -> None:
+    """Random bytes over a part of the block."""
+    memory = block._memory
+    slot = 4096 + noise.randrange(SLOTS) * ((len(memory) - 4096) // SLOTS)
+    places = {"anywhere": noise.randrange(len(memory)), "header": 0, "slots": slot, "first": 4096}
+    begin = places[where] + noise.randrange(1024)
+    content = noise.randbytes(noise.choice([4, 8, 64, 4096]))
+    memory[begin : begin + len(content)] = content[: max(0, len(memory) - begin)]
+
+
+@pytest.mark.parametrize("field", ["launch_ns", "busy_ns", "end_ns", "seen_ns"])
+def test_nobody_waits_for_a_neighbour_of_impossible_numbers(
+    built: Built, share: Path, tmp_path: Path, field: str
+) -> None:
+    with MiniBroker(share) as broker:
+        slot = broker.block.slots[broker.neighbour(priority=3, busy_s=0)]
+        slot.rules.gate, slot.want.fill_ns = 1, 1
+        for name in ("launch_ns", "busy_ns"):
+            setattr(slot.pulse, name, 1)
+        setattr(slot.pulse if hasattr(slot.pulse, field) else slot.want, field, 2**62)
+        run = built.run(tmp_path, share, "--launch", "50", priority=5)
+    assert (run.status, run.did["launches"], run.did["errors"]) == (0, 50, 0)
+
+
+@pytest.mark.parametrize("where", ["anywhere", "header", "slots", "first"])
+@pytest.mark.parametrize("beats", [False, True])
+def test_programs_end_while_random_bytes_rain_on_the_block(
+    built: Built, share: Path, tmp_path: Path, where: str, beats: bool
+) -> None:
+    noise = random.Random(f"{where} {beats}")
+    with MiniBroker(share) as broker:
+        flags = ("--launch", "2000", "--kernel", "a:5", "--kernel", "b:20", "--sync-every", "20")
+        clients = [
+            built.start(tmp_path, share, *flags, "--threads", str(1 + n % 2), priority=3 * n, name=f"c{n}")
+            for n in range(3)
+        ]
+        broker.until(lambda slot: slot.ledger.kernels > 100, "c0")
+        broker.frozen = True
+        while any(client.process.poll() is None for client in clients):
+            for _ in range(50):
+                spoil(broker.block, where, noise)
+            if beats:
+                broker.block.header.beat_ns = monotonic_ns()
+        for client in clients:
+            run = client.end()
+            assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said

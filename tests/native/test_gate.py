@@ -1,0 +1,148 @@
+"""The gate: what fits goes, what does not waits, the highest comes first, equals take turns, a floor is kept."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.kernels.reflex import Reason
+from headway.live.kernels.block import Slot
+from tests.native.harness import Built, Run
+from tests.native.mini_broker import MiniBroker, Seen
+
+STEADY = {"silence_ns": 2_000_000_000, "credit_ppm": 0, "absorb_ppm": 0, "floor_ppm": 0}
+"""Nobody is taken for silent because the machine was busy for a moment."""
+HELD = STEADY | {"hold": 1}
+
+
+def during(low: Run, high: Run, after_ns: int = 50_000_000) -> list[dict[str, Any]]:
+    """The low program's launches while the high one was at work."""
+    begin, end = high.did["begin_ns"] + after_ns, high.calls("cuLaunchKernel")[-1]["at"]
+    return [row for row in low.calls("cuLaunchKernel") if begin < row["at"] < end]
+
+
+def of(broker: MiniBroker, count: int) -> dict[str, Seen]:
+    """Who was there, by name."""
+    return {seen.name: seen for seen in broker.wait(count)}
+
+
+HIGH = ("--kernel", "short:20", "--for-ms", "1500", "--gap-us", "200", "--sync-every", "0")
+
+
+def test_a_kernel_that_does_not_fit_waits_until_the_program_above_is_done(
+    built: Built, share: Path, tmp_path: Path
+) -> None:
+    with MiniBroker(share, {5: STEADY | {"silence_ns": 300_000_000}}) as broker:
+        slow = ("--kernel", "long:100000", "--launch", "10", "--sync-every", "1")
+        low = built.start(tmp_path, share, *slow, priority=5, name="low")
+        broker.until(lambda slot: slot.ledger.samples >= 2, "low")
+        high = built.run(tmp_path, share, *HIGH, name="high")
+        ended = low.end()
+        seen = of(broker, 2)
+    assert during(ended, high) == []
+    assert (ended.did["launches"], ended.did["errors"], ended.did["intact"]) == (10, 0, True)
+    assert seen["low"].ledger["waits"] >= 1
+    assert seen["high"].ledger["waits"] == 0
+
+
+def test_a_kernel_that_fits_goes(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {5: STEADY}) as broker:
+        high = built.start(tmp_path, share, *HIGH[:-4], "--gap-us", "2000", "--sync-every", "0", name="high")
+        broker.until(lambda slot: slot.ledger.kernels > 50, "high")
+        low = built.run(tmp_path, share, "--kernel", "small:20", "--launch", "100", priority=5, name="low")
+        high.end()
+        seen = of(broker, 2)
+    assert low.did["launches"] == 100
+    assert seen["low"].ledger["reasons"][Reason.FITS] > 0
+    assert seen["low"].ledger["harvested_ns"] > 0
+
+
+def test_with_a_floor_nobody_starves(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {5: STEADY | {"floor_ppm": 200_000}}) as broker:
+        slow = ("--kernel", "long:20000", "--launch", "12", "--sync-every", "1")
+        low = built.start(tmp_path, share, *slow, priority=5, name="low")
+        broker.until(lambda slot: slot.ledger.samples >= 2, "low")
+        high = built.run(tmp_path, share, *HIGH, name="high")
+        ended = low.end()
+        seen = of(broker, 2)
+    assert during(ended, high) != []
+    assert seen["low"].ledger["reasons"][Reason.FLOOR] > 0
+
+
+def test_who_is_held_waits_and_goes_on_when_released(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {5: HELD}) as broker:
+        index = broker.neighbour()
+        low = built.start(tmp_path, share, "--launch", "20", priority=5)
+        broker.until(lambda slot: slot.ledger.reasons[Reason.HOLD] > 0 and slot.want.fill_ns > 0)
+        with pytest.raises(subprocess.TimeoutExpired):
+            low.process.wait(0.3)
+        broker.block.clear(index)
+        assert low.end().did["launches"] == 20
+
+
+@pytest.mark.parametrize("flag", ["--launch", "--threads"])
+def test_nccl_kernels_are_never_held(built: Built, share: Path, tmp_path: Path, flag: str) -> None:
+    with MiniBroker(share, {5: HELD}) as broker:
+        broker.neighbour()
+        flags = ("--kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL:20", flag, "3")
+        run = built.run(tmp_path, share, *flags, priority=5)
+        ledger = broker.wait(1)[0].ledger
+    assert ledger["nccl"] == ledger["kernels"] == run.did["nccl"] == run.did["launches"]
+    assert ledger["waits"] == 0
+
+
+def test_a_capture_is_never_held_nor_touched(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {5: HELD | {"raised": 2, "sample_every": 1}}) as broker:
+        index = broker.neighbour()
+        low = built.start(tmp_path, share, "--verb", "capture-alone", "--launch", "40", priority=5)
+        broker.until(lambda slot: slot.ledger.captured == 40 and slot.want.fill_ns > 0)  # the graph itself waits
+        broker.block.clear(index)
+        run = low.end()
+    captured = [row for row in run.calls("cuLaunch") if row["captured"]]
+    assert (len(captured), run.did["captured"], run.did["graphs"], run.did["errors"]) == (40, 40, 3, 0)
+    assert all("priority" not in row for row in captured)
+    assert run.total("event in a capture", "broken capture") == 0
+
+
+def test_the_time_in_which_code_is_loaded_is_not_learnt(built: Built, broker: MiniBroker, tmp_path: Path) -> None:
+    for priority in (0, 5):
+        flags = ("--kernel", "lazy:300", "--load-ms", "80", "--launch", "60", "--sync-every", "1")
+        built.run(tmp_path, broker.path, *flags, priority=priority, name=f"lazy{priority}")
+    for seen in broker.wait(2):
+        (row,) = seen.kernels.values()
+        assert row["samples"] > 0
+        assert seen.ledger["dropped"] >= 1
+        assert 100_000 < row["work_ns"] < 40_000_000
+        assert row["longest_ns"] < 80_000_000
+
+
+def waiting(slot: Slot) -> bool:
+    """Whether a program is at work and below another."""
+    return bool(slot.ledger.kernels > 20)
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 7), (5, 5)])
+def test_the_higher_priority_comes_first_and_equals_take_turns(
+    built: Built, share: Path, tmp_path: Path, first: int, second: int
+) -> None:
+    rules = STEADY | {"depth_ns": 30_000, "threshold_ns": 0}
+    with MiniBroker(share, {first: rules, second: rules}) as broker:
+        gaps = ("--kernel", "short:20", "--for-ms", "2500", "--gap-us", "1000", "--sync-every", "0")
+        fills = ("--kernel", "fill:200", "--for-ms", "2500", "--sync-every", "0")
+        high = built.start(tmp_path, share, *gaps, name="high")
+        broker.until(waiting, "high")
+        low = [
+            built.start(tmp_path, share, *fills, priority=priority, name=name)
+            for name, priority in (("a", first), ("b", second))
+        ]
+        above = high.end()
+        a, b = (each.end() for each in low)
+        of(broker, 3)
+    # Both were there from when the later one had learnt its kernel.
+    begin, end = max(a.did["begin_ns"], b.did["begin_ns"]) + 300_000_000, above.calls("cuLaunchKernel")[-1]["at"]
+    went = [len([row for row in run.calls("cuLaunchKernel") if begin < row["at"] < end]) for run in (a, b)]
+    if first == second:
+        assert min(went) * 3 >= max(went) > 0, went
+    else:
+        assert went[0] > 2 * went[1], went
