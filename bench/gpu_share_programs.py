@@ -90,8 +90,10 @@ def _graph(name: str, batch: int, half: bool) -> Request:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = model(image)
+    held = (model, image)  # the graph reads their memory: it must not go to anybody else
 
     def request() -> torch.Tensor:
+        assert held
         graph.replay()
         return out
 

@@ -210,18 +210,18 @@ class Modes:
     def set(self, mode: str) -> None:
         """Switch."""
         high, silence = self.session.slot(self.high), 20_000 * MS
-        held = Rules(gate=1, hold=1, silence_ns=silence, sample_every=0 if mode == "shim" else 64)
+        held = Rules(gate=1, hold=1, silence_ns=silence, sample_every=0 if mode == "shim" else 256)
         watched = Rules(gate=0, watched=1, sample_every=held.sample_every)
         free = Rules(gate=0)
         if mode in ("bypass", "shim", "alone"):
             below, top = held, watched
-        elif mode == "mps":
+        elif mode == "mps":  # the hooks do nothing on either side: nothing is learnt from it, nothing counted
             below, top = free, free
         else:
             return
         for low in self.lows:
-            write(self.session.slot(low), below)
-        write(high, top, 1 if mode == "bypass" else 0)
+            write(self.session.slot(low), below, 1 if mode == "mps" else 0)
+        write(high, top, 1 if mode in ("bypass", "mps") else 0)
 
     def turn(self, now_ns: int) -> None:
         """One beat of the dial, as the broker does it."""

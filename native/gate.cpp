@@ -15,7 +15,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kRelist = 1000000;    // look for newcomers once a millisecond
 constexpr int64_t kFresh = 50000000;    // who has not looked for so long is not waiting
 constexpr int64_t kSpin = 80000;        // shorter waits are spent awake
-constexpr int64_t kSurplus = 50000000;    // what was had in good times is not held against a program for longer
+constexpr int64_t kSurplus = 5000000;    // what was had in good times is not held against a program for longer
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
 

@@ -20,7 +20,7 @@ constexpr uint64_t kFirst = 4;
 std::atomic<uint32_t> generation{1};
 std::mutex describing;  // the rows' texts: once a kernel
 
-struct Remembered {
+struct alignas(64) Remembered {
   void* handle;
   uint64_t shape;
   uint64_t slot_generation;
@@ -112,6 +112,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return x ? x : 1;
 }
 
+void prefetch_handle(uint32_t place) { __builtin_prefetch(&cache().rows[place % kCache]); }
+
 void forget_handles() { generation.fetch_add(1, relaxed); }
 
 Known identify(Slot* slot, CUfunction function, const Shape& shape) {
@@ -139,6 +141,7 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape) {
                   shape.block_x, shape.block_y, shape.block_z, shape.shared_bytes);
     describe(known.kernel, text, counted, blocks_per_sm(function, shape));
   }
+  known.handle = static_cast<uint32_t>(place - cache().rows);
   *place = Remembered{function, key, stamp, known};
   known.fresh = true;
   return known;

@@ -15,6 +15,7 @@ enum Kind : uint32_t { kKernel = 1, kGraph = 2, kCopy = 3 };
 struct Known {
   Kernel* kernel = nullptr;  // its row in this program's slot; null: the table is full
   bool nccl = false;
+  uint32_t handle = 0;       // its place among the remembered handles
   bool fresh = false;        // first launch in this process: the driver may load its code now
 };
 
@@ -22,6 +23,9 @@ struct Known {
 Known identify(Slot* slot, CUfunction function, const Shape& shape);
 Known identify_graph(Slot* slot, CUgraphExec graph);
 Known identify_copy(Slot* slot, uint64_t bytes);
+
+// Fetch the place of a handle into the cache: it is expected next.
+void prefetch_handle(uint32_t place);
 
 // A handle may come back as another function: forget what was remembered by handle.
 void forget_handles();

@@ -94,7 +94,7 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   if (tracing()) trace_start();
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
-  if (with.block && slot->owner.load(relaxed) != with.process) {
+  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block && slot->owner.load(relaxed) != with.process) {
     lost(with);
     return;
   }
@@ -165,7 +165,7 @@ void Launch::ready() {
     if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
   }
   gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
-  observe_launch(with, known_.kernel, go_ns_, fill_ns_);
+  observe_launch(slot_, known_, go_ns_, fill_ns_);
   if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
   if (measured_) hook_ns_ = (locked_ ? 0 : now_ns() - before_ns_);
 }

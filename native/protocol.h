@@ -30,8 +30,11 @@ struct Rules {
   U32 hold;             // 1: wait as long as anyone above is at work (a short window in which the others are seen alone)
   U32 watched;          // 1: everybody below is held: what is seen now is this program alone
   U32 bypass;           // 1: the hooks do nothing at all (to measure what they cost)
-  I64 threshold_ns;     // a gap shorter than this is not worth a fill
+  // What every launch reads, in one line.
   I64 latency_ns;       // from a launch to its start on the GPU
+  I64 sample_every;     // one launch in so many is timed
+  I64 raised;           // 1: streams of this program get the GPU's highest priority, 2: every launch too
+  I64 threshold_ns;     // a gap shorter than this is not worth a fill
   I64 depth_ns;         // predicted work in flight while others above are at work
   I64 idle_depth_ns;    // and while they are not
   I64 silence_ns;       // who has not launched for so long is not at work
@@ -41,8 +44,6 @@ struct Rules {
   I64 credit_cap_ns;
   I64 floor_ppm;        // share of the time that is this program's whatever happens
   I64 whole;            // 1: a kernel holds the GPU to its end (no launch priority), 0: to the end of a wave
-  I64 sample_every;     // one launch in so many is timed
-  I64 raised;           // 1: streams of this program get the GPU's highest priority, 2: every launch too
   I64 scale_ppm;        // how much worse a delay is than reckoned (0: as reckoned)
 };
 constexpr size_t kRulesBytes = 128;
@@ -72,13 +73,13 @@ struct alignas(64) Want {
 struct alignas(64) Ledger {
   I64 beat_ns;
   U64 kernels;       // launches of kernels
+  I64 work_ns;       // predicted GPU time of all launches
   U64 graphs;
   U64 copies;
   U64 captured;      // launches into a capturing stream: recorded, not run
   U64 nccl;
   U64 waits;         // launches that had to wait
   I64 waited_ns;
-  I64 work_ns;       // predicted GPU time of all launches
   I64 harvested_ns;  // of those launched while somebody above was at work
   I64 delay_ns;      // of those above, caused by kernels of this program, as far as it saw
   U64 syncs;
@@ -120,8 +121,10 @@ struct alignas(64) Step {
   U32 samples;
   U32 waits;         // 1: last time the program waited for the GPU after this launch
   U32 alone;         // samples of alone_ns
-  U32 spare;
-  I64 spares[1];
+  // What was launched after this: its step, its kernel's row, its place among the handles (each plus one), fetched ahead.
+  U32 next_step;
+  U32 next_kernel;
+  U32 next_handle;
 };
 
 struct alignas(4096) Slot {

@@ -114,6 +114,25 @@ void close_stretch(const Trail& t, int64_t now) {
   if (t.pair) learn_step(t, t.pair, now);
 }
 
+// Remember what came after the step before; fetch what came after this one last time. A program goes through megabytes
+// between two launches, and its requests repeat: by the next launch these lines would be far away again.
+void chain(Slot* slot, Step* before, Step* step, const Known& known) {
+  if (!step) return;
+  if (before && known.kernel) {
+    const uint32_t at = static_cast<uint32_t>(step - slot->steps) + 1;
+    if (before->next_step.load(relaxed) != at) {
+      before->next_step.store(at, relaxed);
+      before->next_kernel.store(static_cast<uint32_t>(known.kernel - slot->kernels) + 1, relaxed);
+      before->next_handle.store(known.handle + 1, relaxed);
+    }
+  }
+  const uint32_t next = step->next_step.load(relaxed), kernel = step->next_kernel.load(relaxed);
+  if (!next || next > kSteps || !kernel || kernel > kKernels) return;
+  __builtin_prefetch(&slot->steps[next - 1], 1);
+  __builtin_prefetch(&slot->kernels[kernel - 1], 1);
+  prefetch_handle(step->next_handle.load(relaxed) - 1);
+}
+
 // What is expected after this launch, from the step that knows.
 const Step* expected(const Trail& t) {
   if (t.step && t.step->samples.load(relaxed)) return t.step;
@@ -127,11 +146,12 @@ void forget_trail() {
   places.store(0, relaxed);
 }
 
-void observe_launch(Share& share, const Kernel* kernel, int64_t now, int64_t work_ns) {
-  Slot* slot = share.slot;
+void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
   Trail& t = trail(slot);
   close_stretch(t, now);
+  const Kernel* kernel = launched.kernel;
   const uint64_t id = kernel ? kernel->id.load(relaxed) : 1;
+  Step* before = t.step;
   const uint64_t pair = mix(t.previous, id);
   if (t.waited || t.place == 0) {
     t.place = 0;
@@ -139,6 +159,7 @@ void observe_launch(Share& share, const Kernel* kernel, int64_t now, int64_t wor
   }
   t.step = by_place(slot, mix(pair, ++t.place));
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
+  chain(slot, before, t.step, launched);
   Pulse& pulse = slot->pulse;
   const int64_t reaches = now + within(slot->rules.latency_ns.load(relaxed), kMillion);
   int64_t busy = pulse.busy_ns.load(relaxed);

@@ -7,7 +7,7 @@
 namespace headway {
 
 // A launch that goes to the GPU now.
-void observe_launch(Share& share, const Kernel* kernel, int64_t now, int64_t work_ns);
+void observe_launch(Slot* slot, const Known& known, int64_t now, int64_t work_ns);
 
 // The program waits for the GPU, and has waited. `everything`: nothing it launched can still run.
 void observe_wait(Share& share, int64_t now);

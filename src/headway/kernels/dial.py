@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 MILLION = 1_000_000
 MS = 1_000_000
 LEAST_PPM = 50_000
-MOST_PPM = 2_000_000
+MOST_PPM = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Rules:
     credit_cap_ns: int = 2_000_000
     floor_ppm: int = 0
     whole: int = 0
-    sample_every: int = 64
+    sample_every: int = 256
     raised: int = 0
     scale_ppm: int = MILLION
 
@@ -84,7 +84,7 @@ class Dial:
     watch_ns: int = 30 * MS
     watch_every_ns: int = 1_500 * MS
     first_watch_ns: int = 300 * MS
-    sample_every: int = 64
+    sample_every: int = 256
     _above: dict[int, _Above] = field(default_factory=dict)
     _cycle_ns: int = 0
     _newest_ns: int = -1
@@ -174,9 +174,13 @@ class Dial:
         return replace(
             plain,
             hold=1 if phase else 0,
-            absorb_ppm=min(MILLION, boldness) // 2 // max(1, beside),
+            absorb_ppm=min(MILLION, boldness // 2) // max(1, beside),
             scale_ppm=MILLION * MILLION // boldness,
-            # No request pays more than its share of the slow-down that is aimed at: that keeps the tail short.
+            # No request pays much more than its share of the slow-down that is aimed at: that keeps the tail short.
             credit_ppm=allowed,
-            credit_cap_ns=allowed * min(loop.stretch_ns for loop in loops) // MILLION,
+            credit_cap_ns=allowed
+            * min(loop.stretch_ns for loop in loops)
+            // MILLION
+            * max(MILLION, boldness)
+            // MILLION,
         )

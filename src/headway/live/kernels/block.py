@@ -30,8 +30,10 @@ class Rules(ctypes.Structure):
         ("hold", c_uint32),
         ("watched", c_uint32),
         ("bypass", c_uint32),
-        ("threshold_ns", c_int64),
         ("latency_ns", c_int64),
+        ("sample_every", c_int64),
+        ("raised", c_int64),
+        ("threshold_ns", c_int64),
         ("depth_ns", c_int64),
         ("idle_depth_ns", c_int64),
         ("silence_ns", c_int64),
@@ -41,8 +43,6 @@ class Rules(ctypes.Structure):
         ("credit_cap_ns", c_int64),
         ("floor_ppm", c_int64),
         ("whole", c_int64),
-        ("sample_every", c_int64),
-        ("raised", c_int64),
         ("scale_ppm", c_int64),
     )
 
@@ -81,13 +81,13 @@ class Ledger(ctypes.Structure):
     _fields_ = (
         ("beat_ns", c_int64),
         ("kernels", c_uint64),
+        ("work_ns", c_int64),
         ("graphs", c_uint64),
         ("copies", c_uint64),
         ("captured", c_uint64),
         ("nccl", c_uint64),
         ("waits", c_uint64),
         ("waited_ns", c_int64),
-        ("work_ns", c_int64),
         ("harvested_ns", c_int64),
         ("delay_ns", c_int64),
         ("syncs", c_uint64),
@@ -136,8 +136,9 @@ class Step(ctypes.Structure):
         ("samples", c_uint32),
         ("waits", c_uint32),
         ("alone", c_uint32),
-        ("spare", c_uint32),
-        ("spares", c_int64),
+        ("next_step", c_uint32),
+        ("next_kernel", c_uint32),
+        ("next_handle", c_uint32),
     )
 
 

@@ -29,6 +29,7 @@ class Admission:
             for index, offers in enumerate(menus)
         ]
         self._graphs = state.catalogue.graphs
+        self._called = [sorted({task.function for task in graph.tasks}) for graph in self._graphs]
         self._rest = [
             rest_lengths(graph, [self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
         ]
@@ -40,7 +41,7 @@ class Admission:
     def earliest(self, now: int, graph: int, task: int, there: Sequence[int]) -> int:
         """When a request can be answered at the earliest if this task starts now; ``there``: by function, from when
         on a process of it is somewhere."""
-        if all(there[other.function] <= now for other in self._graphs[graph].tasks):
+        if max(map(there.__getitem__, self._called[graph])) <= now:
             return now + self._rest[graph][task]
         plan = self._graphs[graph]
         ends = [0] * len(plan.tasks)

@@ -8,8 +8,13 @@ cheapest configuration that keeps to it, with something in hand for runs that ta
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from headway.serving.catalogue import Configuration
-from headway.serving.policies.headway.order import Outline, fitting
+from headway.serving.fleet import places
+from headway.serving.policies.headway.cells import Fitting
+from headway.serving.policies.headway.order import Outline
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
@@ -26,44 +31,40 @@ def choose(
     rs = state.requests[first[0]]
     graph = rs.request.graph
     function = outline.functions[graph][first[1]]
-    cells = fitting(state, worker, function)
-    if not cells:
-        return None
-    if len(cells) == 1 and cells[0].batch == 1:
-        return (first,), cells[0]
+    given = outline.kinds.of(worker.id, function)
+    if (only := given.only) is not None and only.batch == 1:
+        room = only.cpus <= worker.cpus_free and only.slices <= worker.slices_free
+        return ((first,), only) if room and places(worker.worker.gpu, only.slices, worker.taken) is not None else None
     same = _same(state, outline, queue, first, function)
     sizes = state.latency.batches(worker.id, function)
     enough = next((size for size in sizes if size >= len(same)), sizes[-1])
-    cells = [cell for cell in cells if cell.batch <= enough]
-    if not cells:
+    fitting = given.fitting(worker, enough)
+    if not fitting.cells:
         return None
-    times = state.latency.cells(worker.id, function)
-    gpu = worker.worker.gpu
-    others = len(queue) - len(same)
-
-    def waiting(cell: Configuration) -> float:
-        share = max(cell.slices / gpu.slices, cell.cpus / worker.worker.cpus)
-        time, left, batches, total = times[cell], len(same), 0, 0.0
-        while left > 0:
-            total += min(left, cell.batch) * time * (1.0 + batches * share)
-            left -= cell.batch
-            batches += 1
-        return total + others * time * batches * share
-
-    pick = min(cells, key=lambda cell: (waiting(cell), cell))
+    waiting = _waiting(fitting, len(same), len(queue) - len(same))
+    pick = int(waiting.argmin())
     if rs.request.deadline:
         allotted = (rs.request.deadline - now) * outline.pace[worker.id][function] // outline.ranks[graph][first[1]]
         surely = 1.0 + SURE * state.catalogue.functions[function].profile.spread
-        keeping = [cell for cell in cells if times[cell] * surely <= allotted]
-        prices = state.fleet.prices
+        keeping = np.flatnonzero(fitting.times * surely <= allotted)
+        if len(keeping):
+            usd = (fitting.held * fitting.times / np.minimum(fitting.batches, len(same)))[keeping]
+            cheapest = keeping[usd == usd.min()]
+            pick = int(cheapest[waiting[cheapest].argmin()])
+    cell = fitting.cells[pick]
+    return tuple(same[: cell.batch]), cell
 
-        def usd(cell: Configuration) -> float:
-            held = cell.cpus * prices.cpu_hour + cell.slices * prices.slice_hour
-            return held * times[cell] / min(cell.batch, len(same))
 
-        if keeping:
-            pick = min(keeping, key=lambda cell: (usd(cell), waiting(cell), cell))
-    return tuple(same[: pick.batch]), pick
+def _waiting(fitting: Fitting, count: int, others: int) -> npt.NDArray[np.float64]:
+    """By configuration: how long ``count`` tasks of one function and ``others`` wait and run in all."""
+    batches, times, shares = fitting.batches, fitting.times, fitting.shares
+    rounds = -(-count // batches)
+    total = np.zeros(len(batches))
+    for before in range(int(rounds.max())):
+        together = np.minimum(np.maximum(count - before * batches, 0), batches)
+        total += together * times * (1.0 + before * shares)
+    found: npt.NDArray[np.float64] = total + others * times * rounds * shares
+    return found
 
 
 def _same(state: ServingState, outline: Outline, queue: Sequence[TaskId], first: TaskId, function: int) -> list[TaskId]:

@@ -15,7 +15,7 @@ from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.policies.headway.admission import Admission, Scarcity
 from headway.serving.policies.headway.batching import Batching, Choice, Companions, Lot
 from headway.serving.policies.headway.offers import MISSED, Outlook, makes_of, menus_of
-from headway.serving.policies.headway.rooms import Room, room_at, tightest
+from headway.serving.policies.headway.rooms import Releases, Room, tightest
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -75,6 +75,7 @@ class Configuring:
         self._scarcity = Scarcity(self.worth)
         self._warming = Warming(state, self._capable, self._worths, self.spare)
         self._companions = Companions(state, self._grace)
+        self._releases = Releases(len(state.workers))
         self._queues: list[list[Lot]] = [[] for _ in functions]
         """By function: its tasks in the pool, tightest first."""
         self._late: list[list[Lot]] = [[] for _ in functions]
@@ -194,7 +195,7 @@ class Configuring:
         yield from self._give_up(now, state, function)
         aside: list[Lot] = []
         while queue and len(aside) < ASIDE:
-            if not any(map(self._open, self._places(state, function))):
+            if next(self._places(state, function), None) is None:
                 aside += queue[:ASIDE]
                 del queue[:ASIDE]
                 break
@@ -325,22 +326,18 @@ class Configuring:
         if value <= choice.values[wanted]:
             return False
         batching = self._batching[function]
-        when = room_at(
+        when = self._releases.room_at(
             now, state, function, batching.menu(len(choice.lots)), wanted, self._make, self._capable[function]
         )
         return when < NEVER and value > batching.values(choice.lots, when)[wanted]
 
     def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
-        """Workers where a process of a function waits for work, or none is needed."""
-        needed = state.catalogue.functions[function].cold_start
+        """Workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
+        bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
         for index in self._capable[function]:
-            worker = state.workers[index]
-            if worker.up and (not needed or worker.idle.get(function)):
+            worker = workers[index]
+            if worker.warm & bit == bit and worker.slices_free > 0 and worker.cpus_free > 0 and worker.up:
                 yield worker
-
-    @staticmethod
-    def _open(worker: WorkerState) -> bool:
-        return worker.slices_free > 0 and worker.cpus_free > 0
 
     def _rooms(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Room]:
         """Workers that could take a batch, were it small enough."""
@@ -348,12 +345,10 @@ class Configuring:
         near = all(not carried(state, lot.graph, lot.task) for lot in choice.lots)
         needs_memory = bool(kind.mask or kind.activation_bytes)
         if near and not needs_memory and not state.latency.interference:
-            return [Room(0, worker, ()) for worker in self._places(state, function) if self._open(worker)]
+            return [Room(0, worker, ()) for worker in self._places(state, function)]
         time = int(self._batching[function].menu(len(choice.lots)).times[choice.values.argmin()])
         found = []
         for worker in self._places(state, function):
-            if not self._open(worker):
-                continue
             evict = self._warming.victims(now, state, worker, function, len(choice.lots)) if needs_memory else ()
             if evict is None:
                 continue

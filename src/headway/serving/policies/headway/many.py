@@ -71,8 +71,8 @@ class Many:
                 kinds[source] = -1
             _, one_each, which = np.unique(kinds, return_index=True, return_inverse=True)
             found = self._ways[source] = one_each.tolist(), which
-        one_each, which = found
-        return np.array([self._fleet.copy_time(source, one, size_bytes) for one in one_each], dtype=np.int64)[which]
+        ones, places = found
+        return np.array([self._fleet.copy_time(source, one, size_bytes) for one in ones], dtype=np.int64)[places]
 
     # --- where it ends first ------------------------------------------------------------------------------------
 
@@ -113,17 +113,18 @@ class Many:
     ) -> tuple[Floats, Floats]:
         """By worker: how bad it is, and when a task would end there."""
         outline = self._outline
-        begin = np.maximum(view.busy, now).astype(np.float64)
+        begin: Floats = np.maximum(view.busy, now).astype(np.float64)
         backlog, wanted, fetching = (np.asarray(each) for each in (view.backlog, view.wanted, view.fetching))
         loaded = np.flatnonzero(backlog)
         if len(loaded):
-            before = np.array([share[models] for models in wanted[loaded].tolist()])
+            models = wanted[loaded].tolist()
+            before = np.array([share[each] for each in models] if any(models) else share[0])
             begin[loaded] += fetching[loaded] + before * backlog[loaded]
         begin = np.maximum(begin, at)
         takes = self._takes[function]
         if takes.ndim > 1:
             takes = takes[self._each, view.slices]
-        end = begin + takes
+        end: Floats = begin + takes
         if starts is not None:
             cold = np.asarray(view.idle) >> function & 1 == 0
             end = np.where(cold, np.maximum(begin, now + starts) + takes, end)

@@ -141,8 +141,8 @@ class Table:
     __slots__ = ("_sharp", "after", "last", "low", "rest", "step")
 
     def __init__(self, length: float, *, sharp: bool = False) -> None:
-        """``sharp``: nothing from here on has any spread. Being late is then a step and not a chance, and a time left is
-        rounded down: what is a hair too late must not count as in time."""
+        """``sharp``: nothing from here on has any spread. Being late is then a step and not a chance, and a time left
+        is rounded down: what is a hair too late must not count as in time."""
         self._sharp = sharp
         self.step = max(length / POINTS, 1.0)
         self.low = -LOW * length

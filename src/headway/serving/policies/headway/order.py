@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from math import exp
 
 from headway.errors import ExperimentError
-from headway.serving.catalogue import Configuration
 from headway.serving.fleet import places
 from headway.serving.graph import Graph
+from headway.serving.policies.headway.cells import Kinds
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
@@ -53,6 +53,8 @@ class Outline:
         """How many tasks may run on a worker at once."""
         self.within = [self._within(state, worker.id) for worker in state.workers]
         """By worker, function and free slices: what a task takes in what is free; nothing where one runs at a time."""
+        self.kinds = Kinds(state)
+        """What each function can be given on each worker."""
         self.mean, best = self._times(state)
         self.ranks = [_tails(graph, self.mean) for graph in catalogue.graphs]
         """By graph and task: the longest way from there to the end."""
@@ -211,17 +213,6 @@ def _tails(graph: Graph, times: Sequence[int]) -> list[int]:
 def _by_rank(graph: Graph, ranks: Sequence[int]) -> list[int]:
     position = {task: index for index, task in enumerate(graph.order)}
     return sorted(position, key=lambda task: (-ranks[task], position[task]))
-
-
-def fitting(state: ServingState, worker: WorkerState, function: int) -> list[Configuration]:
-    """The configurations that a worker has room for now, memory aside."""
-    gpu, taken = worker.worker.gpu, worker.taken
-    cpus, slices = worker.cpus_free, worker.slices_free
-    return [
-        cell
-        for cell in state.latency.cells(worker.id, function)
-        if cell.cpus <= cpus and cell.slices <= slices and places(gpu, cell.slices, taken) is not None
-    ]
 
 
 def _fastest(state: ServingState, index: int, function: int) -> int:

@@ -275,12 +275,12 @@ class Placing:
     def away(self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]) -> list[tuple[TaskId, int]]:
         """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
         outline = self._outline
-        view = self.views.view(now, state, viewer)
+        self.views.read(now, state, viewer)
+        view: View | None = None
         own = state.workers[viewer]
         begin = max(now, own.busy_until)
         if outline.lanes[viewer] > 1:  # the first that ends leaves room
             begin = max(now, min((batch.end for batch in own.running.values()), default=now))
-        view.up &= ~(1 << viewer)
         moves: list[tuple[TaskId, int]] = []
         for request, task in queue[:_LOOKED_AT]:
             rs = state.requests[request]
@@ -293,6 +293,9 @@ class Placing:
                 end += outline.weights(missing)[1] * outline.write_back
             wanted = end - CLEARLY * outline.lows[graph]
             if rs.moves[task] <= _MOVES and now + outline.mean[function] < wanted:
+                if view is None:  # mostly nobody has to go
+                    view = self.views.as_read(viewer)
+                    view.up &= ~(1 << viewer)
                 sent = now + self._sending(state, rs, task, viewer)
                 at = [sent] * len(view.busy) if self._many is None else np.full(len(view.busy), sent)
                 found = self._best(now, state, rs, task, view, viewer, at, wanted, ())

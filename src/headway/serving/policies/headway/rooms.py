@@ -8,7 +8,7 @@ from headway.serving.policies.headway.batching import SOON
 from headway.serving.policies.headway.offers import Menu
 from headway.serving.policies.headway.warming import NEVER
 from headway.serving.state import ServingState
-from headway.serving.workerstate import WorkerState
+from headway.serving.workerstate import Batch, WorkerState
 
 
 class Room(NamedTuple):
@@ -36,33 +36,57 @@ def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]
     return found
 
 
-def room_at(
-    now: int,
-    state: ServingState,
-    function: int,
-    menu: Menu,
-    offer: int,
-    makes: Sequence[int],
-    capable: Sequence[int],
-) -> int:
-    """When a worker with a process has room for an offer, if nobody else takes it."""
-    cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
-    mask = state.catalogue.functions[function].mask
-    needed = state.catalogue.functions[function].cold_start
-    best = NEVER
-    for index in capable:
-        worker = state.workers[index]
-        if makes[index] != make or not worker.up or mask & ~worker.memory.resident:
-            continue
-        cpus_free, taken = worker.cpus_free, worker.taken
-        warm = not needed or bool(worker.idle.get(function))
-        for batch in sorted(worker.running.values(), key=lambda batch: batch.end):
-            if batch.end >= best:
-                break
-            cpus_free += batch.cpus
-            taken &= ~batch.mask
-            warm = warm or batch.function == function
-            if warm and cpus_free >= cpus and places(worker.worker.gpu, slices, taken) is not None:
-                best = max(batch.end, now + SOON)
-                break
-    return best
+class Releases:
+    """What each worker's batches will give back, in order; made anew where batches began or ended."""
+
+    def __init__(self, workers: int) -> None:
+        self._marks = [(0, 0)] * workers
+        self._known: list[tuple[int, list[Batch]]] = [(0, [])] * workers
+
+    def of(self, worker: WorkerState) -> tuple[int, list[Batch]]:
+        """The functions that run on a worker, as bits, and its batches by when they end."""
+        running = worker.running
+        # leases rise: with as many batches and the same last one, all are the same
+        mark = len(running), next(reversed(running), 0)
+        if mark != self._marks[worker.id]:
+            batches = sorted(running.values(), key=lambda batch: batch.end)
+            functions = 0
+            for batch in batches:
+                functions |= 1 << batch.function
+            self._marks[worker.id], self._known[worker.id] = mark, (functions, batches)
+        return self._known[worker.id]
+
+    def room_at(
+        self,
+        now: int,
+        state: ServingState,
+        function: int,
+        menu: Menu,
+        offer: int,
+        makes: Sequence[int],
+        capable: Sequence[int],
+    ) -> int:
+        """When a worker with a process has room for an offer, if nobody else takes it."""
+        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+        mask = state.catalogue.functions[function].mask
+        needed, bit = state.catalogue.functions[function].cold_start, 1 << function
+        best, workers = NEVER, state.workers
+        for index in capable:
+            worker = workers[index]
+            if not worker.running or makes[index] != make:
+                continue
+            functions, batches = self.of(worker)
+            warm = not needed or bool(worker.warm & bit)
+            if batches[0].end >= best or not (warm or functions & bit) or mask & ~worker.memory.resident:
+                continue
+            cpus_free, taken, gpu = worker.cpus_free, worker.taken, worker.worker.gpu
+            for batch in batches:
+                if batch.end >= best:
+                    break
+                cpus_free += batch.cpus
+                taken &= ~batch.mask
+                warm = warm or batch.function == function
+                if warm and cpus_free >= cpus and places(gpu, slices, taken) is not None:
+                    best = max(batch.end, now + SOON)
+                    break
+        return best

@@ -91,6 +91,11 @@ class Views:
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
         """All rows as ``viewer`` sees them, with what it placed since."""
+        self.read(now, state, viewer)
+        return self.as_read(viewer)
+
+    def read(self, now: int, state: ServingState, viewer: int) -> None:
+        """Have what ``viewer`` sees."""
         self._renew(now, state)
         rows = state.rows(viewer, now)
         known = self._rows
@@ -103,6 +108,9 @@ class Views:
                 if index != viewer:  # what a worker knows of itself is not pushed yet
                     self._remember(now, index, row)
         self._pushed, self._viewer = state.pushed, viewer
+
+    def as_read(self, viewer: int) -> View:
+        """What ``viewer`` has just read, to plan in."""
         view = self._seen.copy()
         for index, (work, models) in self._mine.get(viewer, {}).items():
             view.backlog[index] += work // self._outline.lanes[index]

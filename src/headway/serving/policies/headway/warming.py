@@ -23,6 +23,7 @@ MEMORY = 20 * SECOND
 WAITED = 1.0
 """What it may cost to wait for one of several processes, in worths: as much as to be refused."""
 NEVER = 1 << 62
+Rank = tuple[int, bool, int]
 
 
 class Rate:
@@ -177,9 +178,11 @@ class Warming:
 
     def _to(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
         """From so many processes to so many."""
+        ranks: dict[int, Rank] = {}
         for _ in range(wanted - have):
-            if (found := self._where(state, function)) is not None:
+            if (found := self._where(state, function, ranks)) is not None:
                 yield StartInstance(found, function)
+                ranks[found] = self._rank(state, function, found)
                 ready = now + state.catalogue.functions[function].cold_start
                 self.there[function] = min(self.there[function], ready)
         if have > wanted:
@@ -197,18 +200,22 @@ class Warming:
                 starting[function] += 1
         return idle, running, starting
 
-    def _where(self, state: ServingState, function: int) -> int | None:
-        """The worker with the fewest processes of a function, weights there first, then the fewest of all."""
-        mask = state.catalogue.functions[function].mask
-        best, found = None, None
-        for index in self._capable[function]:
-            worker = state.workers[index]
-            if not worker.up:
-                continue
-            rank = (_processes(worker, function), bool(mask & ~worker.memory.resident), _all_processes(worker))
-            if best is None or rank < best:
-                best, found = rank, index
-        return found
+    def _where(self, state: ServingState, function: int, ranks: dict[int, Rank] | None = None) -> int | None:
+        """The worker with the fewest processes of a function, weights there first, then the fewest of all.
+
+        ``ranks``: those of this moment, if they are known; they are noted there if there are none yet.
+        """
+        ranks = {} if ranks is None else ranks
+        if not ranks:
+            for index in self._capable[function]:
+                if state.workers[index].up:
+                    ranks[index] = self._rank(state, function, index)
+        return min(ranks, key=ranks.__getitem__, default=None)
+
+    def _rank(self, state: ServingState, function: int, index: int) -> Rank:
+        worker = state.workers[index]
+        missing = state.catalogue.functions[function].mask & ~worker.memory.resident
+        return _processes(worker, function), bool(missing), _all_processes(worker)
 
     def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
         """Those that have not been wanted for long; the last one only after a longer time."""

@@ -1,0 +1,86 @@
+"""What a function can be given on a worker, and what of that there is room for: arrays, remembered."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.serving.catalogue import Configuration
+from headway.serving.fleet import Gpu, Prices, Worker, places
+from headway.serving.state import ServingState
+from headway.serving.workerstate import WorkerState
+
+
+class Fitting(NamedTuple):
+    """Configurations that there is room for, in order."""
+
+    cells: list[Configuration]
+    batches: npt.NDArray[np.int64]
+    times: npt.NDArray[np.int64]
+    shares: npt.NDArray[np.float64]
+    """Of the worker, CPUs or slices, whichever is more."""
+    held: npt.NDArray[np.float64]
+    """What they cost in an hour."""
+
+
+class Cells:
+    """What a function can be given on workers of one kind."""
+
+    def __init__(self, times: Mapping[Configuration, int], worker: Worker, prices: Prices) -> None:
+        self._times = times
+        self._worker = worker
+        self._prices = prices
+        self.only = next(iter(times)) if len(times) == 1 else None
+        """The only one, if there is no choice."""
+        self._widths = sorted({cell.slices for cell in times})
+        self._known: dict[tuple[int, int, int], Fitting] = {}
+
+    def fitting(self, worker: WorkerState, most: int) -> Fitting:
+        """Those that a worker has room for now, memory aside, for batches of at most so many."""
+        gpu, taken, free = self._worker.gpu, worker.taken, worker.slices_free
+        widths = 0
+        for width in self._widths:
+            if width <= free and places(gpu, width, taken) is not None:
+                widths |= 1 << width
+        key = worker.cpus_free, widths, most
+        found = self._known.get(key)
+        if found is None:
+            cells = [
+                cell
+                for cell in sorted(self._times)
+                if cell.cpus <= worker.cpus_free and widths >> cell.slices & 1 and cell.batch <= most
+            ]
+            found = self._known[key] = self._made(cells)
+        return found
+
+    def _made(self, cells: list[Configuration]) -> Fitting:
+        cpus, slices = np.array([cell.cpus for cell in cells]), np.array([cell.slices for cell in cells])
+        return Fitting(
+            cells,
+            np.array([cell.batch for cell in cells], dtype=np.int64),
+            np.array([self._times[cell] for cell in cells], dtype=np.int64),
+            np.maximum(slices / self._worker.gpu.slices, cpus / self._worker.cpus),
+            cpus * self._prices.cpu_hour + slices * self._prices.slice_hour,
+        )
+
+
+class Kinds:
+    """The cells of all workers and functions."""
+
+    def __init__(self, state: ServingState) -> None:
+        self._state = state
+        self._known: dict[tuple[int, int], Cells] = {}
+        self._kinds: dict[tuple[int, Gpu, int], Cells] = {}
+
+    def of(self, worker: int, function: int) -> Cells:
+        """Those of a function on a worker."""
+        found = self._known.get((worker, function))
+        if found is None:
+            state = self._state
+            given = state.fleet.workers[worker]
+            kind = function, given.gpu, given.cpus
+            if kind not in self._kinds:
+                self._kinds[kind] = Cells(state.latency.cells(worker, function), given, state.fleet.prices)
+            found = self._known[worker, function] = self._kinds[kind]
+        return found
