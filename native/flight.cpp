@@ -9,11 +9,27 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
+constexpr int64_t kNotable = 200000;      // a surprise is at least this long
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 
 void add(U64& cell, uint64_t more) { cell.store(cell.load(relaxed) + more, relaxed); }
 
+
 }  // namespace
+
+// Whether a launch is to be timed: the first few of a kernel; one whose time depends on its place, where that place has
+// come back and is not known yet; and then one in so many.
+bool due(const Slot* slot, const Known& known, const Step* step) {
+  const Kernel* kernel = known.kernel;
+  if (!kernel || kernel->kind.load(relaxed) == kCopy) return false;
+  const uint64_t launches = kernel->launches.load(relaxed), samples = kernel->samples.load(relaxed);
+  if (samples < kEager && launches < 64) return true;
+  if (kernel->varied.load(relaxed) && step && !step->work_ns.load(relaxed) && step->samples.load(relaxed)) return true;
+  const uint64_t every = static_cast<uint64_t>(slot->rules.sample_every.load(relaxed));
+  if (every == 0 || every > (uint64_t{1} << 40)) return false;
+  const uint64_t mask = (uint64_t{1} << (63 - __builtin_clzll(every))) - 1;
+  return (launches & mask) == mask;
+}
 
 CUevent Flight::event() {
   if (spares_) return spare_[--spares_];
@@ -28,19 +44,16 @@ CUevent Flight::event() {
   return made;
 }
 
-bool Flight::begin(Share& share, const Known& known, CUstream stream, int64_t now) {
+bool Flight::begin(Slot* slot, const Known& known, const Step* step, CUstream stream, int64_t now) {
   begun_ = nullptr;
   if (broken_ || !known.kernel || known.kernel->kind.load(relaxed) == kCopy || count_ == kEntries) return false;
   void* context = nullptr;  // events belong to a context: the first one seen is the one that is timed
   if (auto current = driver().context.get()) current(&context);
   if (!context_) context_ = context;
   if (context != context_) return false;
-  const uint64_t every = static_cast<uint64_t>(within(share.slot->rules.sample_every.load(relaxed), 1000000));
-  const uint64_t launches = known.kernel->launches.load(relaxed);
-  const bool eager = known.kernel->samples.load(relaxed) < kEager && launches < 64;
-  if (!eager && (every == 0 || launches % every != every - 1)) return false;
+  if (!due(slot, known, step)) return false;
   if (known.fresh) {  // its code may be loaded in the middle of it: a time that says nothing
-    add(share.slot->ledger.dropped, 1);
+    add(slot->ledger.dropped, 1);
     return false;
   }
   CUevent at = event();
@@ -54,9 +67,9 @@ bool Flight::begin(Share& share, const Known& known, CUstream stream, int64_t no
   return true;
 }
 
-void Flight::end(Share& share, const Known& known, CUstream stream, int64_t go_ns, int64_t fill_ns,
+void Flight::end(const Known& known, Step* step, CUstream stream, int64_t go_ns, int64_t fill_ns,
                  int64_t mark_after_ns, bool gpu_idle) {
-  (void)share;
+  const bool single = unmarked_ns_ == 0;
   if (unmarked_ns_ == 0) unmarked_go_ns_ = go_ns;
   unmarked_ns_ += fill_ns;
   if (broken_ || count_ == kEntries) return;
@@ -74,26 +87,33 @@ void Flight::end(Share& share, const Known& known, CUstream stream, int64_t go_n
   // On an idle GPU the begin event is reached at once and the kernel only when the processor has launched it: that
   // stretch is not the kernel's.
   const int64_t between = begun_ && gpu_idle ? now_ns() - begun_ns_ : 0;
-  ring_[(first_ + count_) % kEntries] = Entry{begun_, at, known.kernel, unmarked_go_ns_, unmarked_ns_, between, known.fresh};
+  ring_[(first_ + count_) % kEntries] = Entry{begun_, at, known.kernel, step, unmarked_go_ns_, unmarked_ns_, between, single};
   ++count_;
   begun_ = nullptr;
   unmarked_ns_ = 0;
 }
 
 void Flight::finish(Share& share, Entry& entry, int64_t now) {
+  const bool beside = above_ns_ > entry.go_ns;
   if (entry.begin) {
     float ms = 0;
     if (driver().event_elapsed.get()(&ms, entry.begin, entry.end) == CUDA_SUCCESS) {
       const int64_t raw = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
       const int64_t took = most(1000, raw - least(entry.between_ns, raw * 3 / 4));
-      if (raw > 0 && took < kAbsurd) {
-        learn(entry.kernel, took);
+      // One that ran beside a program above was held up by it: no news, unless nothing was known or it was quicker.
+      const int64_t before = entry.step ? int64_t{entry.step->work_ns.load(relaxed)} : entry.kernel->work_ns.load(relaxed);
+      if (raw > 0 && took < kAbsurd && !(beside && before && took > before)) {
+        learn(entry.kernel, entry.step, took);
         add(share.slot->ledger.samples, 1);
       } else {
         add(share.slot->ledger.dropped, 1);
       }
     }
     spare_[spares_++] = entry.begin;
+  } else if (entry.single && !beside && entry.kernel) {
+    // Seen from outside only: good enough to notice that it took many times what was expected.
+    const int64_t took = now - most(entry.go_ns, free_ns_);
+    if (took > 3 * entry.fill_ns + kNotable && now - looked_ns_ < kNotable) surprise(entry.kernel, entry.step, took);
   }
   spare_[spares_++] = entry.end;
   free_ns_ = now;
@@ -104,7 +124,10 @@ void Flight::collect(Share& share, int64_t now, bool all) {
   if (!query) return;
   for (int done = 0; count_ && (all || done < 2); ++done) {
     const CUresult result = query(ring_[first_].end);
-    if (result == CUDA_ERROR_NOT_READY) return;
+    if (result == CUDA_ERROR_NOT_READY) {
+      looked_ns_ = now;  // it still ran a moment ago: when it is done, that is when
+      return;
+    }
     if (result != CUDA_SUCCESS) {  // the context is gone or the program has failed: what was in flight is nobody's any more
       broken_ = true;
       count_ = 0;
@@ -122,7 +145,9 @@ int64_t Flight::end_ns(int64_t now, int64_t latency_ns) const {
   if (count_) {
     const Entry& head = ring_[first_];
     const int64_t started = most(head.go_ns + latency_ns, free_ns_);
-    left -= within(now - started, head.fill_ns * 9 / 10);  // it has not ended, whatever was predicted
+    const int64_t ran = most(0, now - started);
+    // It has not ended, whatever was predicted: one that is overdue is taken to need half as long again as it is late.
+    left += ran < head.fill_ns * 9 / 10 ? -ran : most(head.fill_ns / 10, (ran - head.fill_ns) / 2) - head.fill_ns;
   }
   if (unmarked_ns_) left += count_ ? unmarked_ns_ : most(0, unmarked_go_ns_ + latency_ns + unmarked_ns_ - now);
   return left > 0 ? now + left : 0;

@@ -6,13 +6,18 @@
 
 namespace headway {
 
+// Whether this launch is one to be timed.
+bool due(const Slot* slot, const Known& known, const Step* step);
+
 class Flight {
  public:
   // Before a launch: a begin event when this launch is to be timed. Returns whether it is.
-  bool begin(Share& share, const Known& known, CUstream stream, int64_t now);
+  bool begin(Slot* slot, const Known& known, const Step* step, CUstream stream, int64_t now);
   // After it: an end event when it is timed, or when enough has gone without one.
-  void end(Share& share, const Known& known, CUstream stream, int64_t go_ns, int64_t fill_ns, int64_t mark_after_ns,
+  void end(const Known& known, Step* step, CUstream stream, int64_t go_ns, int64_t fill_ns, int64_t mark_after_ns,
            bool gpu_idle);
+  // The last launch of a program above: what ran then ran beside it.
+  void disturbed(int64_t launch_ns) { above_ns_ = launch_ns; }
   // Take in what has finished. With `all` everything that has, else at most two.
   void collect(Share& share, int64_t now, bool all);
   // When what is in flight ends, as far as one can tell now.
@@ -24,8 +29,9 @@ class Flight {
   struct Entry {
     CUevent begin, end;
     Kernel* kernel;
+    Step* step;
     int64_t go_ns, fill_ns, between_ns;
-    bool fresh;
+    bool single;  // of one kernel, not of several since the last event
   };
   static constexpr uint32_t kEntries = 128;
 
@@ -38,7 +44,7 @@ class Flight {
   uint32_t spares_ = 0, made_ = 0;
   CUevent begun_ = nullptr;
   int64_t begun_ns_ = 0;
-  int64_t unmarked_ns_ = 0, unmarked_go_ns_ = 0, free_ns_ = 0;
+  int64_t unmarked_ns_ = 0, unmarked_go_ns_ = 0, free_ns_ = 0, above_ns_ = 0, looked_ns_ = 0;
   void* context_ = nullptr;
   bool broken_ = false;
 };

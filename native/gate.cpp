@@ -134,6 +134,7 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now) 
   k.width_ppm = width_ppm(known.kernel, sms) * (scale ? scale : kMillion) / kMillion;
   above(share, k, now);
   accrue(share, k.above > 0, now);
+  flight.disturbed(launched_above_ns_);
   flight.collect(share, now, false);
   k.filled_ns = flight.end_ns(now, k.latency_ns);
   for (uint32_t i = 0; i < count_; ++i)

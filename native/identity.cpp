@@ -15,7 +15,7 @@ constexpr int64_t kGraphUnknown = 2000000;   // a graph for one of 2 millisecond
 constexpr int64_t kSane = 60000000000;       // nothing runs longer than a minute
 constexpr int64_t kGraphPart = 8;            // a graph gives way between its kernels: it counts as so many waves
 constexpr int64_t kCopyBytesPerNs = 20;
-constexpr uint64_t kFirst = 4;
+constexpr uint32_t kMostHere = 0xffffffffu;
 
 std::atomic<uint32_t> generation{1};
 std::mutex describing;  // the rows' texts: once a kernel
@@ -112,8 +112,6 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return x ? x : 1;
 }
 
-void prefetch_handle(uint32_t place) { __builtin_prefetch(&cache().rows[place % kCache]); }
-
 void forget_handles() { generation.fetch_add(1, relaxed); }
 
 Known identify(Slot* slot, CUfunction function, const Shape& shape) {
@@ -141,7 +139,6 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape) {
                   shape.block_x, shape.block_y, shape.block_z, shape.shared_bytes);
     describe(known.kernel, text, counted, blocks_per_sm(function, shape));
   }
-  known.handle = static_cast<uint32_t>(place - cache().rows);
   *place = Remembered{function, key, stamp, known};
   known.fresh = true;
   return known;
@@ -185,9 +182,11 @@ Known identify_copy(Slot* slot, uint64_t bytes) {
   return known;
 }
 
-int64_t predicted_ns(const Kernel* kernel) {
+int64_t predicted_ns(const Kernel* kernel, const Step* step) {
+  if (step)
+    if (const int64_t here = step->work_ns.load(relaxed)) return here;
   if (!kernel) return kUnknown;
-  const int64_t known = kernel->work_ns.load(relaxed);
+  const int64_t known = kernel->varied.load(relaxed) ? kernel->longest_ns.load(relaxed) : kernel->work_ns.load(relaxed);
   if (known > 0 && known < kSane) return known;
   return kernel->kind.load(relaxed) == kGraph ? kGraphUnknown : kUnknown;
 }
@@ -207,19 +206,30 @@ int64_t width_ppm(const Kernel* kernel, uint32_t sms) {
   return blocks >= at_once ? 1000000 : blocks * 1000000 / at_once;
 }
 
-void learn(Kernel* kernel, int64_t work_ns) {
+void learn(Kernel* kernel, Step* step, int64_t work_ns) {
   const uint64_t seen = kernel->samples.load(relaxed);
   const int64_t mean = kernel->work_ns.load(relaxed);
   kernel->samples.store(seen + 1, relaxed);
-  // Of the first few the least: a kernel's time is what it takes undisturbed. Then a mean that follows slowly, in which one
-  // that shared the GPU with another counts as no more than twice the mean.
-  if (seen < kFirst || mean <= 0) {
-    kernel->work_ns.store(seen && mean > 0 && mean < work_ns ? mean : work_ns, relaxed);
+  if (work_ns > kernel->longest_ns.load(relaxed)) kernel->longest_ns.store(work_ns, relaxed);
+  if (seen == 0 || mean <= 0) {
+    kernel->work_ns.store(work_ns, relaxed);
   } else {
+    // Persistent kernels (a GEMM that fills the GPU whatever its size) have one name and one shape for very different work.
+    if (work_ns > 2 * mean || 2 * work_ns < mean) kernel->varied.store(1, relaxed);
     const int64_t fair = work_ns < 2 * mean ? work_ns : 2 * mean;
-    kernel->work_ns.store(mean + (fair - mean) / 16, relaxed);
-    if (fair > kernel->longest_ns.load(relaxed)) kernel->longest_ns.store(fair, relaxed);
+    const int64_t weight = seen < 15 ? static_cast<int64_t>(seen) + 1 : 16;
+    kernel->work_ns.store(mean + (fair - mean) / weight, relaxed);
   }
+  if (!step) return;
+  const int64_t here = step->work_ns.load(relaxed);
+  const int64_t next = here ? here + ((work_ns < 2 * here ? work_ns : 2 * here) - here) / 4 : work_ns;
+  step->work_ns.store(next < kMostHere ? static_cast<uint32_t>(next) : kMostHere, relaxed);
+}
+
+void surprise(Kernel* kernel, Step* step, int64_t work_ns) {
+  kernel->varied.store(1, relaxed);
+  if (work_ns > kernel->longest_ns.load(relaxed)) kernel->longest_ns.store(work_ns, relaxed);
+  if (step) step->work_ns.store(0, relaxed);
 }
 
 }  // namespace headway

@@ -15,7 +15,6 @@ enum Kind : uint32_t { kKernel = 1, kGraph = 2, kCopy = 3 };
 struct Known {
   Kernel* kernel = nullptr;  // its row in this program's slot; null: the table is full
   bool nccl = false;
-  uint32_t handle = 0;       // its place among the remembered handles
   bool fresh = false;        // first launch in this process: the driver may load its code now
 };
 
@@ -24,19 +23,18 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape);
 Known identify_graph(Slot* slot, CUgraphExec graph);
 Known identify_copy(Slot* slot, uint64_t bytes);
 
-// Fetch the place of a handle into the cache: it is expected next.
-void prefetch_handle(uint32_t place);
-
 // A handle may come back as another function: forget what was remembered by handle.
 void forget_handles();
 
-// How long a kernel is expected to take, and how much of the GPU it holds for how long.
-int64_t predicted_ns(const Kernel* kernel);
+// How long a kernel is expected to take at this place, and how much of the GPU it holds for how long.
+int64_t predicted_ns(const Kernel* kernel, const Step* step);
 int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms);
 int64_t width_ppm(const Kernel* kernel, uint32_t sms);
 
-// Mix a duration into a kernel's mean.
-void learn(Kernel* kernel, int64_t work_ns);
+// Mix a duration into a kernel's mean, and into that of its place.
+void learn(Kernel* kernel, Step* step, int64_t work_ns);
+// A kernel ran far longer than expected: until it is timed again it counts as that long.
+void surprise(Kernel* kernel, Step* step, int64_t work_ns);
 
 uint64_t mix(uint64_t a, uint64_t b);
 

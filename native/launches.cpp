@@ -140,7 +140,8 @@ void Launch::ready() {
   Slot& slot = *slot_;
   measured_ = slot.pulse.launches.load(relaxed) % kHookSample == kHookSample - 1;
   if (measured_) before_ns_ = now_ns();
-  fill_ns_ = predicted_ns(known_.kernel);
+  const Step* ahead = step_ahead(slot_, known_);
+  fill_ns_ = predicted_ns(known_.kernel, ahead);
   count();
   note_stream(stream_);
   const bool gated = slot.rules.gate.load(relaxed) && touch_ && !known_.nccl;
@@ -149,17 +150,13 @@ void Launch::ready() {
     gate().mutex.lock();
     locked_ = true;
     go_ns_ = gate().enter(with, known_, fill_ns_);
-    timed_ = gate().flight.begin(with, known_, stream_, go_ns_);
+    timed_ = gate().flight.begin(slot_, known_, ahead, stream_, go_ns_);
   } else {
     go_ns_ = now_ns();
-    const uint64_t every = static_cast<uint64_t>(within(slot.rules.sample_every.load(relaxed), 1000000));
-    const bool due = touch_ && known_.kernel && kind_ != kCopy &&
-                     ((known_.kernel->samples.load(relaxed) < 4 && known_.kernel->launches.load(relaxed) < 64) ||
-                      (every && known_.kernel->launches.load(relaxed) % every == every - 1));
-    if (due && gate().mutex.try_lock()) {
+    if (touch_ && due(slot_, known_, ahead) && gate().mutex.try_lock()) {
       locked_ = true;
       gate().flight.collect(with, go_ns_, true);
-      timed_ = gate().flight.begin(with, known_, stream_, go_ns_);
+      timed_ = gate().flight.begin(slot_, known_, ahead, stream_, go_ns_);
     }
     // A sign of life, now and then: the gate gives one at each look.
     if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
@@ -176,7 +173,7 @@ void Launch::done() {
   if (locked_) {
     const bool gated = slot_->rules.gate.load(relaxed) != 0;
     if (timed_ || gated)
-      gate().flight.end(with, known_, stream_, go_ns_, fill_ns_, gated ? kMark : INT64_MAX, gpu_idle_);
+      gate().flight.end(known_, step_now(slot_), stream_, go_ns_, fill_ns_, gated ? kMark : INT64_MAX, gpu_idle_);
     if (gated) gate().publish(with, go_ns_);
     gate().mutex.unlock();
   }

@@ -105,7 +105,7 @@ struct alignas(64) Kernel {
   I64 longest_ns;
   I64 blamed_ns;     // delay of programs above that it caused
   U32 kind;          // 1 kernel, 2 graph, 3 copy
-  U32 spare;
+  U32 varied;        // 1: seen with very different times, so that its place decides
   I64 spares[1];
   char name[kNameBytes];
   char tail[8];
@@ -121,10 +121,10 @@ struct alignas(64) Step {
   U32 samples;
   U32 waits;         // 1: last time the program waited for the GPU after this launch
   U32 alone;         // samples of alone_ns
-  // What was launched after this: its step, its kernel's row, its place among the handles (each plus one), fetched ahead.
+  U32 work_ns;       // how long the kernel takes here: the same kernel may do very different work at another place
+  // What was launched after this: its step, its kernel's row (each plus one), fetched ahead.
   U32 next_step;
   U32 next_kernel;
-  U32 next_handle;
 };
 
 struct alignas(4096) Slot {

@@ -31,6 +31,7 @@ struct Trail {
   bool waiting = false;
   int64_t idle_ns = 0;     // idle GPU time since the last wait
   uint32_t passed = 0;
+  uint32_t waits = 0;
   Passed ring[kRing];
 };
 
@@ -53,10 +54,10 @@ Trail& trail(const Slot* slot) {
   return *mine;
 }
 
-int64_t blend(int64_t mean, int64_t value, uint32_t seen, int64_t weight) {
+int64_t blend(int64_t mean, int64_t value, uint32_t seen) {
   if (seen == 0 || mean <= 0) return value;
   value = least(value, 4 * mean + 10000);  // one hiccup of the machine is not the rule
-  return mean + (value - mean) / least(int64_t{seen} + 1, weight);
+  return mean + (value - mean) / (seen < 8 ? 4 : 8);
 }
 
 // The step with that key, made if there is room.
@@ -85,7 +86,7 @@ Step* by_place(Slot* slot, uint64_t key) {
 void account(Slot* slot, Step* step, int64_t launching_ns, int64_t waiting_ns) {
   if (slot->rules.watched.load(relaxed)) {
     const uint32_t seen = step->alone.load(relaxed);
-    step->alone_ns.store(blend(step->alone_ns.load(relaxed), waiting_ns, seen, 16), relaxed);
+    step->alone_ns.store(blend(step->alone_ns.load(relaxed), waiting_ns, seen), relaxed);
     step->alone.store(seen + 1, relaxed);
     return;
   }
@@ -99,10 +100,10 @@ void account(Slot* slot, Step* step, int64_t launching_ns, int64_t waiting_ns) {
 void learn_step(const Trail& t, Step* step, int64_t now) {
   const uint32_t seen = step->samples.load(relaxed);
   if (t.waited) {
-    step->think_ns.store(blend(step->think_ns.load(relaxed), now - t.waited_ns, seen, 8), relaxed);
+    step->think_ns.store(blend(step->think_ns.load(relaxed), now - t.waited_ns, seen), relaxed);
     step->waits.store(1, relaxed);
   } else {
-    step->gap_ns.store(blend(step->gap_ns.load(relaxed), now - t.launch_ns, seen, 8), relaxed);
+    step->gap_ns.store(blend(step->gap_ns.load(relaxed), now - t.launch_ns, seen), relaxed);
     step->waits.store(0, relaxed);
   }
   step->samples.store(seen + 1, relaxed);
@@ -123,14 +124,12 @@ void chain(Slot* slot, Step* before, Step* step, const Known& known) {
     if (before->next_step.load(relaxed) != at) {
       before->next_step.store(at, relaxed);
       before->next_kernel.store(static_cast<uint32_t>(known.kernel - slot->kernels) + 1, relaxed);
-      before->next_handle.store(known.handle + 1, relaxed);
     }
   }
   const uint32_t next = step->next_step.load(relaxed), kernel = step->next_kernel.load(relaxed);
   if (!next || next > kSteps || !kernel || kernel > kKernels) return;
   __builtin_prefetch(&slot->steps[next - 1], 1);
   __builtin_prefetch(&slot->kernels[kernel - 1], 1);
-  prefetch_handle(step->next_handle.load(relaxed) - 1);
 }
 
 // What is expected after this launch, from the step that knows.
@@ -145,6 +144,14 @@ void forget_trail() {
   generation.fetch_add(1, relaxed);
   places.store(0, relaxed);
 }
+
+Step* step_ahead(Slot* slot, const Known& known) {
+  Trail& t = trail(slot);
+  const uint64_t pair = mix(t.previous, known.kernel ? known.kernel->id.load(relaxed) : 1);
+  return find(slot, mix(pair, t.waited ? 1 : t.place + 1), false);
+}
+
+Step* step_now(Slot* slot) { return trail(slot).step; }
 
 void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
   Trail& t = trail(slot);
@@ -192,7 +199,9 @@ void observe_wait(Share& share, int64_t now) {
   t.waiting_ns = now;
   // From each launch since the last wait: how much the GPU idled until this one. The GPU is at work now, the
   // program waits for it: there is time for this.
-  for (uint32_t i = 0; i < t.passed; ++i) {
+  const bool due = t.waits < kSettled || t.waits % 8 == 0;
+  t.waits += 1;
+  for (uint32_t i = 0; due && i < t.passed; ++i) {
     Step* step = t.ring[i].step;
     if (!step) continue;
     const int64_t mean = step->slack_ns.load(relaxed);

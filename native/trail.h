@@ -6,6 +6,11 @@
 
 namespace headway {
 
+// The step that the next launch of this thread will be, as far as it is known: null if it never was.
+Step* step_ahead(Slot* slot, const Known& known);
+// The step of this thread's last launch.
+Step* step_now(Slot* slot);
+
 // A launch that goes to the GPU now.
 void observe_launch(Slot* slot, const Known& known, int64_t now, int64_t work_ns);
 

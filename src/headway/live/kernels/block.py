@@ -117,7 +117,7 @@ class Kernel(ctypes.Structure):
         ("longest_ns", c_int64),
         ("blamed_ns", c_int64),
         ("kind", c_uint32),
-        ("spare", c_uint32),
+        ("varied", c_uint32),
         ("spares", c_int64),
         ("name", c_char * 112),
         ("tail", c_char * 8),
@@ -136,9 +136,9 @@ class Step(ctypes.Structure):
         ("samples", c_uint32),
         ("waits", c_uint32),
         ("alone", c_uint32),
+        ("work_ns", c_uint32),
         ("next_step", c_uint32),
         ("next_kernel", c_uint32),
-        ("next_handle", c_uint32),
     )
 
 

@@ -92,7 +92,7 @@ def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mp
         "HEADWAY_NAME": program.shown_name,
         "HEADWAY_PROGRAM": program.key or key_of(program.command),
         **({"CUDA_VISIBLE_DEVICES": gpu.uuid} if gpu.uuid else {}),
-        **client_environment(mps, place, program.memory_bytes),
+        **client_environment(mps, place, program.memory_bytes, program.priority),
         **(program.extra or {}),
     }
 

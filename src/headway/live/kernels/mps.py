@@ -19,6 +19,7 @@ from headway.live.kernels.places import Place
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 USUAL_PIPE = Path("/tmp/nvidia-mps")
 WISHES = ("auto", "on", "off")
@@ -177,11 +178,16 @@ def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
     return None, f"coarse: no MPS ({began}); only gaps of half a millisecond and more are filled"
 
 
-def client_environment(mps: Mps | None, place: Place, memory_bytes: int) -> Mapping[str, str]:
-    """What a program needs to run under it, or to stay away from any other where there is none."""
+def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priority: int = 0) -> Mapping[str, str]:
+    """What a program needs to run under it, or to stay away from any other where there is none.
+
+    All but the highest priority are below normal to MPS: a kernel above then waits for a wave of theirs, not for all
+    their blocks. MPS knows these two steps only.
+    """
     if mps is None:
         return {PIPE: str(place.mps / "none")}
-    return {**mps.environment(), **({MEMORY: memory_limit(memory_bytes)} if memory_bytes else {})}
+    cap = {MEMORY: memory_limit(memory_bytes)} if memory_bytes else {}
+    return {**mps.environment(), **cap, PRIORITY: "1" if priority else "0"}
 
 
 def memory_limit(memory_bytes: int) -> str:

@@ -11,8 +11,8 @@ from headway.live.kernels.block import KERNELS, STEPS, Kernel, Slot, Step
 
 Row = Mapping[str, Any]
 
-KERNEL_FIELDS = ("work_ns", "samples", "longest_ns", "blocks", "per_sm", "kind")
-STEP_FIELDS = ("gap_ns", "think_ns", "alone_ns", "slack_ns", "samples", "waits", "alone")
+KERNEL_FIELDS = ("work_ns", "samples", "longest_ns", "blocks", "per_sm", "kind", "varied")
+STEP_FIELDS = ("gap_ns", "think_ns", "alone_ns", "slack_ns", "samples", "waits", "alone", "work_ns")
 _NAME_BYTES = 111
 _STEP_PROBES = 32
 """The shim looks for a step at so many places."""

@@ -276,6 +276,26 @@ def test_a_task_goes_where_its_weights_are() -> None:
     assert len(run.rows(Kind.LOAD)) + len(run.rows(Kind.FETCH)) <= 4, "each model came once or so, not once a request"
 
 
+def pair(*before: int) -> Run:
+    """Two requests at once whose cheapest way is a batch on four of seven slices; and earlier ones that take four."""
+    times = {Configuration(1, 1, 1): 50 * MS, Configuration(2, 1, 4): 20 * MS, Configuration(2, 1, 1): 80 * MS}
+    functions = (
+        Function("f", (), Profile({"": times}, 0.0)),
+        Function("g", (), Profile({"": {Configuration(1, 1, 4): 200 * MS}}, 0.0)),
+    )
+    made = [Request(index, 1, at, 0, 1000 * MS) for index, at in enumerate(before)]
+    made += [Request(len(before) + index, 0, 10 * MS, 0, 70 * MS) for index in range(2)]
+    return play(World(Catalogue((), functions, (chain("a", 0), chain("b", 1))), fleet_of(1), tuple(made), central=True))
+
+
+def test_a_batch_whose_best_offer_has_no_room_is_split_rather_than_made_to_miss() -> None:
+    assert sizes(pair()) == {2: 1}, "together is not cheapest: the test shows nothing"
+    run = pair(0)
+    assert sizes(run) == {1: 3}
+    assert all(row.value <= 60 * MS for row in run.rows(Kind.DONE) if row.subject > 0)
+    assert len(run.rows(Kind.DONE)) == 3
+
+
 @pytest.mark.parametrize(("option", "value"), [("worth", 0.5), ("patience", 0.0), ("spare", -1.0)])
 def test_options_out_of_range_are_refused_in_one_line(option: str, value: float) -> None:
     with pytest.raises(ExperimentError, match=f"policy headway: option {option}={value} is below"):

@@ -17,6 +17,7 @@ from headway.serving.policies.headway.warming import (
     Rate,
     Warming,
     carried,
+    inputs_of,
     inputs_take,
     weights_take,
 )
@@ -288,11 +289,11 @@ def test_inputs_and_weights_take_their_time() -> None:
     state.requests[0] = RequestState(request, state.catalogue.graphs[0])
     assert carried(state, 0, 0)
     assert not carried(state, 1, 0)
-    assert inputs_take(state, 0, 0, 1) == 0
-    assert inputs_take(state, 0, 0, 0) == state.fleet.copy_time(1, 0, 3 * MB)
+    assert inputs_take(state, inputs_of(state, 0, 0), 1) == 0
+    assert inputs_take(state, inputs_of(state, 0, 0), 0) == state.fleet.copy_time(1, 0, 3 * MB)
     state.requests[0].copies[0] = 1
-    assert inputs_take(state, 0, 1, 0) == 0
-    assert inputs_take(state, 0, 1, 1) == state.fleet.copy_time(0, 1, 3 * MB)
+    assert inputs_take(state, inputs_of(state, 0, 1), 0) == 0
+    assert inputs_take(state, inputs_of(state, 0, 1), 1) == state.fleet.copy_time(0, 1, 3 * MB)
     worker = state.workers[0]
     assert weights_take(0, state, worker, 1) == 100 * MS
     worker.link_free = 50 * MS

@@ -34,15 +34,15 @@ class Cells:
         self.only = next(iter(times)) if len(times) == 1 else None
         """The only one, if there is no choice."""
         self._widths = sorted({cell.slices for cell in times})
+        self._rooms: dict[tuple[int, int], int] = {}
         self._known: dict[tuple[int, int, int], Fitting] = {}
 
     def fitting(self, worker: WorkerState, most: int) -> Fitting:
         """Those that a worker has room for now, memory aside, for batches of at most so many."""
-        gpu, taken, free = self._worker.gpu, worker.taken, worker.slices_free
-        widths = 0
-        for width in self._widths:
-            if width <= free and places(gpu, width, taken) is not None:
-                widths |= 1 << width
+        room = worker.slices_free, worker.taken
+        widths = self._rooms.get(room)
+        if widths is None:
+            widths = self._rooms[room] = self._fit_in(*room)
         key = worker.cpus_free, widths, most
         found = self._known.get(key)
         if found is None:
@@ -53,6 +53,11 @@ class Cells:
             ]
             found = self._known[key] = self._made(cells)
         return found
+
+    def _fit_in(self, free: int, taken: int) -> int:
+        """How many slices there may be in one place, as bits."""
+        gpu = self._worker.gpu
+        return sum(1 << width for width in self._widths if width <= free and places(gpu, width, taken) is not None)
 
     def _made(self, cells: list[Configuration]) -> Fitting:
         cpus, slices = np.array([cell.cpus for cell in cells]), np.array([cell.slices for cell in cells])

@@ -16,7 +16,7 @@ from headway.serving.policies.headway.admission import Admission, Scarcity
 from headway.serving.policies.headway.batching import Batching, Choice, Companions, Lot
 from headway.serving.policies.headway.offers import MISSED, Outlook, makes_of, menus_of
 from headway.serving.policies.headway.rooms import Releases, Room, tightest
-from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_take, weights_take
+from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_of, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
@@ -71,6 +71,11 @@ class Configuring:
             for graph in graphs
         ]
         self._entries = [graph.entries for graph in graphs]
+        self._callers: list[list[tuple[int, int]]] = [[] for _ in functions]
+        """By function: its tasks, as (graph, task)."""
+        for index, graph in enumerate(graphs):
+            for number, task in enumerate(graph.tasks):
+                self._callers[task.function].append((index, number))
         self._admission = Admission(state, self._menus)
         self._scarcity = Scarcity(self.worth)
         self._warming = Warming(state, self._capable, self._worths, self.spare)
@@ -93,6 +98,7 @@ class Configuring:
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Go on with every function for which something is new, the tightest first."""
+        self._releases.stale()
         new = self._news(now, state)
         for request in state.landed:
             yield from self._warming.first(now, state, state.requests[request].request.graph)
@@ -113,7 +119,8 @@ class Configuring:
 
     def _lacking(self) -> set[int]:
         """Functions with tasks that wait for room or a process."""
-        return {*self._short, *(function for function, late in enumerate(self._late) if late)}
+        short = (function for function in self._short if self._queues[function])  # they may have been dropped since
+        return {*short, *(function for function, late in enumerate(self._late) if late)}
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
         """The functions that something is new for."""
@@ -229,7 +236,11 @@ class Configuring:
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
         self._swept[function] = now
+        there, calm = self._warming.there, not self._scarcity.felt
+        latest = max(self._admission.earliest(now, *caller, there) for caller in self._callers[function])
         for lot in list(queue):
+            if calm and lot.deadline >= latest:
+                break  # the others have more time yet
             rs = state.requests.get(lot.request)
             if rs is None or not rs.request.deadline or not self._in_vain(now, function, lot):
                 continue
@@ -268,6 +279,7 @@ class Configuring:
     def _began(self, now: int, state: ServingState, function: int, action: RunBatch) -> None:
         """Remember what a batch takes, and when its successors can run."""
         batch = state.workers[action.worker].running[state.leases]
+        self._releases.stale((action.worker,))
         self._warming.began(now, function, batch.end, len(batch.tasks))
         for request, task in batch.tasks:
             rs = state.requests[request]
@@ -308,9 +320,13 @@ class Configuring:
                 held = delay / menu.times * menu.usd
                 values = batching.values(lots, now + delay) + held if hurry else choice.values + held
             here = [room for room in rooms if room.delay == delay]
+            cpus = max(room.worker.cpus_free for room in here)
+            slices = max(room.worker.slices_free for room in here)
             for offer in values.argsort(kind="stable").tolist():
                 if values[offer] >= best:
                     break
+                if menu.cpus[offer] > cpus or menu.slices[offer] > slices:
+                    continue
                 if (room := tightest(here, menu, offer, self._make)) is not None:
                     best, found = float(values[offer]), (offer, room)
                     break
@@ -326,9 +342,8 @@ class Configuring:
         if value <= choice.values[wanted]:
             return False
         batching = self._batching[function]
-        when = self._releases.room_at(
-            now, state, function, batching.menu(len(choice.lots)), wanted, self._make, self._capable[function]
-        )
+        menu = batching.menu(len(choice.lots))
+        when = self._releases.room_at(now, state, function, menu, wanted, self._make)
         return when < NEVER and value > batching.values(choice.lots, when)[wanted]
 
     def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
@@ -347,12 +362,13 @@ class Configuring:
         if near and not needs_memory and not state.latency.interference:
             return [Room(0, worker, ()) for worker in self._places(state, function)]
         time = int(self._batching[function].menu(len(choice.lots)).times[choice.values.argmin()])
+        inputs = dict.fromkeys(each for lot in choice.lots for each in inputs_of(state, lot.request, lot.task))
         found = []
         for worker in self._places(state, function):
             evict = self._warming.victims(now, state, worker, function, len(choice.lots)) if needs_memory else ()
             if evict is None:
                 continue
-            delay = 0 if near else max(inputs_take(state, lot.request, lot.task, worker.id) for lot in choice.lots)
+            delay = 0 if near else inputs_take(state, inputs, worker.id)
             if kind.mask:
                 delay = max(delay, weights_take(now, state, worker, kind.mask))
             if state.latency.interference:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from headway.serving.fleet import Fleet
 from headway.serving.policies.headway.order import Outline, Shares
 from headway.serving.policies.headway.views import View, Views
+from headway.serving.state import ServingState
+from headway.serving.workerstate import Row
 
 MANY = 32
 """From so many workers on arrays are faster."""
@@ -43,7 +45,13 @@ class Many:
         self._each = np.arange(len(outline.lanes))
         self._takes = [self._takes_of(function) for function in range(len(outline.masks))]
         """By function: what a task takes by worker, or by worker and slices that are free."""
-        self._able: dict[tuple[int, int], npt.NDArray[np.bool_]] = {}
+        self._weighty = any(outline.masks)
+        """Whether anything needs weights at all."""
+        self._known: dict[tuple[int, int], Floats] = {}
+        self._soonest: dict[int, tuple[int, float, float]] = {}
+        self._soonest_at = -1
+        self._soonest_of: list[Row] | None = None
+        """By function: see ``_two_soonest``; for which instant and which rows."""
         self._hosts = np.array([worker.host for worker in fleet.workers])
         self._racks = np.array([worker.rack for worker in fleet.workers])
         self._ways: dict[int, tuple[list[int], npt.NDArray[np.intp]]] = {}
@@ -96,41 +104,83 @@ class Many:
         unless the best is one of those ``used`` already.
         """
         score, end = self._scores(now, function, view, at, share, starts)
-        score = np.where(self._candidates(function, view.up), score, inf)
-        least = float(score.min())
+        score = score + self._barred(function, view.up)
+        least = float(score[score.argmin()])
         if least == inf or least > limit:
             return None
-        first = np.flatnonzero(score == least)
+        first = (score == least).nonzero()[0]
         worker = int(first[end[first].argmin()])
         if worker not in used:
-            good = np.flatnonzero(score <= min(least + near, limit))
+            good = (score <= min(least + near, limit)).nonzero()[0]
             if len(good) > 1:
                 worker = int(good[draw % len(good)])
         return worker, int(end[worker])
+
+    def soonest(self, now: int, state: ServingState, viewer: int, function: int) -> float:
+        """A task that leaves ``viewer`` cannot end before this, wherever it goes: without what goes before it, inputs
+        and weights. What all workers know alike is reckoned once an instant."""
+        if now != self._soonest_at or self._soonest_of is not state.pushed:
+            self._soonest_at, self._soonest_of = now, state.pushed
+            self._soonest.clear()
+        found = self._soonest.get(function)
+        if found is None:
+            with self._views.as_pushed(state, viewer) as view:
+                found = self._soonest[function] = self._two_soonest(now, function, view)
+        who, least, next_best = found
+        soonest = next_best if who == viewer else least
+        if self._outline.colds[function]:
+            pace = self._outline.pace
+            for worker, ready in self._views.begun_by(now, viewer, function).items():
+                soonest = min(soonest, ready + pace[worker][function])
+        return soonest
+
+    def _two_soonest(self, now: int, function: int, view: View) -> tuple[int, float, float]:
+        """The worker that could end a task first, when, and when the next one could."""
+        begin = np.maximum(view.busy, now)
+        if self._outline.colds[function]:
+            none_idle = np.asarray(view.idle) & 1 << function == 0
+            begin = np.maximum(begin, np.where(none_idle, now + self._views.starts_for_all(now, function), 0))
+        end = begin + self._takes_in(function, view) + self._barred(function, view.up)
+        who = int(end.argmin())
+        least = float(end[who])
+        end[who] = inf
+        return who, least, float(end[end.argmin()])
+
+    def _takes_in(self, function: int, view: View) -> Ints:
+        """By worker: what a task takes in what is free there."""
+        takes = self._takes[function]
+        return takes if takes.ndim == 1 else takes.ravel().take(self._each * takes.shape[1] + view.slices)
 
     def _scores(
         self, now: int, function: int, view: View, at: Ints, share: Shares, starts: Ints | None
     ) -> tuple[Floats, Floats]:
         """By worker: how bad it is, and when a task would end there."""
         outline = self._outline
-        begin: Floats = np.maximum(view.busy, now).astype(np.float64)
-        backlog, wanted, fetching = (np.asarray(each) for each in (view.backlog, view.wanted, view.fetching))
-        loaded = np.flatnonzero(backlog)
-        if len(loaded):
-            models = wanted[loaded].tolist()
-            before = np.array([share[each] for each in models] if any(models) else share[0])
-            begin[loaded] += fetching[loaded] + before * backlog[loaded]
+        begin: Floats = self._begin(now, view, share)
         begin = np.maximum(begin, at)
-        takes = self._takes[function]
-        if takes.ndim > 1:
-            takes = takes[self._each, view.slices]
-        end: Floats = begin + takes
+        takes = self._takes_in(function, view)
         if starts is not None:
-            cold = np.asarray(view.idle) >> function & 1 == 0
-            end = np.where(cold, np.maximum(begin, now + starts) + takes, end)
+            none_idle = np.asarray(view.idle) & 1 << function == 0
+            begin = np.maximum(begin, np.where(none_idle, now + starts, 0))
+        end: Floats = begin + takes
         if not outline.masks[function]:
             return end, end
         return self._with_weights(now, outline.masks[function], view, takes, end)
+
+    def _begin(self, now: int, view: View, share: Shares) -> Floats:
+        """By worker: when what goes before a task has run."""
+        begin = np.maximum(view.busy, now)
+        backlog = np.asarray(view.backlog)
+        found: Floats
+        if not self._weighty:
+            found = begin + share[0] * backlog
+            return found
+        found = begin.astype(np.float64)
+        loaded = backlog.nonzero()[0]
+        if len(loaded):
+            before = np.array([share[models] for models in np.asarray(view.wanted)[loaded].tolist()])
+            found[loaded] += np.asarray(view.fetching)[loaded] + before * backlog[loaded]
+        return found
 
     def _with_weights(self, now: int, mask: int, view: View, takes: Ints, ready: Floats) -> tuple[Floats, Floats]:
         """The same with what must be fetched first."""
@@ -148,14 +198,15 @@ class Many:
             score = np.where(there & ~crowded, fetched - INVESTED * (fetched - ready), held)
         return score, end
 
-    def _candidates(self, function: int, up: int) -> npt.NDArray[np.bool_]:
-        """Whether a worker can run a function and is up."""
-        found = self._able.get((function, up))
+    def _barred(self, function: int, up: int) -> Floats:
+        """By worker: nothing where it can run a function and is up, else endless."""
+        found = self._known.get((function, up))
         if found is None:
-            if len(self._able) > _REMEMBERED:
-                self._able.clear()
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
             hosts = self._outline.hosts[function] & up
-            found = self._able[function, up] = np.array(
-                [hosts >> index & 1 for index in self._each.tolist()], dtype=bool
-            )
+            count = len(self._each)
+            packed = np.frombuffer(hosts.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
+            found = np.where(np.unpackbits(packed, count=count, bitorder="little"), 0.0, inf)
+            self._known[function, up] = found
         return found

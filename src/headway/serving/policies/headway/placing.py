@@ -52,6 +52,7 @@ class Placing:
             zones.setdefault((worker.host, worker.rack), []).append(index)
         self._members = list(zones.values())
         """Workers of one zone are equally far from all others."""
+        self._copies: dict[tuple[int, int], list[int]] = {}
         self._zones = [0] * len(state.fleet.workers)
         for zone, members in enumerate(self._members):
             for index in members:
@@ -134,15 +135,18 @@ class Placing:
             for end, source, size in sources[1:]:
                 latest = np.maximum(latest, self._many.copied(source, size) + end)
             return np.maximum(latest, now)
-        copy_time = state.fleet.copy_time
-        zones = []
-        for members in self._members:
-            latest_here = now
-            for end, source, size in sources:
-                target = members[0] if members[0] != source else members[-1]
-                latest_here = max(latest_here, end + copy_time(source, target, size))
-            zones.append(latest_here)
+        zones = [now] * len(self._members)
+        for end, source, size in sources:
+            zones = [max(at, end + takes) for at, takes in zip(zones, self._copied(state, source, size), strict=True)]
         return [zones[zone] for zone in self._zones] if len(zones) > 1 else zones * len(self._zones)
+
+    def _copied(self, state: ServingState, source: int, size: int) -> list[int]:
+        """By zone: how long a copy takes there from ``source``."""
+        found = self._copies.get((source, size))
+        if found is None:
+            others = [members[0] if members[0] != source else members[-1] for members in self._members]
+            found = self._copies[source, size] = [state.fleet.copy_time(source, other, size) for other in others]
+        return found
 
     def _best(
         self,
@@ -292,7 +296,12 @@ class Placing:
             if missing := outline.masks[function] & ~own.memory.resident:
                 end += outline.weights(missing)[1] * outline.write_back
             wanted = end - CLEARLY * outline.lows[graph]
-            if rs.moves[task] <= _MOVES and now + outline.mean[function] < wanted:
+            far = now + outline.mean[function] >= wanted or (
+                self._many is not None
+                and state.pushed is not None
+                and self._many.soonest(now, state, viewer, function) > wanted
+            )
+            if rs.moves[task] <= _MOVES and not far:
                 if view is None:  # mostly nobody has to go
                     view = self.views.as_read(viewer)
                     view.up &= ~(1 << viewer)

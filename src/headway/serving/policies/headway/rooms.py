@@ -37,47 +37,56 @@ def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]
 
 
 class Releases:
-    """What each worker's batches will give back, in order; made anew where batches began or ended."""
+    """What each worker's batches will give back, in order. Batches end between decisions, and begin by them."""
 
     def __init__(self, workers: int) -> None:
         self._marks = [(0, 0)] * workers
         self._known: list[tuple[int, list[Batch]]] = [(0, [])] * workers
+        """By worker: the functions that run there, as bits, and its batches by when they end."""
+        self._order: list[int] = []
+        """Workers where something runs, by when the first of it ends."""
+        self._stale: Sequence[int] | None = None
+        """Workers to read again; None: all."""
 
-    def of(self, worker: WorkerState) -> tuple[int, list[Batch]]:
-        """The functions that run on a worker, as bits, and its batches by when they end."""
-        running = worker.running
-        # leases rise: with as many batches and the same last one, all are the same
-        mark = len(running), next(reversed(running), 0)
-        if mark != self._marks[worker.id]:
-            batches = sorted(running.values(), key=lambda batch: batch.end)
-            functions = 0
-            for batch in batches:
-                functions |= 1 << batch.function
-            self._marks[worker.id], self._known[worker.id] = mark, (functions, batches)
-        return self._known[worker.id]
+    def stale(self, workers: Sequence[int] | None = None) -> None:
+        """Batches may have begun or ended on these, or anywhere."""
+        self._stale = None if workers is None or self._stale is None else (*self._stale, *workers)
+
+    def _read(self, state: ServingState) -> None:
+        changed = False
+        for index in range(len(self._marks)) if self._stale is None else self._stale:
+            running = state.workers[index].running
+            # leases rise: with as many batches and the same last one, all are the same
+            mark = len(running), next(reversed(running), 0)
+            if mark != self._marks[index]:
+                changed, self._marks[index] = True, mark
+                batches = sorted(running.values(), key=_end)
+                functions = 0
+                for batch in batches:
+                    functions |= 1 << batch.function
+                self._known[index] = functions, batches
+        self._stale = ()
+        if changed:
+            found = [(batches[0].end, index) for index, (_, batches) in enumerate(self._known) if batches]
+            self._order = [index for _, index in sorted(found)]
 
     def room_at(
-        self,
-        now: int,
-        state: ServingState,
-        function: int,
-        menu: Menu,
-        offer: int,
-        makes: Sequence[int],
-        capable: Sequence[int],
+        self, now: int, state: ServingState, function: int, menu: Menu, offer: int, makes: Sequence[int]
     ) -> int:
         """When a worker with a process has room for an offer, if nobody else takes it."""
+        if self._stale is None or self._stale:
+            self._read(state)
         cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
         mask = state.catalogue.functions[function].mask
         needed, bit = state.catalogue.functions[function].cold_start, 1 << function
         best, workers = NEVER, state.workers
-        for index in capable:
+        for index in self._order:
+            functions, batches = self._known[index]
+            if batches[0].end >= best:
+                break
             worker = workers[index]
-            if not worker.running or makes[index] != make:
-                continue
-            functions, batches = self.of(worker)
             warm = not needed or bool(worker.warm & bit)
-            if batches[0].end >= best or not (warm or functions & bit) or mask & ~worker.memory.resident:
+            if not (warm or functions & bit) or makes[index] != make or mask & ~worker.memory.resident:
                 continue
             cpus_free, taken, gpu = worker.cpus_free, worker.taken, worker.worker.gpu
             for batch in batches:
@@ -90,3 +99,7 @@ class Releases:
                     best = max(batch.end, now + SOON)
                     break
         return best
+
+
+def _end(batch: Batch) -> int:
+    return batch.end

@@ -1,7 +1,8 @@
 """The fleet as one worker takes it to be: rows as of their last push, and what it placed itself since."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +110,16 @@ class Views:
                     self._remember(now, index, row)
         self._pushed, self._viewer = state.pushed, viewer
 
+    @contextmanager
+    def as_pushed(self, state: ServingState, viewer: int) -> Iterator[View]:
+        """What everybody else sees, for a moment; ``viewer`` was the last to read. Not to be written into."""
+        own = self._rows[viewer]
+        assert own is not None
+        assert state.pushed is not None
+        self._read(viewer, state.pushed[viewer])
+        yield self._seen
+        self._read(viewer, own)
+
     def as_read(self, viewer: int) -> View:
         """What ``viewer`` has just read, to plan in."""
         view = self._seen.copy()
@@ -158,15 +169,23 @@ class Views:
         # a process that was ready long ago and was never seen is lost
         return max(ready - now, busy) if ready + cold > now else cold
 
+    def begun_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
+        """Where ``viewer`` knows a process to have been begun, and when it is ready; what is lost is forgotten."""
+        begun, cold = self._begun[viewer, function], self._outline.colds[function]
+        for worker in [worker for worker, ready in begun.items() if ready + cold <= now]:
+            del begun[worker]
+        return begun
+
+    def starts_for_all(self, now: int, function: int) -> npt.NDArray[np.int64]:
+        """``start`` of all workers as far as everybody knows, where views are arrays."""
+        until = np.asarray(self._until[function])
+        return np.where(until > now, self._halves[function], self._outline.colds[function])
+
     def starts(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
-        """The same of all workers, where views are arrays."""
-        cold, busy, until = self._outline.colds[function], self._halves[function], self._until[function]
-        found: npt.NDArray[np.int64] = np.where(until > now, busy, cold)  # type: ignore[operator]
-        begun = self._begun[viewer, function]
-        for worker, ready in list(begun.items()):
-            if ready + cold <= now:
-                del begun[worker]
-            elif until[worker] <= now:
+        """The same as far as ``viewer`` knows."""
+        found, busy, until = self.starts_for_all(now, function), self._halves[function], self._until[function]
+        for worker, ready in self.begun_by(now, viewer, function).items():
+            if until[worker] <= now:
                 found[worker] = max(ready - now, busy[worker])
         found[viewer] = self.start(now, state, viewer, viewer, function)
         return found

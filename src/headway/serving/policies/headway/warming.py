@@ -6,7 +6,7 @@ for as long as its memory costs what a cold start would forfeit: no rule that do
 pay less than half of that.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import ceil, exp, sqrt
 
@@ -271,18 +271,24 @@ def carried(state: ServingState, graph: int, task: int) -> bool:
     return any(plan.tasks[other].output_bytes for other in before) or bool(not before and plan.tasks[task].input_bytes)
 
 
-def inputs_take(state: ServingState, request: int, task: int, target: int) -> int:
-    """How long a task's inputs take to a worker."""
-    rs, fleet = state.requests[request], state.fleet
+def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, int, int]]:
+    """A task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
+    rs = state.requests[request]
     before = rs.graph.predecessors[task]
     if not before:
-        return fleet.copy_time(rs.request.ingress, target, rs.graph.tasks[task].input_bytes)
-    longest = 0
-    for other in before:
-        copies = rs.copies[other]
-        if not copies >> target & 1:
-            source = (copies & -copies).bit_length() - 1
-            longest = max(longest, fleet.copy_time(source, target, rs.graph.tasks[other].output_bytes))
+        ingress = rs.request.ingress
+        return [(1 << ingress if ingress >= 0 else 0, ingress, rs.graph.tasks[task].input_bytes)]
+    copies = [rs.copies[other] for other in before]
+    sizes = [rs.graph.tasks[other].output_bytes for other in before]
+    return [(held, (held & -held).bit_length() - 1, size) for held, size in zip(copies, sizes, strict=True)]
+
+
+def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
+    """How long inputs take to a worker."""
+    copy_time, longest = state.fleet.copy_time, 0
+    for held, source, size in inputs:
+        if not held >> target & 1:
+            longest = max(longest, copy_time(source, target, size))
     return longest
 
 
