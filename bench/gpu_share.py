@@ -1,4 +1,4 @@
-"""Pairs of programs on one GPU: the high-priority one alone, under MPS, MPS with priority, headway's gate, time slicing.
+"""Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
     scripts/gpu-share pairs|plain|slicing|… [--state FOLDER] [--budget SECONDS] [--only HIGH+LOW]
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from bench.gpu_share_session import MS, Modes, Session
 from headway.kernels.dial import Dial
+from headway.live.kernels.build import build
 
 PAIRS = (
     ("resnet50", "resnet101-b64"),
@@ -167,14 +168,7 @@ def _busy(session: Session, name: str, program: str) -> dict[str, float]:
 
 def library(folder: Path) -> Path:
     """The shim, built from the sources here."""
-    out = folder / "libheadway_share.so"
-    sources = sorted(str(p) for p in Path("native").glob("*.cpp") if p.name not in ("layout.cpp", "replay.cpp"))
-    subprocess.run(
-        ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec"]
-        + ["-o", str(out), *sources, "-ldl", "-lpthread"],
-        check=True,
-    )
-    return out
+    return build(None, folder)
 
 
 def sms() -> int:
@@ -212,7 +206,7 @@ def pairs(state: Path, budget_s: float, only: str | None, seconds: float, slo: f
 
 
 def others(state: Path, budget_s: float, only: str | None, mps: bool) -> None:
-    """What there is without headway: time slicing (the driver's default), or MPS, plain and with a stream of high priority."""
+    """Without headway: time slicing (the driver's default), or MPS, plain and with a stream of high priority."""
     end = time.monotonic() + budget_s
     file = state / ("plain.jsonl" if mps else "slicing.jsonl")
     done = {(r["high"], r["low"], r["think_ms"]) for r in rows(file)}
@@ -366,6 +360,15 @@ def killed(state: Path, budget_s: float) -> None:
     (state / "kills.jsonl").write_text(json.dumps(row) + "\n")
 
 
+def reported(state: Path) -> None:
+    """The tables of what was measured, in Markdown."""
+    from bench.gpu_share_keep import keep
+    from bench.gpu_share_report import report
+
+    keep(state / "kept", state, state, state, state / "traces")
+    report(state / "kept")
+
+
 PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "pairs": lambda given, left: pairs(given.state, left, given.only, given.seconds, given.slo),
     "dial": lambda given, left: dial(given.state, left),
@@ -373,6 +376,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "coverage": lambda given, left: coverage(given.state),
     "plain": lambda given, left: others(given.state, left, given.only, True),
     "slicing": lambda given, left: others(given.state, left, given.only, False),
+    "report": lambda given, left: reported(given.state),
 }
 
 

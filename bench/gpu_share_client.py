@@ -1,4 +1,4 @@
-"""One process of a pair: holds its programs ready and does requests of the one it is told, writing when each began and ended.
+"""One process of a pair: holds its programs ready, does requests of one of them, writes when each began and ended.
 
     python -m bench.gpu_share_client FOLDER NAME CORE PROGRAM[,PROGRAM…]
 
@@ -78,7 +78,7 @@ def _serve(control: Any, log: Any, requests: list[Any], low: bool, after: Path, 
 
 
 def _requests(control: Any, log: Any, request: Any) -> Any:
-    """Latency-critical: one at a time, waited for, then a pause. The pause is what the sleep leaves, to the microsecond."""
+    """Latency-critical: one at a time, waited for, then a pause."""
     import torch
 
     program, done = int(control[PROGRAM]), int(control[DONE])

@@ -1,6 +1,6 @@
 """Clients killed beside a latency-critical program: does it go on, does anything hang, is anything left?
 
-A tiny client (the driver's interface by ctypes, a kernel of PTX that spins) starts in half a second, so that many can die.
+A tiny client (the driver by ctypes, a kernel of PTX that spins) starts in half a second, so that many can die.
 
     python -m bench.gpu_share_kills          (the client; ``kills`` below starts it)
 """

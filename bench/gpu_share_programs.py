@@ -1,4 +1,4 @@
-"""The programs of the pairs: networks with random weights, each a function that does one request and leaves the result."""
+"""The programs of the pairs: networks with random weights, each a function that does one request."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Each program alone, traced: does the shim see what CUPTI counts, and what does each program look like to a simulation?
+"""Each program alone, traced: does the shim see what CUPTI counts, and what does it look like to a simulation?
 
 python -m bench.gpu_share_solo MARKS.json        (started by ``solo`` below, with the shim in it)
 """

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from headway.errors import ExperimentError
-from headway.kernels.kernel import COPY, Kernel
+from headway.kernels.kernel import COPY, GRAPH, KERNEL, Kernel
 from headway.units import MICROSECOND
 
 MILLION = 1_000_000
@@ -35,12 +35,20 @@ class Device:
     """From one program's slice to the next one's."""
     queue: int = 1_024
     """Launches that a stream takes in before the launching thread must wait."""
+    linger: int = 40 * MICROSECOND
+    """So long a program without work keeps the GPU while another one wants it."""
+    nodes: int = 200
+    """Kernels in a graph, of which a trace shows only the whole; and the share of the GPU that each takes."""
+    node_ppm: int = 400_000
+    rounds: int = 13
+    """Tiles that each block of a persistent kernel works off, one after another; and the share with one to do last."""
+    last_ppm: int = 600_000
 
     def __post_init__(self) -> None:
-        for name in ("sms", "latency", "follow", "wait", "slice", "queue"):
+        for name in ("sms", "latency", "follow", "wait", "slice", "queue", "nodes", "node_ppm", "rounds", "last_ppm"):
             if getattr(self, name) < 1:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("overlap_ppm", "switch"):
+        for name in ("overlap_ppm", "switch", "linger"):
             if getattr(self, name) < 0:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must not be negative")
 
@@ -48,16 +56,26 @@ class Device:
         """The share of the GPU that all its blocks take, at most the whole; a copy takes next to nothing."""
         if kernel.kind == COPY:
             return 1
+        if kernel.kind == GRAPH:
+            return min(MILLION, self.node_ppm)
         if kernel.blocks < 1:
             return MILLION  # nothing is known of it
         return max(1, min(MILLION, kernel.blocks * MILLION // (self.sms * max(1, kernel.per_sm))))
 
+    def persistent(self, kernel: Kernel) -> bool:
+        """Whether it has exactly one block for each place: such kernels stay to the end and share out tiles."""
+        return kernel.kind == KERNEL and kernel.blocks == self.sms * max(1, kernel.per_sm)
+
     def waves(self, kernel: Kernel) -> int:
         """How often its blocks fill the GPU."""
+        if kernel.kind == GRAPH:
+            return self.nodes
         return max(1, -(-kernel.blocks // (self.sms * max(1, kernel.per_sm))))
 
     def tail_ppm(self, kernel: Kernel) -> int:
         """The share of the GPU that the blocks of its last wave take."""
+        if kernel.kind == GRAPH:
+            return self.width_ppm(kernel)
         whole = self.sms * max(1, kernel.per_sm)
         rest = kernel.blocks % whole
         return max(1, rest * MILLION // whole) if kernel.blocks > whole and rest else self.width_ppm(kernel)

@@ -1,9 +1,9 @@
 """The reflex: may this kernel of a lower-priority program go to the GPU now?
 
-The same function as native/decide.h, line by line; the shim runs that one at each launch, and tests prove over recorded
-looks that the two agree. It is FIKIT's question (does the kernel fit into the predicted gap?) with three answers FIKIT does
-not have: a delay that the program above absorbs before it next waits for the GPU, a delay that the dial pays for, and
-a floor. Change both or neither.
+The same function as native/decide.h, line by line; the shim runs that one at each launch, and tests prove over
+recorded looks that the two agree. It is FIKIT's question (does the kernel fit into the predicted gap?) with three
+answers FIKIT does not have: a delay that the program above absorbs before it next waits for the GPU, a delay that the
+dial pays for, and a floor. Change both or neither.
 """
 
 from collections.abc import Sequence
@@ -131,7 +131,7 @@ def settle(k: Look) -> Verdict:
     if k.hold:
         return Verdict(0, Reason.HOLD, k.now_ns + 100 * POLL_NS, 0)
     start = max(k.now_ns + k.latency_ns, k.filled_ns)
-    # A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer still.
+    # A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer.
     following = k.now_ns + (k.now_ns - k.next_ns) // 2 if k.now_ns > k.next_ns else k.next_ns
     due = max(following + k.latency_ns, k.busy_ns)
     cost = harm(k, start, due)
@@ -146,7 +146,7 @@ def settle(k: Look) -> Verdict:
 
 
 def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
-    """The verdict on a kernel whose turn it is and that has room in flight: fits, is absorbed, is paid for, or waits."""
+    """The verdict on a kernel whose turn it is, with room in flight: fits, is absorbed, is paid for, or waits."""
     if cost == 0:
         if due - start < k.threshold_ns and k.busy_ns <= start:
             return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)

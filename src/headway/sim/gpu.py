@@ -46,21 +46,22 @@ class Shape(NamedTuple):
     waves: int
     graph: bool = False
     """A wave is one of its kernels or more: between two of them others of the same priority have their turn."""
+    stays: bool = False
+    """A wave is a round of tiles: its blocks stay until there are none left for them."""
 
 
 class Running:
     """One kernel from the moment it is launched until it ends."""
 
     __slots__ = (
-        *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "left", "speed", "held"),
-        "since",
-        *("ready", "started", "rank", "ends", "retires", "by", "queued", "origin", "parts"),
+        *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays", "left", "speed"),
+        *("held", "since", "ready", "started", "rank", "ends", "retires", "by", "queued", "origin", "parts"),
     )
 
     def __init__(self, client: int, launch: int, kernel: int, duration: int, shape: Shape, rank: int) -> None:
         self.client, self.launch, self.kernel = client, launch, kernel
         self.duration = duration
-        self.width, self.tail, self.waves, self.graph = shape
+        self.width, self.tail, self.waves, self.graph, self.stays = shape
         self.left = duration * MILLION
         self.wave = max(1, self.left // self.waves)
         self.speed = 0
@@ -83,9 +84,10 @@ class Running:
 
     def split(self, width: int) -> "Running":
         """Keep so much of it, and give the rest as a part of its own that has yet to start."""
-        left = Shape(self.width - width, self.width - width, 1)
-        rest = Running(self.client, self.launch, self.kernel, self.duration, left, self.rank)
-        self.width = self.tail = width
+        late, tail = self.width - width, self.tail * width // self.width
+        shape = Shape(late, max(1, self.tail - tail), self.waves, stays=self.stays)
+        rest = Running(self.client, self.launch, self.kernel, self.duration, shape, self.rank)
+        self.width, self.tail = width, max(1, tail)
         rest.origin, rest.queued = self.origin, False
         rest.ready, rest.since = self.ready, self.since
         self.origin.parts += 1
@@ -181,7 +183,7 @@ class Shared(Streams):
 
     def _retire(self, one: Running) -> None:
         """The slots of a wave that ends go to those served before it; those that its last wave lacks to anybody."""
-        top = one.rank + one.graph
+        top = one.rank + one.graph if not one.stays else -1
         wanted = sum(other.width - other.held for other in self.running if other.rank < top)
         one.held -= min(one.held, wanted)
         one.retires = -1
@@ -197,7 +199,7 @@ class Shared(Streams):
         for one in running:
             if free and one.held < one.width:
                 taken = min(free, one.width - one.held)
-                if one.waves == 1 and taken < one.width:
+                if taken < one.width and (one.waves == 1 or one.stays) and one.started < 0:
                     parts.append(one.split(taken))  # blocks of a single wave: the late ones end later
                 one.held += taken
                 free -= taken
@@ -235,7 +237,7 @@ class Shared(Streams):
             if one.waves > 1 and one.held and one.retires < 0:
                 done = one.duration * MILLION - one.left
                 boundary = (done // one.wave + 1) * one.wave
-                if one.rank + one.graph <= first:
+                if one.stays or one.rank + one.graph <= first:
                     boundary = (one.waves - 1) * one.wave
                     if one.tail == one.width or boundary <= done:
                         continue
@@ -281,13 +283,15 @@ class Sliced(Streams):
         following = self._next(now)
         if following is not None:
             own = self.streams[self.owner]
-            over = (now - self.granted) % self.device.slice == 0 and now > self.granted
+            over = now >= self.granted + self.device.slice
             if over and own and own[0].ends == now:
                 return  # it ends at this very instant: its own alarm comes next
-            if not own or over:
+            idle = 0 if own else max(0, self._ended[self.owner] + self.device.linger - now)
+            if over or not (own or idle):
                 self._switch(now, following)
                 return
-            self._alarm(now + self.device.slice - (now - self.granted) % self.device.slice, 0)
+            left = self.granted + self.device.slice - now
+            self._alarm(now + (left if own else min(idle, left)), 0)
         own = self.streams[self.owner]
         if own and own[0].ready <= now and own[0].ends < 0:
             self._run(now, own[0])
@@ -331,4 +335,7 @@ def _precedence(one: Running) -> tuple[int, int, int]:
 
 
 def _shape(device: Device, kernel: Kernel) -> Shape:
-    return Shape(device.width_ppm(kernel), device.tail_ppm(kernel), device.waves(kernel), kernel.kind == GRAPH)
+    width = device.width_ppm(kernel)
+    if device.persistent(kernel) and device.rounds > 1:
+        return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, stays=True)
+    return Shape(width, device.tail_ppm(kernel), device.waves(kernel), kernel.kind == GRAPH)

@@ -96,5 +96,7 @@ def test_a_cap_of_memory_never_exceeds_what_was_asked(size: int, limit: str) -> 
 
 def test_a_client_finds_it_or_stays_away_from_any_other(place: Place) -> None:
     found = Mps(Path("/a/pipe"), Path("/a/log"), owned=False)
-    assert mps.client_environment(found, place, 1 << 30) == {mps.PIPE: "/a/pipe", mps.LOG: "/a/log", mps.MEMORY: "0=1G"}
+    ours = {mps.PIPE: "/a/pipe", mps.LOG: "/a/log", mps.PRIORITY: "0"}
+    assert mps.client_environment(found, place, 1 << 30) == {**ours, mps.MEMORY: "0=1G"}
+    assert mps.client_environment(found, place, 0, priority=5) == {**ours, mps.PRIORITY: "1"}
     assert not Path(mps.client_environment(None, place, 0)[mps.PIPE]).exists()

@@ -1,9 +1,10 @@
 """The shared block, from Python: native/protocol.h field by field, mapped over the same file.
 
-A test compares every offset with what the compiler gives, so that the two cannot drift apart. Cells are read and written
-whole (aligned words), without locks: each has one writer.
+A test compares every offset with what the compiler gives, so that the two cannot drift apart. Cells are read and
+written whole (aligned words), without locks: each has one writer.
 """
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -235,12 +236,14 @@ class SharedBlock:
     @property
     def header(self) -> Header:
         """The broker's page."""
-        return self._mapped.header
+        header: Header = self._mapped.header
+        return header
 
     @property
     def slots(self) -> ctypes.Array[Slot]:
         """All slots, the free ones too."""
-        return self._mapped.slots
+        slots: ctypes.Array[Slot] = self._mapped.slots
+        return slots
 
     @property
     def _mapped(self) -> _Block:
@@ -258,7 +261,5 @@ class SharedBlock:
     def close(self) -> None:
         """Unmap. The file stays."""
         self._block = None
-        try:
+        with contextlib.suppress(BufferError):  # somebody still holds a slot; it goes when they do
             self._memory.close()
-        except BufferError:  # somebody still holds a slot; it goes when they do
-            pass
