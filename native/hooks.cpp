@@ -270,6 +270,13 @@ CAPTURED(cuStreamEndCapture_ptsz)
     forget_handles();                                 \
     return call(what);                                \
   }
+HEADWAY_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  auto call = real<CUresult (*)(CUgraphExec)>(k_cuGraphExecDestroy);
+  if (!call) return CUDA_ERROR_NOT_INITIALIZED;
+  forget_graph(graph);
+  return call(graph);
+}
+
 UNLOAD(cuModuleUnload)
 UNLOAD(cuLibraryUnload)
 

@@ -18,6 +18,9 @@ constexpr int64_t kCopyBytesPerNs = 20;
 constexpr uint32_t kMostHere = 0xffffffffu;
 
 std::atomic<uint32_t> generation{1};
+constexpr uint32_t kGraphs = 256;  // more than these are all one graph, whose time varies
+std::atomic<void*> graphs[kGraphs];
+void* const kGone = &graphs;       // of a graph that was destroyed
 std::mutex describing;  // the rows' texts: once a kernel
 
 struct alignas(64) Remembered {
@@ -112,6 +115,14 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return x ? x : 1;
 }
 
+void forget_graph(CUgraphExec graph) {
+  for (std::atomic<void*>& each : graphs) {
+    void* held = graph;
+    if (graph && each.compare_exchange_strong(held, kGone)) return;
+    if (!held) return;
+  }
+}
+
 void forget_handles() { generation.fetch_add(1, relaxed); }
 
 Known identify(Slot* slot, CUfunction function, const Shape& shape) {
@@ -146,12 +157,11 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape) {
 
 Known identify_graph(Slot* slot, CUgraphExec graph) {
   // Handles change from run to run, the order in which graphs are first launched does not: the nth graph is the nth.
-  static std::atomic<void*> handles[256];
   uint32_t number = 0;
-  for (; number < 256; ++number) {
-    void* held = handles[number].load(relaxed);
+  for (; number < kGraphs; ++number) {
+    void* held = graphs[number].load(relaxed);
     if (held == graph) break;
-    if (!held && handles[number].compare_exchange_strong(held, graph)) break;
+    if (!held && graphs[number].compare_exchange_strong(held, graph)) break;
     if (held == graph) break;
   }
   bool made = false;

@@ -23,6 +23,9 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape);
 Known identify_graph(Slot* slot, CUgraphExec graph);
 Known identify_copy(Slot* slot, uint64_t bytes);
 
+// A graph is destroyed: its handle may come back as another graph.
+void forget_graph(CUgraphExec graph);
+
 // A handle may come back as another function: forget what was remembered by handle.
 void forget_handles();
 

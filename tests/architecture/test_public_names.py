@@ -22,15 +22,16 @@ SURE = ["--warmup", "--measure-jobs", "--confidence", "--no-intervals"]
 FILE = ["--format", "--map", *ROWS, "--force"]
 FLEET = ["--scenario", "--setting", "--workers", "--rate", "--requests", "--arrivals", "--slo", "--fidelity"]
 FLEET += ["--push-interval", "--control"]
+GPU = ["--high", "--low", "--think", "--seconds", "--floor"]
 COMMANDS = {
     "demo": ["--jobs", "--seed", "--seeds", "--baseline", "--json", "--picture", "--report", "--processes"],
     "simulate": [
-        *(*RUN, "--policy", *PARTS, *REST, *FLEET, "--load", *JOBS, "--seed", "--seeds", *SURE),
+        *(*RUN, "--policy", *PARTS, *REST, *FLEET, *GPU, "--load", *JOBS, "--seed", "--seeds", *SURE),
         *("--out", "--json", "--by", "--report", "--set"),
     ],
     "compare": [
-        *("--policies", *RUN, *PARTS, *REST, *FLEET, "--load", *JOBS, "--seed", "--seeds", "--baseline", *SURE),
-        *("--out", "--json", "--by", "--picture", "--report", "--set", "--processes"),
+        *("--policies", *RUN, *PARTS, *REST, *FLEET, *GPU, "--load", *JOBS, "--seed", "--seeds", "--baseline"),
+        *(*SURE, "--out", "--json", "--by", "--picture", "--report", "--set", "--processes"),
     ],
     "run": [
         *("path", "--seeds", "--baseline", *SURE, "--out", "--json", "--by", "--picture", "--report", "--set"),
@@ -66,6 +67,19 @@ COMMANDS = {
     "profile model": [
         *("factory", "--batches", "--cpus", "--shares", "--runs", "--device", "--name", "--out", "--json"),
     ],
+    "profile kernels": [
+        *("command", "--seconds", "--name", "--out", "--perfetto", "--threshold", "--gpu", "--json"),
+    ],
+    "share run": [
+        *("command", "--priority", "--name", "--gpu", "--slo", "--floor", "--memory", "--mps", "--linger"),
+        *("--program", "--timeline"),
+    ],
+    "share status": ["--gpu", "--watch", "--every", "--json"],
+    "share stop": ["--gpu", "--kill", "--wait"],
+    "share doctor": ["command", "--gpu", "--json"],
+    "share predict": ["high", "low", "--slo", "--floor", "--think", "--seconds", "--seed", "--json"],
+    "share build": [],
+    "share broker": ["--gpu", "--slo", "--floor", "--mps", "--linger"],
     "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
     "trace formats": ["--json"],
     "trace convert": ["source", "out", *FILE],

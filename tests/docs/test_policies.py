@@ -1,11 +1,16 @@
 """Every part of a policy has its page, with its options as they are; what a document names as a policy is one."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.errors import ExperimentError
+from headway.kernels.policies import registry as of_kernels
 from headway.report.tables import parts
+from headway.serving.policies import registry as of_serving
 from headway.training.policies import registry
 from headway.training.policies.compose import ComposedPolicy
 from tests.docs.pages import DOCS, PAGES, blocks, code, links, name, read, spans, tables
@@ -111,17 +116,58 @@ def test_an_option_has_the_default_that_its_page_gives(kind: str, part: str, opt
         assert registry.options_of(_built(kind, f"{part}({option}={said})"))[option] == actual
 
 
+def _of_training(term: str) -> None:
+    """A policy of jobs, or a part of one by itself."""
+    kind = next(kind for kind, table in OWN.items() if re.split(r"[+(]", term)[0] in table)
+    registry.build(term if kind == "order" else f"fifo+{term}")
+
+
+Build = Callable[[str], Any]
+SCALES: dict[str, tuple[set[str], Build]] = {
+    "docs/policies/": ({part for _, part in PARTS}, _of_training),
+    "docs/serving/": (set(of_serving.POLICIES), of_serving.build),
+    "docs/kernels/": (set(of_kernels.POLICIES), of_kernels.build),
+}
+"""The names of policies, and what builds one: the same name, ``headway`` say, has other options at another scale."""
+TERM = r"[a-z][a-z-]*(?:\([a-z_]+=[^()]*\))?"
+
+
+def _not_built(page: str, text: str) -> list[str]:
+    """Policies that a page names and nothing builds: of its own scale, or of any where it is about none."""
+    scales = [scale for folder, scale in SCALES.items() if page.startswith(folder)] or list(SCALES.values())
+    wrong = []
+    for term in re.findall(rf"(?<![\w./:+-]){TERM}(?:\+{TERM})*(?![\w:/.+(-])", text):
+        if "+" in term or "(" in term:
+            known = [build for names, build in scales if re.split(r"[+(]", term)[0] in names]
+            if known and not any(_builds(build, term) for build in known):
+                wrong.append(term)
+    return wrong
+
+
+def _builds(build: Build, term: str) -> bool:
+    try:
+        build(term)
+    except ExperimentError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_a_policy_that_a_document_names_can_be_built(path: Any) -> None:
-    term = r"[a-z][a-z-]*(?:\([a-z_]+=[^()]*\))?"
-    for span in re.findall(rf"(?<![\w./:+-]){term}(?:\+{term})*(?![\w:/.+(-])", code(read(path))):
-        first = re.split(r"[+(]", span)[0]
-        if not ("+" in span or "(" in span):
-            continue
-        for kind, table in OWN.items():
-            if first in table:
-                registry.build(span if kind == "order" else f"fifo+{span}")
-                break
+def test_a_policy_that_a_document_names_can_be_built(path: Path) -> None:
+    assert _not_built(name(path), code(read(path))) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "right", "wrong"),
+    [
+        ("docs/kernels/x.md", "headway(slo=1.02)", "headway(drop=off)"),
+        ("docs/serving/x.md", "headway(drop=off)", "headway(slo=1.02)"),
+        ("docs/policies/x.md", "tiresias(thresholds=1h/10h)", "headway(slo=1.02)"),
+        ("docs/results/x.md", "headway(slo=1.02)", "headway(sloo=1.02)"),
+    ],
+)
+def test_a_policy_is_built_at_the_scale_of_its_page(page: str, right: str, wrong: str) -> None:
+    assert _not_built(page, f"{right}\n{wrong}") == [wrong]
 
 
 def test_the_changelog_counts_and_names_the_parts() -> None:

@@ -18,7 +18,7 @@ from headway.kernels.device import Device
 from headway.kernels.events import Event
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
-from headway.kernels.program import Client, Program
+from headway.kernels.program import Client, Program, cold
 from headway.kernels.replay import fresh_state
 from headway.kernels.state import KernelsState
 from headway.metrics.kernels import summarise
@@ -33,6 +33,10 @@ MOST_SECONDS = 600
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
 MILLION = 1_000_000
+SLEEP = MILLISECOND
+COLD_PPM = 800_000
+COLD_UNTIL = 1_200_000
+"""After a pause of at least SLEEP the CPU is cold: so much longer takes the first so much CPU time of a request."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,8 @@ def clients_of(each: KernelsExperiment) -> tuple[Client, ...]:
     for text, usual in (*((text, 0) for text in each.high), *((text, LOW_PRIORITY) for text in each.low)):
         name, priority = _prioritised(text, usual)
         program = program_of(name)
+        if usual == 0 and each.think >= SLEEP:
+            program = cold(program, COLD_PPM, COLD_UNTIL)
         same = sum(client.program.name == program.name for client in clients)
         clients.append(
             Client(

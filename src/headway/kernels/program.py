@@ -4,7 +4,7 @@ A request is a run of launches up to and including the one after which the progr
 does between the end of that wait and the beginning of the next request is its think time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from headway.errors import ExperimentError
 from headway.kernels.kernel import Kernel
 
 PRIORITIES = 10
+MILLION = 1_000_000
 
 
 class Launch(NamedTuple):
@@ -62,6 +63,16 @@ class Program:
     def duration(self) -> int:
         """GPU time of all launches, alone."""
         return sum(launch.duration for launch in self.launches)
+
+
+def cold(program: Program, by_ppm: int, until: int) -> Program:
+    """The program on a CPU that slept before each request: its CPU time takes longer up to so much of it."""
+    launches, spent = [], 0
+    for launch in program.launches:
+        slow = max(0, min(launch.gap, until - spent))
+        launches.append(launch._replace(gap=launch.gap + slow * by_ppm // MILLION))
+        spent = 0 if launch.waits else spent + launch.gap
+    return replace(program, launches=tuple(launches))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,78 @@
+"""The page of sharing on the H200 says what its data say; so does the interference table that ships."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.gpu_share_keep import digests, keep, pair, short, table_rows
+from bench.gpu_share_report import Measured, Row, renewed, report, slow, tables
+from headway.formats import pair_file
+from tests.docs.pages import ROOT, read
+
+PAGE = "docs/results/h200.md"
+KEPT = ROOT / "docs/results/h200"
+WHOLE = 1_000_000
+
+
+def row(mode: dict[str, float], **more: object) -> Row:
+    """A pair with two modes."""
+    return {"high": "a", "low": "b", "think_ms": 0, "alone": {"p50_ms": 2.0, "p99_ms": 4.0}, "gate": mode, **more}
+
+
+def test_the_tables_of_the_page_are_those_of_the_data() -> None:
+    page = read(PAGE)
+    made = tables(KEPT)
+    assert renewed(page, made) == page
+    assert all(f"## {heading}\n" in page and text in page for heading, text in made.items())
+
+
+def test_the_data_are_small_and_whole() -> None:
+    assert sum(path.stat().st_size for path in KEPT.iterdir()) < 150_000
+    all_ = Measured(KEPT)
+    assert (len(all_.pairs), len(all_.sound), len(all_.spoilt)) == (30, 24, 6)
+    assert all(program["seen"] == program["counted"] for program in all_.programs.values())
+
+
+def test_the_shipped_table_has_the_sound_pairs() -> None:
+    shipped = json.loads(pair_file.path_of("h200").read_text(encoding="utf-8"))
+    made = table_rows(Measured(KEPT))
+    assert [each for each in shipped if each["sm_share_ppm"] == WHOLE] == made
+    assert len(made) == 22
+    assert pair_file.load("h200").slowdown_ppm("graph", ["resnet101-b64"], WHOLE) == made[-5]["slowdown_ppm"]
+
+
+def test_a_page_without_a_heading_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no heading 'Coverage'"):
+        renewed("# A page\n", {"Coverage": "| a |"})
+
+
+def test_only_the_first_table_under_a_heading_is_made_anew() -> None:
+    page = "## One\n\nSaid.\n\n| a |\n|---|\n\n| b |\n|---|\n\n## Two\n\n| c |\n"
+    assert renewed(page, {"One": "| x |"}) == "## One\n\nSaid.\n\n| x |\n\n| b |\n|---|\n\n## Two\n\n| c |\n"
+
+
+def test_a_slow_down_is_by_rounds_where_there_are_any() -> None:
+    assert slow(row({"p50_ms": 3.0, "slowdown": 1.1}), "gate") == 1.1
+    assert slow(row({"p50_ms": 3.0}), "gate") == 1.5
+
+
+def test_what_is_kept_is_short_and_without_what_is_not_known() -> None:
+    given = row({"p50_ms": 1.23456789, "slowdown": None}, ledger={"low": {"kernels": 2, "harvested_ns": 3, "waits": 4}})
+    kept = short(pair(given))
+    assert kept["gate"] == {"p50_ms": 1.2346}
+    assert kept["let_go"] == {"low": {"kernels": 2, "harvested_ns": 3}}
+    assert "ledger" not in kept
+
+
+def test_digests_stand_beside_those_of_processes_without_headway(tmp_path: Path) -> None:
+    for name, after in (("with", "1"), ("without", "2")):
+        (tmp_path / name).write_text(json.dumps({"high": [{"a": "1"}, {"a": after}]}))
+    (found,) = digests(tmp_path / "with", tmp_path / "without")
+    assert (found["with_after"], found["without"], found["without_after"]) == ("1", "1", "2")
+
+
+def test_nothing_measured_is_said_in_a_line(tmp_path: Path) -> None:
+    keep(tmp_path / "kept", tmp_path, tmp_path, tmp_path, tmp_path)
+    with pytest.raises(SystemExit, match="no pair has been measured with all its baselines"):
+        report(tmp_path / "kept")
