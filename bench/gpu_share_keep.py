@@ -1,6 +1,6 @@
 """The measured rows of ``scripts/gpu-share``, less what no table needs: small enough to lie beside the page of results.
 
-    python -m bench.gpu_share_keep OUT STATE [--slicing FOLDER] [--coverage FOLDER] [--traces FOLDER] [--earlier N=FOLDER]…
+    python -m bench.gpu_share_keep OUT STATE [--slicing F] [--coverage F] [--traces F] [--earlier N=F]…
 
 STATE: the folder of the run with pairs, plain, dial and kills. Numbers are kept to five digits.
 """
@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.gpu_share_report import MODES, Measured, rows, slow
+from bench.gpu_share_rows import MODES, Measured, rows, slow
 
 DIGITS = 5
+GONE = (2, 3, 4, 5)
+"""Reasons to go while somebody above is at work (headway.kernels.reflex.Reason)."""
 
 
 def short(value: Any) -> Any:
@@ -27,13 +29,14 @@ def short(value: Any) -> Any:
 
 def pair(row: dict[str, Any]) -> dict[str, Any]:
     """A row of pairs, plain, slicing or dial."""
-    kept = {key: row[key] for key in ("high", "low", "think_ms", "slo") if key in row}
+    kept: dict[str, Any] = {key: row[key] for key in ("high", "low", "think_ms", "slo") if key in row}
     for mode in (mode for mode in MODES if mode in row):
         kept[mode] = {key: each for key, each in row[mode].items() if each is not None}
     kept |= {key: row[key] for key in ("low_alone_per_s", "dial", "ns_a_launch") if row.get(key) is not None}
     if "ledger" in row:
         kept["let_go"] = {
-            name: {key: each[key] for key in ("kernels", "harvested_ns")} for name, each in row["ledger"].items()
+            name: {"kernels": sum(each[f"reason{n}"] for n in GONE), "predicted_ns": each["harvested_ns"]}
+            for name, each in row["ledger"].items()
         }
     return kept
 
@@ -66,7 +69,7 @@ def longest_ms(traces: Path, program: str) -> float:
 
 
 def digests(shared: Path, without: Path) -> list[dict[str, Any]]:
-    """A row a process and program: its result with headway and in processes without it, when fresh and after sharing."""
+    """A row a process and program: its result with headway and in a process without it, fresh and after sharing."""
     mine, theirs = json.loads(shared.read_text()), json.loads(without.read_text())
     found = []
     for process, (fresh, after) in mine.items():

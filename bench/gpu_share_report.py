@@ -5,140 +5,28 @@
 
 Pairs that lack a baseline (plain, slicing) are left out.
 A pair's ratio is within its own session: a mode's p50 over that of the same round alone, the median over the rounds;
-time slicing, plain MPS and MPS with a stream priority have one stretch each, over their own session's one stretch alone.
+time slicing, plain MPS and MPS with stream priority have one stretch each, over one stretch alone of their session.
 """
 
-import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
 
-MODES = ("bypass", "shim", "alone", "gate", "mps", "stream", "slicing")
-SPOILT = "matmul"
-"""Beside this program the predicted times of run 5 were wrong."""
-REQUESTS = 14
-"""Of a program while it was counted."""
-WIDE = 1.15
-FIKIT = (1.32, 16.41)
-Row = dict[str, Any]
-Key = tuple[str, str, float]
-
-
-def rows(path: Path) -> Iterator[Row]:
-    """The lines of a file of results, none if it is not there."""
-    if path.exists():
-        yield from (json.loads(text) for text in path.read_text().splitlines() if text.strip())
-
-
-def key(row: Row) -> Key:
-    """Which pair, at which pause."""
-    return row["high"], row["low"], row["think_ms"]
-
-
-def slow(row: Row, mode: str) -> float:
-    """How much longer a request takes at the median, of the same rounds alone where there are any."""
-    got = row[mode]
-    return float(got.get("slowdown") or got["p50_ms"] / row["alone"]["p50_ms"])
-
-
-def slow99(row: Row, mode: str) -> float:
-    """The same at the 99th percentile, over all rounds together."""
-    return float(row[mode]["p99_ms"] / row["alone"]["p99_ms"])
-
-
-def share(mine: Sequence[float], theirs: Sequence[float]) -> float:
-    """What the programs below got done, of what they get done elsewhere: the mean over them."""
-    return sum(a / b for a, b in zip(mine, theirs, strict=True)) / len(mine)
-
-
-def table(header: str, body: Iterable[Sequence[object]]) -> str:
-    """Markdown."""
-    names = header.split(" | ")
-    lines = [f"| {header} |", "|" + "---|" * len(names)]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in body)])
-
-
-def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Median and range."""
-    return f"{median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
-
-
-def named(row: Row) -> str:
-    """A pair in a table."""
-    pause = "" if not row["think_ms"] else f", {row['think_ms']:g} ms"
-    return f"{row['high']} + {row['low'].replace(',', ', ')}{pause}"
-
-
-@dataclass
-class Measured:
-    """All that was measured, as it lies in a folder."""
-
-    folder: Path
-    pairs: list[Row] = field(init=False)
-    plain: dict[Key, Row] = field(init=False)
-    slicing: dict[Key, Row] = field(init=False)
-    programs: dict[str, Row] = field(init=False)
-    earlier: list[Row] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Read the files."""
-        self.plain = {key(row): row for row in self.lines("plain")}
-        self.slicing = {key(row): row for row in self.lines("slicing")}
-        self.pairs = [row for row in self.lines("pairs") if key(row) in self.plain and key(row) in self.slicing]
-        self.programs = {row["program"]: row for row in self.lines("coverage")}
-        self.earlier = self.lines("earlier")
-
-    def lines(self, name: str) -> list[Row]:
-        """The rows of a file."""
-        return list(rows(self.folder / f"{name}.jsonl"))
-
-    @property
-    def sound(self) -> list[Row]:
-        """The pairs whose predicted times were not spoilt."""
-        return [row for row in self.pairs if row["low"] != SPOILT]
-
-    @property
-    def spoilt(self) -> list[Row]:
-        """Those whose were."""
-        return [row for row in self.pairs if row["low"] == SPOILT]
-
-    def busy_ms(self, program: str) -> float:
-        """Time on the GPU of a request: its kernels' durations alone, added up."""
-        found = self.programs[program]
-        return float(found["busy_share"] * found["request_ms"])
-
-    def before(self, row: Row) -> float:
-        """The GPU's busy share with the program above alone."""
-        return self.busy_ms(row["high"]) / (row["alone"]["p50_ms"] + row["think_ms"])
-
-    def after(self, row: Row) -> float:
-        """With those below beside it. Kernels that overlap count twice: it may be above one."""
-        high = self.busy_ms(row["high"]) / (row["gate"]["p50_ms"] + row["think_ms"])
-        lows = zip(row["low"].split(","), row["gate"]["low_per_s"], strict=True)
-        return high + sum(rate * self.busy_ms(low) / 1000 for low, rate in lows)
-
-    def bound_ms(self, row: Row) -> float:
-        """The p99 that the issue allows: alone and 1.2 of the longest kernel below."""
-        longest = max(float(self.programs[low]["longest_ms"]) for low in row["low"].split(","))
-        return float(row["alone"]["p99_ms"]) + 1.2 * longest
-
-    def of(self, row: Row, where: str) -> float:
-        """What those below got through the gate, of what MPS (here), plain MPS or time slicing gave them."""
-        mine = row["gate"]["low_per_s"]
-        if where == "mps":
-            return share(mine, row["mps"]["low_per_s"])
-        if where == "alone":
-            return share(mine, row["low_alone_per_s"])
-        other = self.plain[key(row)]["mps"] if where == "plain" else self.slicing[key(row)]["slicing"]
-        return share(mine, other["low_per_s"])
-
-    def again(self, row: Row, run: int) -> Row | None:
-        """The same pair in an earlier run."""
-        return next((each for each in self.earlier if each["run"] == run and key(each) == key(row)), None)
+from bench.gpu_share_bars import bars
+from bench.gpu_share_rows import (
+    FITTED,
+    WIDE,
+    Measured,
+    Row,
+    key,
+    named,
+    overheads,
+    slow,
+    slow99,
+    spread,
+    table,
+)
 
 
 def coverage(all_: Measured) -> str:
@@ -146,30 +34,31 @@ def coverage(all_: Measured) -> str:
     return table(
         "program | launches seen | CUPTI's count | kernels run | longest kernel, ms | GPU time a request, ms",
         (
-            (name, f"{r['seen']:,}", f"{r['counted']:,}", f"{r['kernels']:,}", f"{r['longest_ms']:.3f}")
-            + (f"{all_.busy_ms(name):.2f}",)
+            (
+                name,
+                f"{r['seen']:,}",
+                f"{r['counted']:,}",
+                f"{r['kernels']:,}",
+                f"{r['longest_ms']:.3f}",
+                f"{all_.busy_ms(name):.2f}",
+            )
             for name, r in all_.programs.items()
         ),
     )
-
-
-def overheads(all_: Measured) -> list[tuple[Row, float, float, float]]:
-    """Of each pair back to back: shim and measuring over hooks that do nothing; the hooks' own time of p50."""
-    found = []
-    for row in (row for row in all_.pairs if "bypass" in row):
-        program = all_.programs[row["high"]]
-        own = row["ns_a_launch"] * program["seen"] / REQUESTS / 1e6 / row["alone"]["p50_ms"]
-        none = slow(row, "bypass")
-        found.append((row, slow(row, "shim") / none, 1 / none, own))
-    return found
 
 
 def overhead(all_: Measured) -> str:
     """What hooks and measuring cost."""
     found = overheads(all_)
     body: list[Sequence[object]] = [
-        (named(row), f"{row['bypass']['p50_ms']:.2f}", f"{shim:.3f}", f"{measuring:.3f}")
-        + (f"{row['ns_a_launch']:.0f}", f"{100 * own:.1f} %")
+        (
+            named(row),
+            f"{row['bypass']['p50_ms']:.2f}",
+            f"{shim:.3f}",
+            f"{measuring:.3f}",
+            f"{row['ns_a_launch']:.0f}",
+            f"{100 * own:.1f} %",
+        )
         for row, shim, measuring, own in found
     ]
     launch = [row["ns_a_launch"] for row, *_ in found]
@@ -192,9 +81,17 @@ def pairs(all_: Measured) -> str:
         plain, slicing = all_.plain[key(row)], all_.slicing[key(row)]
         faster = slow(slicing, "slicing") / slow(row, "gate")
         body.append(
-            (named(row), f"{row['alone']['p50_ms']:.2f}", row["alone"]["requests"], f"**{_both(row, 'gate')}**")
-            + (_both(row, "mps"), _both(plain, "mps"), _both(plain, "stream"), _both(slicing, "slicing"))
-            + (f"{faster:.2f}",)
+            (
+                named(row),
+                f"{row['alone']['p50_ms']:.2f}",
+                row["alone"]["requests"],
+                f"**{_both(row, 'gate')}**",
+                _both(row, "mps"),
+                _both(plain, "mps"),
+                _both(plain, "stream"),
+                _both(slicing, "slicing"),
+                f"{faster:.2f}",
+            )
         )
     return table(
         "pair | alone p50, ms | requests alone | headway | MPS, below at client priority 1 | MPS | "
@@ -209,29 +106,43 @@ def harvest(all_: Measured) -> str:
         "pair | below, requests/s | of alone | of MPS with client priority | of MPS | of time slicing | "
         "GPU busy before | after",
         (
-            (named(row), " + ".join(f"{rate:.1f}" for rate in row["gate"]["low_per_s"]))
-            + tuple(f"{all_.of(row, where):.2f}" for where in ("alone", "mps", "plain", "slicing"))
-            + (f"{100 * all_.before(row):.0f} %", f"{100 * all_.after(row):.0f} %")
+            (
+                named(row),
+                " + ".join(f"{rate:.1f}" for rate in row["gate"]["low_per_s"]),
+                *tuple(f"{all_.of(row, where):.2f}" for where in ("alone", "mps", "plain", "slicing")),
+                f"{100 * all_.before(row):.0f} %",
+                f"{100 * all_.after(row):.0f} %",
+            )
             for row in all_.sound
         ),
     )
+
+
+def _taken_for(row: Row) -> str:
+    """How long the kernels that were let go were thought to be."""
+    let_go = row.get("let_go", {}).get("low", {"kernels": 0})
+    return f"{let_go['predicted_ns'] / let_go['kernels'] / 1e3:,.0f} µs" if let_go["kernels"] else "–"
 
 
 def spoilt(all_: Measured) -> str:
     """The rows beside the matrix product, with those of earlier builds."""
     body = []
     for row in all_.spoilt:
-        let_go = row["let_go"]["low"]
-        said = f"{let_go['harvested_ns'] / let_go['kernels'] / 1e3:.0f} µs"
         old = [all_.again(row, run) for run in (4, 3, 2)]
         body.append(
-            (named(row), _both(row, "gate"), f"{row['gate']['low_per_s'][0]:.0f}", said, _both(row, "mps"))
-            + (f"{slow(all_.plain[key(row)], 'stream'):.1f}", f"{slow(all_.slicing[key(row)], 'slicing'):.2f}")
-            + tuple(f"{_both(each, 'gate')}; {each['gate']['low_per_s'][0]:.0f}/s" if each else "–" for each in old)
+            (
+                named(row),
+                *(
+                    f"{_both(each, 'gate')}; {each['gate']['low_per_s'][0]:.0f}/s; {_taken_for(each)}" if each else "–"
+                    for each in (row, *old)
+                ),
+                _both(row, "mps"),
+                f"{slow(all_.plain[key(row)], 'stream'):.1f}",
+                f"{slow(all_.slicing[key(row)], 'slicing'):.2f}",
+            )
         )
     return table(
-        "pair | headway, run 5 | below, /s | mean predicted time | MPS, client priority | MPS, stream priority | "
-        "time slicing | run 4 | run 3 | run 2",
+        "pair | headway, run 5 | run 4 | run 3 | run 2 | MPS, client priority | MPS, stream priority | time slicing",
         body,
     )
 
@@ -261,9 +172,15 @@ def above(all_: Measured) -> str:
     for row in (row for row in all_.sound if slow(row, "gate") > WIDE):
         old, gate, alone = all_.again(row, 4), row["gate"], row["alone"]
         body.append(
-            (named(row), f"{slow(row, 'gate'):.3f}", f"{gate['p50_ms'] / alone['p50_ms']:.3f}")
-            + (f"{gate['mean_ms'] / alone['mean_ms']:.3f}", f"{slow(row, 'mps'):.3f}", f"{row['dial']['slowdown']:.3f}")
-            + (f"{slow(old, 'gate'):.3f}" if old else "–",)
+            (
+                named(row),
+                f"{slow(row, 'gate'):.3f}",
+                f"{gate['p50_ms'] / alone['p50_ms']:.3f}",
+                f"{gate['mean_ms'] / alone['mean_ms']:.3f}",
+                f"{slow(row, 'mps'):.3f}",
+                f"{row['dial']['slowdown']:.3f}",
+                f"{slow(old, 'gate'):.3f}" if old else "–",
+            )
         )
     return table(
         "pair | p50 by rounds | p50 over all rounds | mean | MPS, by rounds | the dial's own | run 4, by rounds", body
@@ -275,9 +192,15 @@ def dial(all_: Measured) -> str:
     return table(
         "pair | aim | slow-down p50 / p99 | the dial's own | below, /s | of alone | of MPS with client priority",
         (
-            (named(row), f"{row['slo']:g}", f"{slow(row, 'gate'):.3f} / {slow99(row, 'gate'):.2f}")
-            + (f"{row['dial']['slowdown']:.3f}", f"{row['gate']['low_per_s'][0]:.1f}")
-            + (f"{all_.of(row, 'alone'):.2f}", f"{all_.of(row, 'mps'):.2f}")
+            (
+                named(row),
+                f"{row['slo']:g}",
+                f"{slow(row, 'gate'):.3f} / {slow99(row, 'gate'):.2f}",
+                f"{row['dial']['slowdown']:.3f}",
+                f"{row['gate']['low_per_s'][0]:.1f}",
+                f"{all_.of(row, 'alone'):.2f}",
+                f"{all_.of(row, 'mps'):.2f}",
+            )
             for row in all_.lines("dial")
         ),
     )
@@ -305,8 +228,13 @@ def digests(all_: Measured) -> str:
     return table(
         "program | process | with headway, fresh | with headway, after sharing | without headway, after sharing",
         (
-            (row["program"], row["process"], _equal(row["with"], row["without"]))
-            + (_equal(row["with_after"], row["without"]), _equal(row["without_after"], row["without"]))
+            (
+                row["program"],
+                row["process"],
+                _equal(row["with"], row["without"]),
+                _equal(row["with_after"], row["without"]),
+                _equal(row["without_after"], row["without"]),
+            )
             for row in all_.lines("digests")
         ),
     )
@@ -319,9 +247,17 @@ def predicted(all_: Measured) -> str:
     for row in (row for row in all_.lines("predict") if key(row) in measured):
         real = measured[key(row)]
         slower, got = slow(real, "gate"), all_.of(real, "alone")
+        fitted = " (fitted)" if key(row)[:2] in FITTED else ""
         body.append(
-            (named(real), f"{row['slowdown']:.3f}", f"{slower:.3f}", f"{100 * (row['slowdown'] / slower - 1):+.0f} %")
-            + (f"{row['low_share']:.2f}", f"{got:.2f}", f"{100 * (row['low_share'] / got - 1):+.0f} %")
+            (
+                named(real) + fitted,
+                f"{row['slowdown']:.3f}",
+                f"{slower:.3f}",
+                f"{100 * (row['slowdown'] / slower - 1):+.0f} %",
+                f"{row['low_share']:.2f}",
+                f"{got:.2f}",
+                f"{100 * (row['low_share'] / got - 1):+.0f} %",
+            )
         )
     return table("pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off", body)
 
@@ -343,8 +279,6 @@ SECTIONS: dict[str, Callable[[Measured], str]] = {
 
 def tables(folder: Path) -> dict[str, str]:
     """Every table by its heading."""
-    from bench.gpu_share_bars import bars
-
     all_ = Measured(folder)
     if not all_.sound:
         raise SystemExit(f"{folder}: no pair has been measured with all its baselines (pairs, plain, slicing)")
@@ -357,7 +291,10 @@ def renewed(page: str, made: dict[str, str]) -> str:
         before, mark, rest = page.partition(f"## {heading}\n")
         if not mark:
             raise SystemExit(f"the page has no heading {heading!r}")
-        page = before + mark + re.sub(r"(?:^\|.*\|\n)+", lambda _, text=text: text + "\n", rest, count=1, flags=re.M)
+        old = re.search(r"(?:^\|.*\|\n)+", rest, re.M)
+        if not old:
+            raise SystemExit(f"the page has no table under {heading!r}")
+        page = before + mark + rest[: old.start()] + text + "\n" + rest[old.end() :]
     return page
 
 

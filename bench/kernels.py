@@ -28,6 +28,7 @@ from headway.formats.kernel_programs import FOLDER, from_trace
 from headway.formats.kernel_trace import KernelTrace
 from headway.kernels import alone
 from headway.kernels.device import Device
+from headway.kernels.kernel import GRAPH
 from headway.kernels.program import Client, Program
 from headway.units import MILLISECOND
 
@@ -75,7 +76,7 @@ def trim(trace: KernelTrace, request_ms: float, *, requests: int, stream: bool, 
     if len(waits) <= requests:
         raise InputError(f"--requests {requests}: the trace has {len(waits)} waits, and the first request is not used")
     kept = slice(int(waits[-requests - 1]) + 1, int(waits[-1]) + 1)
-    program = _without_pauses(from_trace(_cut(trace, kept)))
+    program = _without_pauses(_graphs_take_cpu(from_trace(_cut(trace, kept)), trace))
     wanted = request_ms * MILLISECOND
     if stream:
         launches = tuple(each._replace(waits=False) for each in program.launches)
@@ -85,8 +86,8 @@ def trim(trace: KernelTrace, request_ms: float, *, requests: int, stream: bool, 
             program = _scaled(program, 1.0, 1 + (wanted - busy) * requests / program.duration)
         else:
             program = _scaled(program, wanted * requests / sum(each.gap for each in launches) / cpu, 1.0)
-    elif _median(_scaled(program, 0.0, 1.0)) > wanted:
-        program = _scaled(program, 0.0, _search(lambda by: _median(_scaled(program, 0.0, by)), wanted))
+    elif _median(_scaled(program, cpu, 1.0)) > wanted and program.duration > 0.75 * wanted * requests:
+        program = _scaled(program, cpu, _search(lambda by: _median(_scaled(program, cpu, by)), wanted))
     else:
         program = _scaled(program, _search(lambda by: _median(_scaled(program, by, 1.0)), wanted), 1.0)
     return _played(program, trace, request_ms)
@@ -99,6 +100,17 @@ def _cut(trace: KernelTrace, kept: slice) -> KernelTrace:
 
 def _without_pauses(program: Program) -> Program:
     return replace(program, launches=tuple(each._replace(think=0) for each in program.launches))
+
+
+def _graphs_take_cpu(program: Program, trace: KernelTrace) -> Program:
+    """The launch of a graph returns when the GPU has it: what lies between launch and start is CPU time."""
+    took = (trace.start_ns - trace.launch_ns)[trace.kind == GRAPH]
+    more = max(0, int(took.min()) - Device().latency) if len(took) else 0
+    launches = tuple(
+        each._replace(gap=each.gap + more) if program.kernels[each.kernel].kind == GRAPH else each
+        for each in program.launches
+    )
+    return replace(program, launches=launches)
 
 
 def _scaled(program: Program, cpu: float, gpu: float) -> Program:

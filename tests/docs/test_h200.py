@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench.gpu_share_keep import digests, keep, pair, short, table_rows
-from bench.gpu_share_report import Measured, Row, renewed, report, slow, tables
+from bench.gpu_share_report import renewed, report, tables
+from bench.gpu_share_rows import Measured, Row, slow
 from headway.formats import pair_file
 from tests.docs.pages import ROOT, read
 
@@ -39,7 +40,9 @@ def test_the_shipped_table_has_the_sound_pairs() -> None:
     made = table_rows(Measured(KEPT))
     assert [each for each in shipped if each["sm_share_ppm"] == WHOLE] == made
     assert len(made) == 22
-    assert pair_file.load("h200").slowdown_ppm("graph", ["resnet101-b64"], WHOLE) == made[-5]["slowdown_ppm"]
+    table = pair_file.load("h200")
+    for each in made:
+        assert table.slowdown_ppm(each["program"], [each["co_runner"]], WHOLE) == each["slowdown_ppm"]
 
 
 def test_a_page_without_a_heading_is_refused() -> None:
@@ -58,10 +61,11 @@ def test_a_slow_down_is_by_rounds_where_there_are_any() -> None:
 
 
 def test_what_is_kept_is_short_and_without_what_is_not_known() -> None:
-    given = row({"p50_ms": 1.23456789, "slowdown": None}, ledger={"low": {"kernels": 2, "harvested_ns": 3, "waits": 4}})
+    ledger = {"harvested_ns": 3, "waits": 4, **{f"reason{reason}": reason for reason in range(12)}}
+    given = row({"p50_ms": 1.23456789, "slowdown": None}, ledger={"low": ledger})
     kept = short(pair(given))
     assert kept["gate"] == {"p50_ms": 1.2346}
-    assert kept["let_go"] == {"low": {"kernels": 2, "harvested_ns": 3}}
+    assert kept["let_go"] == {"low": {"kernels": 2 + 3 + 4 + 5, "predicted_ns": 3}}
     assert "ledger" not in kept
 
 

@@ -106,3 +106,11 @@ def test_the_commands_from_a_slurm_dump_run_on_the_example(
     for words in commands:
         _call(capsys, words)
     assert (tmp_path / "report.html").is_file()
+
+
+def test_the_commands_for_programs_on_one_gpu_run_without_one(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block.text for block in blocks(README) if "--scenario kernels" in block.text)
+    compare, predict = (shlex.split(line)[1:] for line in block.splitlines())
+    told = _call(capsys, [*compare, "--seconds", "0.05"])
+    assert [line.split()[0] for line in told.splitlines()[1:]] == ["time-slicing", "mps", "headway"]
+    assert "gate" in _call(capsys, [*predict, "--seconds", "0.05"])

@@ -20,7 +20,7 @@ from headway.kernels.rows import Kind
 from headway.kernels.state import KernelsState
 from headway.sim.kernels import SimulatedGpu
 
-TINY = Device(sms=4, latency=10, follow=2, wait=3, overlap_ppm=0, slice=100, switch=10, linger=0, rounds=1)
+TINY = Device(sms=4, latency=10, follow=2, wait=3, overlap_ppm=0, slice=100, switch=10, rounds=1)
 """Four SMs and times that can be added up by hand."""
 Look = Callable[[int, KernelsState, Action], None]
 
@@ -155,7 +155,6 @@ def worlds(draw: st.DrawFn) -> tuple[tuple[Client, ...], Device]:
         slice=draw(st.integers(20, 300)),
         switch=draw(st.integers(0, 30)),
         queue=draw(st.sampled_from([1, 3, 1_024])),
-        linger=draw(st.sampled_from([0, 1, 25])),
         nodes=draw(st.integers(1, 5)),
         node_ppm=draw(st.sampled_from([400_000, 1_000_000])),
         rounds=draw(st.sampled_from([1, 2, 13])),

@@ -22,6 +22,8 @@ from headway.units import MICROSECOND
 
 FOLDER = Path(__file__).resolve().parent.parent / "scenarios" / "kernels"
 SUFFIXES = (".parquet", ".toml")
+USUAL = 100 * MICROSECOND
+"""CPU time before a launch, at most, of a program that waits after each one."""
 RECIPE: dict[str, Any] = {
     "launches": 1,
     "gpu_us": 0.0,
@@ -75,7 +77,8 @@ def from_trace(trace: KernelTrace, name: str = "") -> Program:
     launched, waits = trace.launch_ns.tolist(), trace.wait_ns.tolist()
     durations = (trace.end_ns - trace.start_ns).tolist()
     plain = [after - before for (before, after), wait in zip(pairwise(launched), waits, strict=False) if not wait]
-    usual = int(np.median(plain)) if plain else MICROSECOND
+    pauses = [after - wait for after, wait in zip(launched[1:], waits, strict=False) if wait]
+    usual = int(np.median(plain)) if plain else min(USUAL, int(np.median(pauses or [MICROSECOND])))
     launches: list[Launch] = []
     gap = usual
     for at, kernel in enumerate(which):

@@ -28,18 +28,16 @@ class Device:
     """From the end of a kernel to the start of the next one in its stream."""
     wait: int = 8 * MICROSECOND
     """From the end of a stream's last kernel to the return of the thread that waits for it."""
-    overlap_ppm: int = 350_000
+    overlap_ppm: int = 1_000_000
     """How much longer a kernel takes beside others that hold the whole rest of the GPU."""
     slice: int = 2_000 * MICROSECOND
     switch: int = 100 * MICROSECOND
     """From one program's slice to the next one's."""
     queue: int = 1_024
     """Launches that a stream takes in before the launching thread must wait."""
-    linger: int = 40 * MICROSECOND
-    """So long a program without work keeps the GPU while another one wants it."""
-    nodes: int = 200
+    nodes: int = 100
     """Kernels in a graph, of which a trace shows only the whole; and the share of the GPU that each takes."""
-    node_ppm: int = 400_000
+    node_ppm: int = 250_000
     rounds: int = 13
     """Tiles that each block of a persistent kernel works off, one after another; and the share with one to do last."""
     last_ppm: int = 600_000
@@ -48,7 +46,7 @@ class Device:
         for name in ("sms", "latency", "follow", "wait", "slice", "queue", "nodes", "node_ppm", "rounds", "last_ppm"):
             if getattr(self, name) < 1:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("overlap_ppm", "switch", "linger"):
+        for name in ("overlap_ppm", "switch"):
             if getattr(self, name) < 0:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must not be negative")
 

@@ -97,6 +97,8 @@ class KernelsState:
         ]
         self.waiting: dict[int, None] = {}
         """Clients at the gate, in the order in which they came."""
+        self.changes = 0
+        """Grows with everything that changes what those who wait can see."""
         self.journal: Callable[[Row], None] = _nowhere
 
     # --- what happened --------------------------------------------------------------------------------------------
@@ -109,6 +111,7 @@ class KernelsState:
             client.finished += 1
             client.finished_at = now
             if client.gated and client.launched == client.finished:
+                self.changes += 1
                 client.busy = min(client.busy, now)  # a gated client learns when its own work has ended
             row = (now, 1, event.client, event.launch, launch.kernel, launch.duration, event.started)
         elif isinstance(event, KernelLaunched):
@@ -117,6 +120,7 @@ class KernelsState:
             row = (now, 5, event.client, event.launch, kernel, 0, 0)
         elif isinstance(event, KernelReached):
             client = self.clients[event.client]
+            self.changes += 1
             client.reached, client.reached_at = event.launch, now
             self.waiting[event.client] = None
             row = (now, 6, event.client, event.launch, client.wants, 0, 0)
@@ -130,6 +134,7 @@ class KernelsState:
             return (now, Kind.HELD_UP, event.client, event.launch, event.kernel, event.by, event.delay)
         if isinstance(event, RequestEnded):
             client = self.clients[event.client]
+            self.changes += 1
             client.epoch += 1
             self._close(now, client)
             client.next = now + client.step.think
@@ -137,6 +142,7 @@ class KernelsState:
             return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
         if isinstance(event, ClientLeft):
             client = self.clients[event.client]
+            self.changes += 1
             client.left, client.reached = True, NOTHING
             self.waiting.pop(event.client, None)
             return (now, Kind.LEFT, event.client, client.launched, 0, 0, 0)
@@ -144,6 +150,7 @@ class KernelsState:
 
     def _launch(self, now: int, client: ClientState) -> int:
         """Its next launch goes to the GPU: what its shim publishes."""
+        self.changes += 1
         device, expected = self.device, client.expected
         kernel = client.client.launch(client.launched).kernel
         self._close(now, client)

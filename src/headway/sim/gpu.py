@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headway.kernels.device import MILLION, Device
-from headway.kernels.kernel import GRAPH, Kernel
+from headway.kernels.kernel import GRAPH, KERNEL, Kernel
 
+FINEST = 1 << 30
 Alarm = Callable[[int, "Running | int"], None]
 
 
@@ -48,20 +49,25 @@ class Shape(NamedTuple):
     """A wave is one of its kernels or more: between two of them others of the same priority have their turn."""
     stays: bool = False
     """A wave is a round of tiles: its blocks stay until there are none left for them."""
+    fine: int = FINEST
+    """How many of its blocks fit on an SM: the place that one block leaves is none for a larger one."""
+    spread: int = MILLION
+    """The share of the SMs that have a block of it."""
 
 
 class Running:
     """One kernel from the moment it is launched until it ends."""
 
     __slots__ = (
-        *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays", "left", "speed"),
+        *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays", "fine", "spread"),
+        *("left", "speed", "room"),
         *("held", "since", "ready", "started", "rank", "ends", "retires", "by", "queued", "origin", "parts"),
     )
 
     def __init__(self, client: int, launch: int, kernel: int, duration: int, shape: Shape, rank: int) -> None:
         self.client, self.launch, self.kernel = client, launch, kernel
         self.duration = duration
-        self.width, self.tail, self.waves, self.graph, self.stays = shape
+        self.width, self.tail, self.waves, self.graph, self.stays, self.fine, self.spread = shape
         self.left = duration * MILLION
         self.wave = max(1, self.left // self.waves)
         self.speed = 0
@@ -70,6 +76,8 @@ class Running:
         self.since = 0
         self.ready = 0
         self.started = -1
+        self.room = MILLION
+        """What is left of its speed where its blocks started on fewer SMs than they are spread over alone."""
         self.rank = rank
         """Who is served first: the client's priority where the GPU heeds it, else 0 for all."""
         self.ends = -1
@@ -85,9 +93,10 @@ class Running:
     def split(self, width: int) -> "Running":
         """Keep so much of it, and give the rest as a part of its own that has yet to start."""
         late, tail = self.width - width, self.tail * width // self.width
-        shape = Shape(late, max(1, self.tail - tail), self.waves, stays=self.stays)
+        spread = self.spread * width // self.width
+        shape = Shape(late, max(1, self.tail - tail), self.waves, False, self.stays, self.fine, self.spread - spread)
         rest = Running(self.client, self.launch, self.kernel, self.duration, shape, self.rank)
-        self.width, self.tail = width, max(1, tail)
+        self.width, self.tail, self.spread = width, max(1, tail), spread
         rest.origin, rest.queued = self.origin, False
         rest.ready, rest.since = self.ready, self.since
         self.origin.parts += 1
@@ -154,6 +163,9 @@ class Shared(Streams):
         if token.queued and token.ready == now:
             self._catch_up(now)
             token.queued = False
+            if not self.running and token.width <= MILLION:
+                self._alone(now, token)
+                return
             holders = [one for one in self.running if one.held]
             token.by = max(holders, key=_held, default=None)
             token.since = now
@@ -166,12 +178,23 @@ class Shared(Streams):
             token.origin.parts -= 1
             if not token.origin.parts:
                 self._leave(now, token.origin)
+            if not self.running:
+                return
         elif token.retires == now:
             self._catch_up(now)
             self._retire(token)
         else:
             return  # overtaken by what happened since
         self._settle(now)
+
+    def _alone(self, now: int, one: Running) -> None:
+        """The only one on the GPU has all it can use."""
+        self.running.append(one)
+        one.since = one.started = now
+        one.held, one.speed = one.width, MILLION
+        one.ends = now + one.duration
+        self._alarm(one.ends, one)
+        self._began(now, one)
 
     def _catch_up(self, now: int) -> None:
         for one in self.running:
@@ -184,7 +207,8 @@ class Shared(Streams):
     def _retire(self, one: Running) -> None:
         """The slots of a wave that ends go to those served before it; those that its last wave lacks to anybody."""
         top = one.rank + one.graph if not one.stays else -1
-        wanted = sum(other.width - other.held for other in self.running if other.rank < top)
+        fine = 0 if one.graph else one.fine
+        wanted = sum(other.width - other.held for other in self.running if other.rank < top and other.fine >= fine)
         one.held -= min(one.held, wanted)
         one.retires = -1
         if one.graph and wanted:
@@ -205,19 +229,15 @@ class Shared(Streams):
                 free -= taken
                 if one.started < 0:
                     one.started = now
+                    self._crowd(one)
                     if one.origin is one:
                         self._began(now, one)
         if parts:
             running += parts
             running.sort(key=_precedence)
-        total = sum(one.held for one in running)
+        total = MILLION - free
         for one in running:
-            speed = MILLION * one.held // one.width
-            beside = total - one.held
-            if beside:
-                speed = speed * MILLION // (MILLION + self.device.overlap_ppm * beside // MILLION)
-            if speed == 0 and one.held:
-                speed = 1
+            speed = self._speed(one, total) if one.held else 0
             if speed != one.speed or one.ends < 0:
                 one.speed = speed
                 one.ends = now + -(-one.left // speed) if speed else -1
@@ -227,17 +247,34 @@ class Shared(Streams):
         if free == 0:
             self._yield(now)
 
+    def _crowd(self, one: Running) -> None:
+        """Beside blocks that stay it starts on the SMs that are left: more of its blocks share one."""
+        if one.waves > 1:
+            return
+        stay = sum(other.held for other in self.running if other.stays)
+        if one.spread > MILLION - stay > 0:
+            one.room = MILLION * (MILLION - stay) // one.spread
+
+    def _speed(self, one: Running, total: int) -> int:
+        """Less with fewer slots than it could use, and with others beside it."""
+        got, own = MILLION * one.held // one.width, one.held
+        if one.origin.parts > 1:  # its own other parts cost it nothing
+            own = sum(other.held for other in self.running if other.origin is one.origin)
+        speed, beside = got, (total - own) * self.device.overlap_ppm // MILLION
+        if beside:
+            speed = got * MILLION // (MILLION - one.width * (MILLION - got) // MILLION + beside)
+        return max(1, speed * one.room // MILLION)
+
     def _yield(self, now: int) -> None:
         """Who lacks slots gets those of waves that end: of any wave, where it comes first, else of the last one."""
-        lacking = [one.rank for one in self.running if one.held < one.width]
+        lacking = [one for one in self.running if one.held < one.width]
         if not lacking:
             return
-        first = min(lacking)
         for one in self.running:
             if one.waves > 1 and one.held and one.retires < 0:
                 done = one.duration * MILLION - one.left
                 boundary = (done // one.wave + 1) * one.wave
-                if one.stays or one.rank + one.graph <= first:
+                if one.stays or not any(_fits(other, one) for other in lacking):
                     boundary = (one.waves - 1) * one.wave
                     if one.tail == one.width or boundary <= done:
                         continue
@@ -286,12 +323,10 @@ class Sliced(Streams):
             over = now >= self.granted + self.device.slice
             if over and own and own[0].ends == now:
                 return  # it ends at this very instant: its own alarm comes next
-            idle = 0 if own else max(0, self._ended[self.owner] + self.device.linger - now)
-            if over or not (own or idle):
+            if over or not own:
                 self._switch(now, following)
                 return
-            left = self.granted + self.device.slice - now
-            self._alarm(now + (left if own else min(idle, left)), 0)
+            self._alarm(self.granted + self.device.slice, 0)
         own = self.streams[self.owner]
         if own and own[0].ready <= now and own[0].ends < 0:
             self._run(now, own[0])
@@ -326,6 +361,11 @@ class Sliced(Streams):
             self._began(now, one)
 
 
+def _fits(one: Running, other: Running) -> bool:
+    """Whether it gets the places of a wave of the other one."""
+    return one.rank < other.rank + other.graph and (one.fine >= other.fine or other.graph)
+
+
 def _held(one: Running) -> int:
     return one.held
 
@@ -337,5 +377,9 @@ def _precedence(one: Running) -> tuple[int, int, int]:
 def _shape(device: Device, kernel: Kernel) -> Shape:
     width = device.width_ppm(kernel)
     if device.persistent(kernel) and device.rounds > 1:
-        return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, stays=True)
-    return Shape(width, device.tail_ppm(kernel), device.waves(kernel), kernel.kind == GRAPH)
+        return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, False, True, kernel.per_sm)
+    if kernel.kind == GRAPH:
+        return Shape(width, width, device.nodes, True)
+    fine = kernel.per_sm if kernel.kind == KERNEL else FINEST
+    spread = max(width, min(MILLION, kernel.blocks * MILLION // device.sms))
+    return Shape(width, device.tail_ppm(kernel), device.waves(kernel), False, False, fine, spread)

@@ -81,7 +81,7 @@ class SimulatedGpu:
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """The next instant in which anything happens that others can see."""
-        heap, events = self._heap, self._events
+        heap, events, gpu = self._heap, self._events, self.gpu
         events.clear()
         while heap:
             if self._gone == len(self._threads) and self._state.over():
@@ -89,18 +89,20 @@ class SimulatedGpu:
             now = heap[0][0]
             while heap and heap[0][0] == now:
                 _, _, what, client, token = heappop(heap)
-                self._handle(now, what, client, token)
+                if what == _GPU:
+                    gpu.ring(now, token)
+                    if gpu.reports:
+                        self._report(now)
+                else:
+                    self._handle(now, what, client)
             if events:
-                events.sort(key=_rank)
+                if len(events) > 1:
+                    events.sort(key=_rank)
                 return now, events
         return None
 
-    def _handle(self, now: int, what: int, client: int, token: Running | int) -> None:
-        if what == _GPU:
-            self.gpu.ring(now, token)
-            if self.gpu.reports:
-                self._report(now)
-        elif what == _LAUNCH:
+    def _handle(self, now: int, what: int, client: int) -> None:
+        if what == _LAUNCH:
             self._reach(now, client)
         elif what == _WAITED:
             self._waited(now, client)

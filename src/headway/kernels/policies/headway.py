@@ -3,7 +3,7 @@
 Every fifty milliseconds the dial (``kernels/dial.py``) sets the rules of each client from what it saw; at each look the
 reflex (``kernels/reflex.py``) says whether a waiting kernel goes. Both are the objects that run live. What is here is
 what the shim keeps beside them, in its gate: the lag of those above, the credit that the dial allows, and the debt of
-the floor. A kernel that has to wait looks again as the shim's thread would, less often the longer it waits.
+the floor. A kernel that has to wait looks again when the shim's polling could find anything new.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,7 @@ from headway.kernels.reflex import LONGEST_NS, MILLION, POLL_NS, Look, Reason, V
 from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 50_000_000
-SPIN_NS = 80_000
-NAP_NS = 1_000_000
+NEVER = 1 << 62
 SURPLUS_NS = 50_000_000
 """So far at most a client that had more than its floor is ahead of it."""
 PATIENCE = 4_000
@@ -27,10 +26,10 @@ PATIENCE = 4_000
 class _Gate:
     """What the shim of one gated client keeps."""
 
-    __slots__ = ("accrued", "credit", "debt", "epoch", "lag", "lag_slack", "look_at")
+    __slots__ = ("accrued", "credit", "debt", "epoch", "lag", "lag_slack", "look_at", "seen")
 
     def __init__(self) -> None:
-        self.look_at = -1
+        self.look_at = self.seen = -1
         self.accrued = self.credit = self.debt = self.lag = self.lag_slack = self.epoch = 0
 
 
@@ -55,7 +54,7 @@ class Headway(KernelsPolicy):
         self.dial = Dial()
         self._gates: list[_Gate] = []
         self._rules: dict[int, Rules] = {}
-        self._beat = -1
+        self._beat = self._wake = -1
 
     def bind(self, state: KernelsState) -> None:
         """A dial for these options. The tables are known from the start: there is no first long watch."""
@@ -74,22 +73,27 @@ class Headway(KernelsPolicy):
         if now >= self._beat:
             self._beat = now + BEAT_NS
             self._rules = self.dial.rules(now, [_seen(client) for client in state.clients if not client.left])
+            for gate in self._gates:
+                gate.look_at = now
             yield WakeAt(self._beat)
         if not state.waiting:
             return
         earliest = 0
         for client in in_turn(state):
             gate = self._gates[client.id]
-            if gate.look_at <= now or client.reached_at == now:
+            if gate.look_at <= now or gate.seen != state.changes:
+                gate.seen = state.changes
                 look = self._look(now, state, client, gate)
                 verdict = settle(look)
                 if verdict.go:
                     self._go(now, gate, look, verdict)
                     yield LetGo(client.id, client.reached, verdict.reason, verdict.harm_ns)
                     continue
-                gate.look_at = again(now, now - client.reached_at, verdict.until_ns)
+                gate.look_at = again(look, verdict, now - client.reached_at, self._rules.get(client.id) or Rules())
+            if gate.look_at < self._beat:
                 earliest = min(earliest or gate.look_at, gate.look_at)
-        if earliest:
+        if earliest and (earliest < self._wake or self._wake <= now):
+            self._wake = earliest
             yield WakeAt(earliest)
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
@@ -139,11 +143,41 @@ class Headway(KernelsPolicy):
             gate.lag, gate.lag_slack = look.lag_ns + verdict.harm_ns, look.slack_ns
 
 
-def again(now: int, waited: int, until: int) -> int:
-    """When a waiting thread looks next: it spins for a short while and sleeps through most of a long one."""
-    wanted = max(until, now + POLL_NS + min(waited, 20_000_000) // PATIENCE)
-    left = min(wanted - now, NAP_NS)
-    return now + (left - SPIN_NS // 2 if left > SPIN_NS else max(left, 500))
+def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
+    """When a waiting thread need look next, unless something happens before.
+
+    Live it polls. As long as nothing happens, what a poll finds can change only because time passes: work in flight
+    runs out, credit or debt has grown, or the launch above is overdue and expected ever later.
+    """
+    now, reason = look.now_ns, verdict.reason
+    if reason == Reason.HOLD:
+        return NEVER  # until the rules change
+    pause = POLL_NS + min(waited, 20_000_000) // PATIENCE
+    owed = NEVER
+    if look.filled_ns <= now:
+        owed = now + _grown(look.fill_ns - look.debt_ns, rules.floor_ppm, look.fill_ns <= LONGEST_NS)
+    until = max(verdict.until_ns, now + pause)
+    if reason == Reason.THRESHOLD:
+        until = max(until, look.next_ns)
+    elif reason == Reason.GAP:
+        until = max(until, _cheaper(look, verdict, rules))
+    return max(now + pause, min(until, owed))
+
+
+def _cheaper(look: Look, verdict: Verdict, rules: Rules) -> int:
+    """The earliest time at which a kernel that fits into no gap could be paid for, or absorbed."""
+    now, lacks = look.now_ns, verdict.harm_ns - look.credit_ns
+    paid = now + _grown(lacks, rules.credit_ppm, verdict.harm_ns <= rules.credit_cap_ns)
+    # Once the launch above is overdue the delay gets less, by half of the time that passes.
+    overdue = max(now, look.next_ns)
+    lacks -= (overdue - now) * rules.credit_ppm // MILLION
+    lacks = min(lacks, look.lag_ns + verdict.harm_ns - look.slack_ns * look.absorb_ppm // MILLION)
+    return min(paid, overdue + _grown(lacks, rules.credit_ppm + look.width_ppm // 2 + 1, True))
+
+
+def _grown(lacks: int, rate_ppm: int, possible: bool) -> int:
+    """How long it takes until what is lacking has grown at this rate."""
+    return max(0, lacks) * MILLION // rate_ppm if rate_ppm > 0 and possible else NEVER
 
 
 def _accrue(gate: _Gate, rules: Rules, above: bool, now: int) -> None:

@@ -1,0 +1,144 @@
+"""What ``scripts/gpu-share`` measured, as the tables read it: rows, ratios, and what follows from two files at once."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+MODES = ("bypass", "shim", "alone", "gate", "mps", "stream", "slicing")
+SPOILT = "matmul"
+"""Beside this program the predicted times of run 5 were wrong."""
+FITTED = {("resnet50", "resnet101-b64"), ("vgg16", "resnet101-b64")}
+"""The pairs that the simulation's constants were set on."""
+REQUESTS = 14
+"""Of a program while it was counted."""
+WIDE = 1.15
+FIKIT = (1.32, 16.41)
+Row = dict[str, Any]
+Key = tuple[str, str, float]
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """The lines of a file of results, none if it is not there."""
+    if path.exists():
+        yield from (json.loads(text) for text in path.read_text().splitlines() if text.strip())
+
+
+def key(row: Row) -> Key:
+    """Which pair, at which pause."""
+    return row["high"], row["low"], row["think_ms"]
+
+
+def slow(row: Row, mode: str) -> float:
+    """How much longer a request takes at the median, of the same rounds alone where there are any."""
+    got = row[mode]
+    return float(got.get("slowdown") or got["p50_ms"] / row["alone"]["p50_ms"])
+
+
+def slow99(row: Row, mode: str) -> float:
+    """The same at the 99th percentile, over all rounds together."""
+    return float(row[mode]["p99_ms"] / row["alone"]["p99_ms"])
+
+
+def share(mine: Sequence[float], theirs: Sequence[float]) -> float:
+    """What the programs below got done, of what they get done elsewhere: the mean over them."""
+    return sum(a / b for a, b in zip(mine, theirs, strict=True)) / len(mine)
+
+
+def table(header: str, body: Iterable[Sequence[object]]) -> str:
+    """Markdown."""
+    names = header.split(" | ")
+    lines = [f"| {header} |", "|" + "---|" * len(names)]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in body)])
+
+
+def spread(values: Sequence[float], digits: int = 3) -> str:
+    """Median and range."""
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+
+
+def named(row: Row) -> str:
+    """A pair in a table."""
+    pause = "" if not row["think_ms"] else f", {row['think_ms']:g} ms"
+    return f"{row['high']} + {row['low'].replace(',', ', ')}{pause}"
+
+
+@dataclass
+class Measured:
+    """All that was measured, as it lies in a folder."""
+
+    folder: Path
+    pairs: list[Row] = field(init=False)
+    plain: dict[Key, Row] = field(init=False)
+    slicing: dict[Key, Row] = field(init=False)
+    programs: dict[str, Row] = field(init=False)
+    earlier: list[Row] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the files."""
+        self.plain = {key(row): row for row in self.lines("plain")}
+        self.slicing = {key(row): row for row in self.lines("slicing")}
+        self.pairs = [row for row in self.lines("pairs") if key(row) in self.plain and key(row) in self.slicing]
+        self.programs = {row["program"]: row for row in self.lines("coverage")}
+        self.earlier = self.lines("earlier")
+
+    def lines(self, name: str) -> list[Row]:
+        """The rows of a file."""
+        return list(rows(self.folder / f"{name}.jsonl"))
+
+    @property
+    def sound(self) -> list[Row]:
+        """The pairs whose predicted times were not spoilt."""
+        return [row for row in self.pairs if row["low"] != SPOILT]
+
+    @property
+    def spoilt(self) -> list[Row]:
+        """Those whose were."""
+        return [row for row in self.pairs if row["low"] == SPOILT]
+
+    def busy_ms(self, program: str) -> float:
+        """Time on the GPU of a request: its kernels' durations alone, added up."""
+        found = self.programs[program]
+        return float(found["busy_share"] * found["request_ms"])
+
+    def before(self, row: Row) -> float:
+        """The GPU's busy share with the program above alone."""
+        return self.busy_ms(row["high"]) / float(row["alone"]["p50_ms"] + row["think_ms"])
+
+    def after(self, row: Row) -> float:
+        """With those below beside it. Kernels that overlap count twice: it may be above one."""
+        high = self.busy_ms(row["high"]) / float(row["gate"]["p50_ms"] + row["think_ms"])
+        lows = zip(row["low"].split(","), row["gate"]["low_per_s"], strict=True)
+        return high + sum(float(rate) * self.busy_ms(low) / 1000 for low, rate in lows)
+
+    def bound_ms(self, row: Row) -> float:
+        """The p99 that the issue allows: alone and 1.2 of the longest kernel below."""
+        longest = max(float(self.programs[low]["longest_ms"]) for low in row["low"].split(","))
+        return float(row["alone"]["p99_ms"]) + 1.2 * longest
+
+    def of(self, row: Row, where: str) -> float:
+        """What those below got through the gate, of what MPS (here), plain MPS or time slicing gave them."""
+        mine = row["gate"]["low_per_s"]
+        if where == "mps":
+            return share(mine, row["mps"]["low_per_s"])
+        if where == "alone":
+            return share(mine, row["low_alone_per_s"])
+        other = self.plain[key(row)]["mps"] if where == "plain" else self.slicing[key(row)]["slicing"]
+        return share(mine, other["low_per_s"])
+
+    def again(self, row: Row, run: int) -> Row | None:
+        """The same pair in an earlier run."""
+        return next((each for each in self.earlier if each["run"] == run and key(each) == key(row)), None)
+
+
+def overheads(all_: Measured) -> list[tuple[Row, float, float, float]]:
+    """Of each pair back to back: shim and measuring over hooks that do nothing; the hooks' own time of p50."""
+    found = []
+    for row in (row for row in all_.pairs if "bypass" in row):
+        program = all_.programs[row["high"]]
+        own = row["ns_a_launch"] * program["seen"] / REQUESTS / 1e6 / row["alone"]["p50_ms"]
+        none = slow(row, "bypass")
+        found.append((row, slow(row, "shim") / none, 1 / none, own))
+    return found
