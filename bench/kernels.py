@@ -1,7 +1,7 @@
 """Recorded kernel traces as shipped programs, and what the simulation says of pairs that were measured.
 
     python -m bench.kernels trim TRACE OUT --request-ms 4.3 [--stream] [--requests 3] [--cpu 0.68]
-    python -m bench.kernels ship FOLDER          # all of MEDIANS_MS, from FOLDER/NAME.parquet, into the shipped programs
+    python -m bench.kernels ship FOLDER          # FOLDER/NAME.parquet of all names below, into the shipped programs
     python -m bench.kernels predict --data FOLDER [--seconds 1] [--policies mps,mps-priority] [--set both]
 
 ``trim`` keeps the last requests of a recording and takes out what recording cost: launches are slower under tracing,
@@ -15,6 +15,7 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from headway.errors import InputError
 from headway.experiment.kernels import KernelsExperiment, compare
 from headway.formats import kernel_trace
 from headway.formats.kernel_programs import FOLDER, from_trace
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernel_trace import KernelTrace, Longs
 from headway.kernels import alone
 from headway.kernels.device import Device
 from headway.kernels.kernel import GRAPH
@@ -139,9 +140,14 @@ def _played(program: Program, trace: KernelTrace, request_ms: float) -> KernelTr
     moments = list(alone.moments(Client("one", program, requests=len(program.firsts)), Device(queue=1 << 30)))
     first = moments[0].launched
     kernels = [program.kernels[each.kernel] for each in program.launches]
-    column = lambda values: np.array([value - first for value in values], dtype=np.int64)  # noqa: E731
+
+    def column(values: Iterable[int]) -> Longs:
+        return np.array([value - first for value in values], dtype=np.int64)
+
     waits = [each.waits for each in program.launches]
-    kept = {key: trace.metadata[key] for key in ("program", "gpu", "driver", "sms", "version") if key in trace.metadata}
+    kept: dict[str, Any] = {
+        key: trace.metadata[key] for key in ("program", "gpu", "driver", "sms", "version") if key in trace.metadata
+    }
     note = f"trimmed by bench/kernels.py; times scaled so that a request alone takes {request_ms:g} ms"
     return KernelTrace(
         column(each.launched for each in moments),

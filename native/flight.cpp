@@ -12,8 +12,25 @@ constexpr uint64_t kEager = 4;            // so many samples of a kernel at once
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 
+constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
+
 void add(U64& cell, uint64_t more) { cell.store(cell.load(relaxed) + more, relaxed); }
 
+// Calls on events would break a capture that another thread of the program has begun, unless this thread is relaxed.
+class Relaxed {
+ public:
+  Relaxed() { swap(); }
+  ~Relaxed() { swap(); }
+
+ private:
+  void swap() {
+    if (auto exchange = driver().capture_mode.get()) exchange(&mode_);
+  }
+  int mode_ = 2;
+};
+
+// 900 to 908: somebody captures. Not a fault, not an answer either.
+bool of_capture(CUresult result) { return result >= 900 && result <= 908; }
 
 }  // namespace
 
@@ -21,7 +38,7 @@ void add(U64& cell, uint64_t more) { cell.store(cell.load(relaxed) + more, relax
 // come back and is not known yet; and then one in so many.
 bool due(const Slot* slot, const Known& known, const Step* step) {
   const Kernel* kernel = known.kernel;
-  if (!kernel || kernel->kind.load(relaxed) == kCopy) return false;
+  if (!kernel || known.nccl || kernel->kind.load(relaxed) == kCopy) return false;  // NCCL waits for its peers
   const uint64_t launches = kernel->launches.load(relaxed), samples = kernel->samples.load(relaxed);
   if (samples < kEager && launches < 64) return true;
   if (kernel->varied.load(relaxed) && step && !step->work_ns.load(relaxed) && step->samples.load(relaxed)) return true;
@@ -44,52 +61,53 @@ CUevent Flight::event() {
   return made;
 }
 
-bool Flight::begin(Slot* slot, const Known& known, const Step* step, CUstream stream, int64_t now) {
-  begun_ = nullptr;
-  if (broken_ || !known.kernel || known.kernel->kind.load(relaxed) == kCopy || count_ == kEntries) return false;
-  void* context = nullptr;  // events belong to a context: the first one seen is the one that is timed
-  if (auto current = driver().context.get()) current(&context);
-  if (!context_) context_ = context;
-  if (context != context_) return false;
-  if (!due(slot, known, step)) return false;
-  if (known.fresh) {  // its code may be loaded in the middle of it: a time that says nothing
-    add(slot->ledger.dropped, 1);
-    return false;
-  }
-  CUevent at = event();
-  if (!at) return false;
-  if (driver().event_record.get()(at, stream) != CUDA_SUCCESS) {
-    broken_ = true;
-    return false;
-  }
-  begun_ = at;
-  begun_ns_ = now;
-  return true;
-}
-
-void Flight::end(const Known& known, Step* step, CUstream stream, int64_t go_ns, int64_t fill_ns,
-                 int64_t mark_after_ns, bool gpu_idle) {
-  const bool single = unmarked_ns_ == 0;
-  if (unmarked_ns_ == 0) unmarked_go_ns_ = go_ns;
-  unmarked_ns_ += fill_ns;
-  if (broken_ || count_ == kEntries) return;
-  if (!begun_ && unmarked_ns_ < mark_after_ns) return;
+// Events belong to a context: the first one seen is the one whose work is followed.
+bool Flight::here() {
   void* context = nullptr;
   if (auto current = driver().context.get()) current(&context);
   if (!context_) context_ = context;
-  if (context != context_) return;
+  return context == context_;
+}
+
+CUevent Flight::left(CUstream stream) {
   CUevent at = event();
-  if (!at) return;
-  if (driver().event_record.get()(at, stream) != CUDA_SUCCESS) {
-    broken_ = true;
+  if (!at) return nullptr;
+  const CUresult result = driver().event_record.get()(at, stream);
+  if (result == CUDA_SUCCESS) return at;
+  if (!of_capture(result)) broken_ = true;
+  spare_[spares_++] = at;
+  return nullptr;
+}
+
+CUevent Flight::begin(Slot* slot, const Known& known, const Step* step, CUstream stream) {
+  if (broken_ || count_ == kEntries || !due(slot, known, step)) return nullptr;
+  if (known.fresh) {  // its code may be loaded in the middle of it: a time that says nothing
+    add(slot->ledger.dropped, 1);
+    return nullptr;
+  }
+  const Relaxed relaxed_here;
+  return here() ? left(stream) : nullptr;
+}
+
+void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun, int64_t go_ns, int64_t fill_ns,
+                 int64_t mark_after_ns, bool gpu_idle) {
+  const bool single = unmarked_ns_ == 0;
+  // Without events all there is is what was predicted: what has run out by now is gone.
+  if (count_ == 0 && unmarked_ns_) unmarked_ns_ = most(0, unmarked_go_ns_ + unmarked_ns_ - go_ns);
+  if (single || count_ == 0) unmarked_go_ns_ = go_ns;
+  unmarked_ns_ += fill_ns;
+  if (known.nccl || (!begun && unmarked_ns_ < mark_after_ns)) return;
+  const Relaxed relaxed_here;
+  CUevent at = !broken_ && count_ < kEntries && here() ? left(stream) : nullptr;
+  if (!at) {
+    if (begun) spare_[spares_++] = begun;
     return;
   }
   // On an idle GPU the begin event is reached at once and the kernel only when the processor has launched it: that
   // stretch is not the kernel's.
-  const int64_t between = begun_ && gpu_idle ? now_ns() - begun_ns_ : 0;
-  ring_[(first_ + count_) % kEntries] = Entry{begun_, at, known.kernel, step, unmarked_go_ns_, unmarked_ns_, between, single};
+  const int64_t between = begun && gpu_idle ? now_ns() - go_ns : 0;
+  ring_[(first_ + count_) % kEntries] = Entry{begun, at, known.kernel, step, unmarked_go_ns_, unmarked_ns_, between, single};
   ++count_;
-  begun_ = nullptr;
   unmarked_ns_ = 0;
 }
 
@@ -121,10 +139,11 @@ void Flight::finish(Share& share, Entry& entry, int64_t now) {
 
 void Flight::collect(Share& share, int64_t now, bool all) {
   auto query = driver().event_query.get();
-  if (!query) return;
+  if (!query || !count_) return;
+  const Relaxed relaxed_here;
   for (int done = 0; count_ && (all || done < 2); ++done) {
     const CUresult result = query(ring_[first_].end);
-    if (result == CUDA_ERROR_NOT_READY) {
+    if (result == CUDA_ERROR_NOT_READY || of_capture(result)) {
       looked_ns_ = now;  // it still ran a moment ago: when it is done, that is when
       return;
     }
@@ -146,6 +165,8 @@ int64_t Flight::end_ns(int64_t now, int64_t latency_ns) const {
     const Entry& head = ring_[first_];
     const int64_t started = most(head.go_ns + latency_ns, free_ns_);
     const int64_t ran = most(0, now - started);
+    // One that waits for something else (a peer, another thread, the host) is not waited for here.
+    if (ran > head.fill_ns * 4 + kStuck) return 0;
     // It has not ended, whatever was predicted: one that is overdue is taken to need half as long again as it is late.
     left += ran < head.fill_ns * 9 / 10 ? -ran : most(head.fill_ns / 10, (ran - head.fill_ns) / 2) - head.fill_ns;
   }

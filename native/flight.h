@@ -11,11 +11,11 @@ bool due(const Slot* slot, const Known& known, const Step* step);
 
 class Flight {
  public:
-  // Before a launch: a begin event when this launch is to be timed. Returns whether it is.
-  bool begin(Slot* slot, const Known& known, const Step* step, CUstream stream, int64_t now);
+  // Before a launch: a begin event when this launch is to be timed, else null.
+  CUevent begin(Slot* slot, const Known& known, const Step* step, CUstream stream);
   // After it: an end event when it is timed, or when enough has gone without one.
-  void end(const Known& known, Step* step, CUstream stream, int64_t go_ns, int64_t fill_ns, int64_t mark_after_ns,
-           bool gpu_idle);
+  void end(const Known& known, Step* step, CUstream stream, CUevent begun, int64_t go_ns, int64_t fill_ns,
+           int64_t mark_after_ns, bool gpu_idle);
   // The last launch of a program above: what ran then ran beside it.
   void disturbed(int64_t launch_ns) { above_ns_ = launch_ns; }
   // Take in what has finished. With `all` everything that has, else at most two.
@@ -36,14 +36,14 @@ class Flight {
   static constexpr uint32_t kEntries = 128;
 
   CUevent event();
+  CUevent left(CUstream stream);  // an event left behind in a stream
+  bool here();
   void finish(Share& share, Entry& entry, int64_t now);
 
   Entry ring_[kEntries] = {};
   uint32_t first_ = 0, count_ = 0;
   CUevent spare_[2 * kEntries] = {};
   uint32_t spares_ = 0, made_ = 0;
-  CUevent begun_ = nullptr;
-  int64_t begun_ns_ = 0;
   int64_t unmarked_ns_ = 0, unmarked_go_ns_ = 0, free_ns_ = 0, above_ns_ = 0, looked_ns_ = 0;
   void* context_ = nullptr;
   bool broken_ = false;

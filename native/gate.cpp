@@ -17,6 +17,7 @@ constexpr int64_t kFresh = 50000000;    // who has not looked for so long is not
 constexpr int64_t kSpin = 80000;        // shorter waits are spent awake
 constexpr int64_t kSurplus = 5000000;    // what was had in good times is not held against a program for longer
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
+constexpr int64_t kPatience = 100000000;
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
 
 template <typename T, typename V>
@@ -68,9 +69,9 @@ void Gate::above(Share& share, Look& look, int64_t now) {
     const Pulse& pulse = slot.pulse;
     const int64_t launched = pulse.launch_ns.load(relaxed), busy = pulse.busy_ns.load(relaxed);
     if (launched == 0 || (now - launched > silence && busy < now)) continue;
-    if (launched > now + kStray || busy > now + kLongest) continue;  // nobody's numbers
+    if (launched > now + kStray || (now - launched > silence && busy > now + kLongest)) continue;  // nobody's numbers
     const int64_t next = pulse.next_ns.load(relaxed), slack = pulse.slack_ns.load(relaxed);
-    look.busy_ns = most(look.busy_ns, busy);
+    look.busy_ns = most(look.busy_ns, least(busy, now + kLongest));
     look.next_ns = look.above ? least(look.next_ns, next) : next;
     look.slack_ns = look.above ? least(look.slack_ns, slack) : slack;
     look.above += 1;
@@ -100,14 +101,14 @@ int64_t Gate::turn(Share& share, const Look& look, int64_t now) {
   return chosen == 0 ? 1 : 0;
 }
 
-void Gate::accrue(Share& share, bool above, int64_t now) {
+void Gate::accrue(Share& share, bool above, int64_t fill_ns, int64_t now) {
   const Rules& rules = share.slot->rules;
   if (above && accrued_ns_) {
     const int64_t passed = within(now - accrued_ns_, 100 * kMillion);
     const int64_t cap = within(rules.credit_cap_ns.load(relaxed), kLongest);
     credit_ns_ = least(cap, credit_ns_ + passed * within(rules.credit_ppm.load(relaxed), kWidest) / kMillion);
-    // Owed at most what the longest kernel needs and a bit: a program that slept does not come back with a flood.
-    debt_ns_ = least(debt_ns_ + passed * within(rules.floor_ppm.load(relaxed), kMillion) / kMillion, kLongest);
+    // Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
+    debt_ns_ = least(debt_ns_ + passed * within(rules.floor_ppm.load(relaxed), kMillion) / kMillion, fill_ns + kSurplus);
   }
   if (!above) debt_ns_ = 0;
   accrued_ns_ = now;
@@ -133,7 +134,7 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now) 
   const int64_t scale = within(rules.scale_ppm.load(relaxed), kWidest);
   k.width_ppm = width_ppm(known.kernel, sms) * (scale ? scale : kMillion) / kMillion;
   above(share, k, now);
-  accrue(share, k.above > 0, now);
+  accrue(share, k.above > 0, within(fill_ns, kLongest), now);
   flight.disturbed(launched_above_ns_);
   flight.collect(share, now, false);
   k.filled_ns = flight.end_ns(now, k.latency_ns);
@@ -200,7 +201,9 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     const Verdict verdict = decide(seen);
     if (verdict.go || looks == 0) record_look(seen, verdict);
     blame(share, now);
-    if (verdict.go) {
+    // With nobody above it is only its own work in flight that it waits for: not for long, whatever that is doing.
+    const bool alone = !verdict.go && seen.above == 0 && now - begin > kPatience;
+    if (verdict.go || alone) {
       ledger.open.store(0, relaxed);
       go(share, known, seen, verdict);
       break;

@@ -25,7 +25,7 @@ class Gate {
   Look look(Share& share, const Known& known, int64_t fill_ns, int64_t now);
   void above(Share& share, Look& look, int64_t now);
   int64_t turn(Share& share, const Look& look, int64_t now);
-  void accrue(Share& share, bool above, int64_t now);
+  void accrue(Share& share, bool above, int64_t fill_ns, int64_t now);
   void go(Share& share, const Known& known, const Look& look, const Verdict& verdict);
   void blame(Share& share, int64_t now);
 

@@ -143,16 +143,14 @@ CUresult copy_async(Entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
 CUresult copy_now(Entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   auto call = real<CUresult (*)(CUdeviceptr, CUdeviceptr, size_t)>(entry);
   if (!call) return CUDA_ERROR_NOT_INITIALIZED;
-  Launch launch(kCopy, nullptr, rows[entry].thread);
-  launch.copy(bytes);
-  launch.ready();
-  CUresult result;
   {
-    Wait wait(false);
-    result = call(to, from, bytes);
+    Launch launch(kCopy, nullptr, rows[entry].thread);
+    launch.copy(bytes);
+    launch.ready();
+    launch.done();  // before the call: it waits, and when it returns there is nothing left in flight
   }
-  launch.done();
-  return result;
+  Wait wait(false);
+  return call(to, from, bytes);
 }
 
 CUresult wait_one(Entry entry, void* what, bool everything) {
@@ -229,7 +227,16 @@ COPY_NOW(cuMemcpyDtoD_v2_ptds)
   HEADWAY_EXPORT CUresult name(void* what) { return wait_one(k_##name, what, everything); }
 WAIT(cuStreamSynchronize, false)
 WAIT(cuStreamSynchronize_ptsz, false)
-WAIT(cuEventSynchronize, false)
+
+HEADWAY_EXPORT CUresult cuEventSynchronize(CUevent event) {
+  auto call = real<CUresult (*)(CUevent)>(k_cuEventSynchronize);
+  if (!call) return CUDA_ERROR_NOT_INITIALIZED;
+  Wait wait(false, true);
+  return call(event);
+}
+
+// With a context as its argument since CUDA 13, under the same base name: another function, so another entry.
+WAIT(cuCtxSynchronize_v2, true)
 WAIT(cuCtxSynchronize, true)
 
 #define CAPTURE(name) \
@@ -276,6 +283,17 @@ HEADWAY_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
   forget_graph(graph);
   return call(graph);
 }
+
+#define CONTEXT(name, type)                          \
+  HEADWAY_EXPORT CUresult name(type what) {          \
+    auto call = real<CUresult (*)(type)>(k_##name);  \
+    if (!call) return CUDA_ERROR_NOT_INITIALIZED;    \
+    forget_context();                                \
+    return call(what);                               \
+  }
+CONTEXT(cuCtxDestroy_v2, void*)
+CONTEXT(cuDevicePrimaryCtxReset_v2, CUdevice)
+CONTEXT(cuDevicePrimaryCtxRelease_v2, CUdevice)
 
 UNLOAD(cuModuleUnload)
 UNLOAD(cuLibraryUnload)
@@ -376,7 +394,8 @@ void replace(const char* symbol, void** function, int version, uint64_t flags) {
     return;
   }
   if (version < 4000) return;  // the functions of long ago had other arguments
-  const int entry = by_base(symbol, (flags & kPerThread) != 0);
+  int entry = by_base(symbol, (flags & kPerThread) != 0);
+  if (entry == k_cuCtxSynchronize && *function == driver_function("cuCtxSynchronize_v2")) entry = k_cuCtxSynchronize_v2;
   if (entry >= 0) *function = ours(entry, *function);
 }
 

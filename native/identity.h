@@ -28,6 +28,8 @@ void forget_graph(CUgraphExec graph);
 
 // A handle may come back as another function: forget what was remembered by handle.
 void forget_handles();
+// After a fork, or in another slot: nothing is known yet.
+void forget_rows();
 
 // How long a kernel is expected to take at this place, and how much of the GPU it holds for how long.
 int64_t predicted_ns(const Kernel* kernel, const Step* step);

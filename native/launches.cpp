@@ -37,7 +37,10 @@ void forget_all() {
   gate().forget();
   forget_trail();
   forget_handles();
+  forget_rows();
   captures.store(0);
+  first_stream.store(nullptr);
+  many_streams.store(false);
 }
 
 Share& joined() {
@@ -57,6 +60,11 @@ void note_stream(CUstream stream) {
 }
 
 }  // namespace
+
+void forget_context() {
+  const std::lock_guard<std::mutex> lock(gate().mutex);
+  gate().flight.forget();
+}
 
 void capture_began(bool worked) {
   if (worked) captures.fetch_add(1);
@@ -94,15 +102,14 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   if (tracing()) trace_start();
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
-  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block && slot->owner.load(relaxed) != with.process) {
+  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block &&
+      (slot->owner.load(relaxed) != with.process || replaced(with, now_ns()))) {
     lost(with);
     return;
   }
   slot_ = slot;
   idle_ = is_capturing(stream_);
   if (idle_) slot->ledger.captured.fetch_add(1, relaxed);
-  // While any stream of the process is being captured, calls on events may break the capture: let everything pass.
-  touch_ = !idle_ && captures.load(relaxed) <= 0;
 }
 
 void Launch::kernel(CUfunction function, const Shape& shape) {
@@ -144,19 +151,19 @@ void Launch::ready() {
   fill_ns_ = predicted_ns(known_.kernel, ahead);
   count();
   note_stream(stream_);
-  const bool gated = slot.rules.gate.load(relaxed) && touch_ && !known_.nccl;
-  raised_ = touch_ && kind_ == kKernel && slot.rules.raised.load(relaxed) >= 2;
-  if (gated) {
-    gate().mutex.lock();
-    locked_ = true;
+  gated_ = slot.rules.gate.load(relaxed) && !known_.nccl;
+  raised_ = kind_ == kKernel && slot.rules.raised.load(relaxed) >= 2 && captures.load(relaxed) <= 0;
+  // The gate is locked to look and to leave events, never while the driver is at work: that may wait for another thread.
+  if (gated_) {
+    const std::lock_guard<std::mutex> lock(gate().mutex);
     go_ns_ = gate().enter(with, known_, fill_ns_);
-    timed_ = gate().flight.begin(slot_, known_, ahead, stream_, go_ns_);
+    begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
   } else {
     go_ns_ = now_ns();
-    if (touch_ && due(slot_, known_, ahead) && gate().mutex.try_lock()) {
-      locked_ = true;
+    if (due(slot_, known_, ahead) && gate().mutex.try_lock()) {
       gate().flight.collect(with, go_ns_, true);
-      timed_ = gate().flight.begin(slot_, known_, ahead, stream_, go_ns_);
+      begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
+      gate().mutex.unlock();
     }
     // A sign of life, now and then: the gate gives one at each look.
     if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
@@ -164,18 +171,16 @@ void Launch::ready() {
   gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
   observe_launch(slot_, known_, go_ns_, fill_ns_);
   if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
-  if (measured_) hook_ns_ = (locked_ ? 0 : now_ns() - before_ns_);
+  if (measured_) hook_ns_ = gated_ || begun_ ? 0 : now_ns() - before_ns_;
 }
 
 void Launch::done() {
   if (idle_) return;
   Share& with = share();
-  if (locked_) {
-    const bool gated = slot_->rules.gate.load(relaxed) != 0;
-    if (timed_ || gated)
-      gate().flight.end(known_, step_now(slot_), stream_, go_ns_, fill_ns_, gated ? kMark : INT64_MAX, gpu_idle_);
-    if (gated) gate().publish(with, go_ns_);
-    gate().mutex.unlock();
+  if (gated_ || begun_) {
+    const std::lock_guard<std::mutex> lock(gate().mutex);
+    gate().flight.end(known_, step_now(slot_), stream_, begun_, go_ns_, fill_ns_, gated_ ? kMark : INT64_MAX, gpu_idle_);
+    if (gated_) gate().publish(with, go_ns_);
   }
   if (measured_ && hook_ns_ > 0) {
     add(slot_->ledger.hook_ns, hook_ns_);
@@ -183,7 +188,7 @@ void Launch::done() {
   }
 }
 
-Wait::Wait(bool everything) : everything_(everything) {
+Wait::Wait(bool everything, bool event) : everything_(everything), event_(event) {
   Share& with = joined();
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
@@ -196,8 +201,8 @@ Wait::~Wait() {
   Share& with = share();
   const int64_t now = now_ns();
   if (with.slot) {
-    observe_waited(with, now, everything_ || !many_streams.load(relaxed));
-    if (captures.load(relaxed) <= 0 && gate().mutex.try_lock()) {
+    observe_waited(with, now, everything_ || (!event_ && !many_streams.load(relaxed)));
+    if (gate().mutex.try_lock()) {
       gate().flight.collect(with, now, true);
       if (with.slot->rules.gate.load(relaxed)) gate().publish(with, now);
       gate().mutex.unlock();

@@ -29,20 +29,24 @@ class Launch {
   Known known_;
   int64_t fill_ns_ = 0, go_ns_ = 0, hook_ns_ = 0, before_ns_ = 0;
   bool idle_ = true;       // there is no slot, or the stream is capturing: leave the launch alone
-  bool touch_ = false;     // events may be recorded
-  bool locked_ = false, timed_ = false, gpu_idle_ = false, raised_ = false, measured_ = false;
+  bool gated_ = false, gpu_idle_ = false, raised_ = false, measured_ = false;
+  CUevent begun_ = nullptr;
 };
 
 // Around the driver's functions that wait for the GPU.
 class Wait {
  public:
-  explicit Wait(bool everything);
+  // `everything`: nothing of the program can still run after it; `event`: only what came before some event is over.
+  explicit Wait(bool everything, bool event = false);
   ~Wait();
 
  private:
-  bool everything_;
+  bool everything_, event_;
   int64_t begin_ns_ = 0;
 };
+
+// A context is about to go, and its events with it.
+void forget_context();
 
 void capture_began(bool worked);
 void capture_ended();

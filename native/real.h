@@ -45,6 +45,7 @@ struct Driver {
   Own<CUresult (*)(CUevent)> event_query{"cuEventQuery"};
   Own<CUresult (*)(float*, CUevent, CUevent)> event_elapsed{"cuEventElapsedTime"};
   Own<CUresult (*)(CUstream, int*)> capturing{"cuStreamIsCapturing"};
+  Own<CUresult (*)(int*)> capture_mode{"cuThreadExchangeStreamCaptureMode"};
   Own<CUresult (*)(const CUlaunchConfig*, CUfunction, void**, void**)> launch_ex{"cuLaunchKernelEx"};
   Own<CUresult (*)(const CUlaunchConfig*, CUfunction, void**, void**)> launch_ex_thread{"cuLaunchKernelEx_ptsz"};
 };

@@ -26,6 +26,7 @@ std::mutex joining;
 std::atomic<bool> joined{false};
 std::atomic<uint32_t> said{0};
 Share mine;
+std::atomic<uint64_t> mapped_inode{0};
 void (*forget_more)() = nullptr;
 
 const char* variable(const char* name, const char* otherwise) {
@@ -54,7 +55,7 @@ void copy_text(char* to, size_t bytes, const char* from) {
 Block* map_block(const char* path) {
   int file = open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) {
-    say(Say::kNoBlock, path);
+    say(errno == EACCES || errno == EPERM ? Say::kRefused : Say::kNoBlock, path);
     return nullptr;
   }
   struct stat about{};
@@ -70,6 +71,7 @@ Block* map_block(const char* path) {
     return nullptr;
   }
   auto* block = static_cast<Block*>(at);
+  mapped_inode.store(about.st_ino, relaxed);
   const Header& header = block->header;
   if (header.magic.load() != kMagic || header.version.load() != kVersion || header.slots.load() != kSlots ||
       header.slot_bytes.load() != sizeof(Slot)) {
@@ -111,6 +113,7 @@ Slot* claim(Block* block, uint32_t* index, uint32_t priority) {
 
 void leave() {
   if (Slot* slot = mine.slot; slot && mine.block) {
+    mine.slot.set(nobody());  // threads that still launch do so as if headway were not there
     if (slot->owner.load() == static_cast<uint32_t>(getpid())) {
       slot->want.fill_ns.store(0, relaxed);
       slot->state.store(3, std::memory_order_release);
@@ -122,7 +125,7 @@ void after_fork() {
   // The child is another program: it holds no slot until it launches something of its own.
   new (&joining) std::mutex;  // a thread that is not here may have held it
   if (mine.block) munmap(mine.block, sizeof(Block));
-  mine.block = nullptr;
+  mine.block.set(nullptr);
   mine.slot.set(nullptr);
   mine.index = mine.priority = mine.process = 0;
   joined.store(false);
@@ -142,8 +145,9 @@ void join_block(const char* path) {
   const unsigned long priority = std::strtoul(text, &end, 10);
   mine.priority = (end && *end == 0 && priority < kPriorities) ? static_cast<uint32_t>(priority) : 5;
   mine.process = static_cast<uint32_t>(getpid());
-  mine.block = map_block(path);
-  if (!mine.block) return;
+  Block* block = map_block(path);
+  if (!block) return;  // the one before, if there was one, stays mapped: other threads may look at it
+  mine.block.set(block);
   if (!trusted(mine, now_ns())) return;
   Slot* claimed = claim(mine.block, &mine.index, mine.priority);
   if (!claimed) {
@@ -190,6 +194,7 @@ void say(Say what, const char* more) {
     case Say::kVersion: text = "the broker's shared memory is of another version (restart it with this headway)"; break;
     case Say::kGone: text = "the broker is gone or hangs"; break;
     case Say::kFull: text = "no slot is free: 32 programs share already"; break;
+    case Say::kRefused: text = "the broker is another user's"; break;
     case Say::kCorrupt: text = "the shared memory is damaged"; break;
   }
   std::fprintf(stderr, "headway: %s; %s goes on ungated (%s)\n", text, variable("HEADWAY_NAME", "this program"), more);
@@ -203,6 +208,17 @@ Share& share() {
     joined.store(true, std::memory_order_release);
   }
   return mine;
+}
+
+bool replaced(const Share& with, int64_t now) {
+  static std::atomic<int64_t> looked{0};
+  int64_t before = looked.load(relaxed);
+  if (now - before < kSecond || !looked.compare_exchange_strong(before, now, relaxed)) return false;
+  Block* block = with.block;
+  if (!block || (!block->header.stopping.load(relaxed) && now - block->header.beat_ns.load(relaxed) < 2 * kSecond)) return false;
+  const char* path = std::getenv("HEADWAY_SHARE");
+  struct stat about{};
+  return path && stat(path, &about) == 0 && about.st_ino != mapped_inode.load(relaxed);
 }
 
 bool trusted(Share& with, int64_t now) {
@@ -222,7 +238,8 @@ bool trusted(Share& with, int64_t now) {
     return false;
   }
   // Another program, or nonsense, in our slot: the broker took us for dead, or the block was written over.
-  if (with.slot && (with.slot->owner.load(relaxed) != with.process || with.slot->state.load(relaxed) != 2)) {
+  if (Slot* slot = with.slot; slot == nobody()) return false;
+  if (Slot* slot = with.slot; slot && (slot->owner.load(relaxed) != with.process || slot->state.load(relaxed) != 2)) {
     say(Say::kCorrupt, "our slot is not ours");
     return false;
   }

@@ -13,8 +13,15 @@ struct SlotCell {
   void set(Slot* slot) { at.store(slot, std::memory_order_relaxed); }
 };
 
+struct BlockCell {
+  std::atomic<Block*> at{nullptr};
+  operator Block*() const { return at.load(std::memory_order_relaxed); }
+  Block* operator->() const { return at.load(std::memory_order_relaxed); }
+  void set(Block* block) { at.store(block, std::memory_order_relaxed); }
+};
+
 struct Share {
-  Block* block = nullptr;
+  BlockCell block;
   SlotCell slot;             // null: this program goes on as if headway were not there
   uint32_t index = 0;
   uint32_t priority = 0;
@@ -28,13 +35,16 @@ Share& share();
 bool trusted(Share& share, int64_t now);
 
 // One line to the program's error output, once for each kind.
-enum class Say { kNoBlock, kVersion, kGone, kFull, kCorrupt };
+enum class Say { kNoBlock, kVersion, kGone, kFull, kCorrupt, kRefused };
 void say(Say what, const char* more);
 
 // The slot has become another program's (the broker took this one for dead): leave it, join anew at the next launch.
 // Threads that still hold on to it write into a slot that is nobody's.
 void lost(Share& share);
 Slot* nobody();
+
+// Whether the broker of this block is gone and another one has made a new block in its place. Looks once a second.
+bool replaced(const Share& share, int64_t now);
 
 void on_fork(void (*forget)());
 

@@ -7,6 +7,8 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kSoon = 4000;            // when nothing is known of what follows: soon
+constexpr int64_t kBusiest = 100000000;
+constexpr int64_t kRest = 2000000;         // what other streams may still have to do after a wait for one
 constexpr uint32_t kRing = 4096;
 constexpr uint32_t kSettled = 4;           // after so many samples a step by its place stands on its own
 constexpr uint32_t kPlaces = kSteps / 4 * 3;  // steps known by their place; the rest is for pairs
@@ -29,6 +31,7 @@ struct Trail {
   int64_t waited_ns = 0;   // end of the last wait
   bool waited = false;     // since the last launch
   bool waiting = false;
+  bool watched = false;    // those below were held when this stretch began
   int64_t idle_ns = 0;     // idle GPU time since the last wait
   uint32_t passed = 0;
   uint32_t waits = 0;
@@ -83,8 +86,10 @@ Step* by_place(Slot* slot, uint64_t key) {
 // A wait for the GPU is over. Delays that fills cause and that were not absorbed show here and nowhere else: the time
 // before it is the processor's own. Alone its length is learnt; with others about it is compared with what was learnt,
 // on top of a first part that counts as it came, so that a slow processor is not taken for a delay.
-void account(Slot* slot, Step* step, int64_t launching_ns, int64_t waiting_ns) {
-  if (slot->rules.watched.load(relaxed)) {
+void account(Slot* slot, Step* step, bool watched, int64_t launching_ns, int64_t waiting_ns) {
+  const bool still = slot->rules.watched.load(relaxed) != 0;
+  if (watched != still) return;  // partly alone, partly not: it says nothing of either
+  if (watched) {
     const uint32_t seen = step->alone.load(relaxed);
     step->alone_ns.store(blend(step->alone_ns.load(relaxed), waiting_ns, seen), relaxed);
     step->alone.store(seen + 1, relaxed);
@@ -163,6 +168,7 @@ void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work
   if (t.waited || t.place == 0) {
     t.place = 0;
     t.begin_ns = now;
+    t.watched = slot->rules.watched.load(relaxed) != 0;
   }
   t.step = by_place(slot, mix(pair, ++t.place));
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
@@ -175,7 +181,8 @@ void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work
     if (!t.waited) t.idle_ns += reaches - busy;
     busy = reaches;
   }
-  busy += work_ns;
+  // Streams that overlap and predictions that are too long add up: nobody is believed to be busy for longer than this.
+  busy = least(busy + work_ns, now + most(kBusiest, 2 * work_ns));
   if (t.passed < kRing) t.ring[t.passed++] = Passed{t.step ? t.step : t.pair, t.idle_ns};
   t.previous = id;
   t.launch_ns = now;
@@ -222,14 +229,15 @@ void observe_waited(Share& share, int64_t now, bool everything) {
   Ledger& ledger = slot->ledger;
   ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
   Step* step = t.step ? t.step : t.pair;
-  if (step && t.waiting) account(slot, step, t.waiting_ns - t.begin_ns, now - t.waiting_ns);
+  if (step && t.waiting) account(slot, step, t.watched, t.waiting_ns - t.begin_ns, now - t.waiting_ns);
   t.waiting = false;
   t.waited = t.launch_ns != 0;
   t.waited_ns = now;
   const Step* known = expected(t);
   const int64_t think = known ? known->think_ns.load(relaxed) : 0;
   Pulse& pulse = slot->pulse;
-  if (everything && pulse.busy_ns.load(relaxed) > now) pulse.busy_ns.store(now, relaxed);
+  const int64_t rest = everything ? 0 : kRest;
+  if (pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
 }

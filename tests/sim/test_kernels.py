@@ -75,9 +75,41 @@ def test_with_priority_a_wave_is_enough() -> None:
 
 
 def test_a_graph_gives_way_between_its_kernels_without_priority_too() -> None:
-    kernel = Kernel("graph", 12, 1, GRAPH)
-    graph = Client("l", Program("l", (kernel,), (Launch(0, 1, 90, True),)), 1, requests=1)
-    assert spans(drive("mps", [HALF, graph]), 0) == [(41, 141)]
+    graph = Client("l", Program("l", (Kernel("graph", 9, 1, GRAPH),), (Launch(0, 1, 90, True),)), 1, requests=1)
+    assert spans(drive("mps", [HALF, graph], replace(TINY, nodes=3, node_ppm=1_000_000)), 0) == [(41, 141)]
+
+
+def test_a_kernel_of_a_graph_takes_its_share_of_the_gpu() -> None:
+    graph = Client("l", Program("l", (Kernel("graph", 9, 1, GRAPH),), (Launch(0, 1, 90, True),)), 1, requests=1)
+    run = drive("mps", [HALF, graph], replace(TINY, nodes=3, node_ppm=500_000))
+    assert (spans(run, 0), spans(run, 1)) == ([(15, 115)], [(11, 101)])
+
+
+@pytest.mark.parametrize("spec", ["mps", "mps-priority"])
+def test_blocks_of_a_persistent_kernel_stay_until_they_run_out_of_tiles(spec: str) -> None:
+    device = replace(TINY, rounds=10, last_ppm=500_000)
+    run = drive(spec, [HALF, low((1, 4, 50))], device)
+    # Nine rounds of 5 each end at 56: half of the SMs have no tile left. The two blocks start there.
+    assert (spans(run, 0), spans(run, 1)) == ([(56, 156)], [(11, 61)])
+
+
+def test_beside_blocks_that_stay_more_of_its_own_share_an_sm() -> None:
+    device = replace(TINY, rounds=10, last_ppm=500_000)
+    above = Client("h", program((5, 4, 100), name="h", per_sm=4), 0, requests=1)  # alone a block on each SM
+    assert spans(drive("mps", [above, low((1, 4, 50))], device), 0) == [(56, 256)]
+
+
+def test_a_place_that_a_small_block_leaves_is_none_for_a_large_one() -> None:
+    large = low((1, 24, 90), per_sm=2)  # three waves of 30, two blocks on each SM
+    assert spans(drive("mps-priority", [HALF, large]), 0) == [(101, 201)]
+    small = Client("h", program((5, 4, 100), name="h", per_sm=2), 0, requests=1)
+    assert spans(drive("mps-priority", [small, large]), 0) == [(41, 141)]
+
+
+def test_who_had_the_gpu_for_longer_than_a_slice_gives_it_up_at_once() -> None:
+    late = Client("h", program((205, 2, 50), name="h"), 0, requests=1)
+    run = drive("time-slicing", [late, low((1, 4, 300))])
+    assert spans(run, 0) == [(225, 275)]
 
 
 def test_slices_take_turns_and_switches_cost() -> None:

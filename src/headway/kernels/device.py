@@ -28,7 +28,7 @@ class Device:
     """From the end of a kernel to the start of the next one in its stream."""
     wait: int = 8 * MICROSECOND
     """From the end of a stream's last kernel to the return of the thread that waits for it."""
-    overlap_ppm: int = 1_000_000
+    overlap_ppm: int = 1_200_000
     """How much longer a kernel takes beside others that hold the whole rest of the GPU."""
     slice: int = 2_000 * MICROSECOND
     switch: int = 100 * MICROSECOND

@@ -84,6 +84,7 @@ class Dial:
     watch_ns: int = 30 * MS
     watch_every_ns: int = 1_500 * MS
     first_watch_ns: int = 300 * MS
+    first_every_ns: int = 5_000 * MS
     sample_every: int = 256
     _above: dict[int, _Above] = field(default_factory=dict)
     _cycle_ns: int = 0
@@ -97,7 +98,7 @@ class Dial:
         highest = min(client.priority for client in seen)
         phase = self._phase(now_ns, [client for client in seen if client.priority == highest])
         self._hear(seen, phase)
-        plain = self._plain()
+        plain = self._plain(highest)
         return {client.index: self._of(client, seen, phase, plain) for client in seen}
 
     def slowdown_ppm(self, index: int) -> int:
@@ -110,8 +111,10 @@ class Dial:
         above = self._above.get(index)
         return above.boldness_ppm if above else 0
 
-    def _plain(self) -> Rules:
-        base = Rules(threshold_ns=self.switch_ns, floor_ppm=self.floor_ppm, whole=0 if self.priorities else 1)
+    def _plain(self, highest: int) -> Rules:
+        # MPS knows two priorities, and normal is 0's alone: without one there all wait for each other's kernels to end.
+        whole = 0 if self.priorities and highest == 0 else 1
+        base = Rules(threshold_ns=self.switch_ns, floor_ppm=self.floor_ppm, whole=whole)
         if not self.mps:
             # Without MPS two programs never overlap: a fill costs two switches of the driver's slices.
             base = replace(base, threshold_ns=max(self.switch_ns, 500_000), latency_ns=20_000, depth_ns=0, whole=1)
@@ -123,9 +126,9 @@ class Dial:
         Held for longer at first, when a client of the highest priority is new, then a moment in every second.
         """
         newest = max(client.since_ns for client in top)
-        if newest != self._newest_ns:
-            self._newest_ns = newest
+        if newest > self._newest_ns and (self._newest_ns < 0 or now_ns - self._cycle_ns > self.first_every_ns):
             self._cycle_ns = max(now_ns, newest)
+        self._newest_ns = max(newest, self._newest_ns)
         into = now_ns - self._cycle_ns
         if into < self.first_watch_ns:
             return 2 if into > 4 * self.drain_ns else 1
@@ -168,7 +171,9 @@ class Dial:
         below = any(other.priority > client.priority for other in seen)
         if not above:
             return replace(plain, gate=0, watched=1 if phase == 2 or not below else 0, raised=1)
+        # Only those with nobody above them are ever seen alone; who has not been heard goes by those who have.
         loops = [self._above.get(other.index, _Above()) for other in above]
+        loops = [loop for loop in loops if loop.heard] or loops
         boldness = min(loop.boldness_ppm for loop in loops)
         allowed = (self.slo_ppm - MILLION) // max(1, beside)
         return replace(

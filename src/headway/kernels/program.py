@@ -100,8 +100,14 @@ class Client:
 
     def launch(self, number: int) -> Launch:
         """Its ``number``-th launch, counted from 0 when it joins."""
-        launches = self.program.launches
-        return launches[(self.program.firsts[self.first] + number) % len(launches)]
+        turned = self._turned
+        return turned[number % len(turned)]
+
+    @cached_property
+    def _turned(self) -> tuple[Launch, ...]:
+        """The program's launches from the one that it begins with."""
+        at, launches = self.program.firsts[self.first], self.program.launches
+        return launches[at:] + launches[:at]
 
     def request(self, number: int) -> int:
         """The request of the program that its ``number``-th launch belongs to."""

@@ -59,8 +59,8 @@ class Running:
     """One kernel from the moment it is launched until it ends."""
 
     __slots__ = (
-        *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays", "fine", "spread"),
-        *("left", "speed", "room"),
+        *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays"),
+        *("fine", "spread", "left", "speed", "room"),
         *("held", "since", "ready", "started", "rank", "ends", "retires", "by", "queued", "origin", "parts"),
     )
 
@@ -218,6 +218,8 @@ class Shared(Streams):
     def _settle(self, now: int) -> None:
         """Free slots to whoever comes first; then everybody's speed, and when that will have brought it to its end."""
         running = self.running
+        if len(running) == 1 and running[0].held == running[0].width and running[0].speed == MILLION:
+            return
         free = MILLION - sum(one.held for one in running)
         parts = []
         for one in running:

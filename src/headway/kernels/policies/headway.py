@@ -114,23 +114,20 @@ class Headway(KernelsPolicy):
             gate.lag, gate.epoch = 0, epoch
         filled = max((_flying(each, now) for each in state.clients if each.gated), default=0)
         fill, kernel = client.fill, client.wants
-        return Look(
+        turn = 1
+        if len(state.waiting) > 1:
+            room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
+            turn = _turn(state, client, room)
+        return Look(  # by position, in the order of the fields: this is made at every look
             *(now, above, busy, following, slack, filled, fill),
-            wave_ns=fill // client.expected.waves[kernel],
-            width_ppm=client.expected.widths_ppm[kernel] * (rules.scale_ppm or MILLION) // MILLION,
-            lag_ns=max(0, gate.lag - max(0, gate.lag_slack - slack)),
-            credit_ns=gate.credit,
-            debt_ns=max(0, gate.debt),
-            turn=_turn(state, client, max(now + rules.latency_ns, filled), max(following + rules.latency_ns, busy)),
-            gate=rules.gate,
-            hold=rules.hold,
-            threshold_ns=rules.threshold_ns,
-            latency_ns=rules.latency_ns,
-            depth_ns=rules.depth_ns,
-            idle_depth_ns=rules.idle_depth_ns,
-            absorb_ppm=rules.absorb_ppm,
-            overlap_ppm=rules.overlap_ppm,
-            whole=rules.whole,
+            fill // client.expected.waves[kernel],
+            client.expected.widths_ppm[kernel] * (rules.scale_ppm or MILLION) // MILLION,
+            max(0, gate.lag - max(0, gate.lag_slack - slack)),
+            gate.credit,
+            max(0, gate.debt),
+            turn,
+            *(rules.gate, rules.hold, rules.threshold_ns, rules.latency_ns, rules.depth_ns, rules.idle_depth_ns),
+            *(rules.absorb_ppm, rules.overlap_ppm, rules.whole),
         )
 
     def _go(self, now: int, gate: _Gate, look: Look, verdict: Verdict) -> None:
@@ -157,21 +154,28 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
     if look.filled_ns <= now:
         owed = now + _grown(look.fill_ns - look.debt_ns, rules.floor_ppm, look.fill_ns <= LONGEST_NS)
     until = max(verdict.until_ns, now + pause)
-    if reason == Reason.THRESHOLD:
+    if reason == Reason.TURN:
+        until = now + 10 * pause  # whoever goes instead is a change
+    elif reason == Reason.THRESHOLD:
         until = max(until, look.next_ns)
-    elif reason == Reason.GAP:
-        until = max(until, _cheaper(look, verdict, rules))
+    elif reason in (Reason.GAP, Reason.BUSY):
+        until = max(until, _cheaper(look, rules))
     return max(now + pause, min(until, owed))
 
 
-def _cheaper(look: Look, verdict: Verdict, rules: Rules) -> int:
+def _cheaper(look: Look, rules: Rules) -> int:
     """The earliest time at which a kernel that fits into no gap could be paid for, or absorbed."""
-    now, lacks = look.now_ns, verdict.harm_ns - look.credit_ns
-    paid = now + _grown(lacks, rules.credit_ppm, verdict.harm_ns <= rules.credit_cap_ns)
-    # Once the launch above is overdue the delay gets less, by half of the time that passes.
+    now = look.now_ns
     overdue = max(now, look.next_ns)
+    following = now + (now - look.next_ns) // 2 if now > look.next_ns else look.next_ns
+    start = max(now + look.latency_ns, look.filled_ns)
+    late = max(0, start + look.fill_ns - max(following + look.latency_ns, look.busy_ns))
+    harm = min(late, look.fill_ns if look.whole else look.wave_ns) * look.width_ppm // MILLION
+    lacks = harm - look.credit_ns
+    paid = now + _grown(lacks, rules.credit_ppm, harm <= rules.credit_cap_ns)
+    # Once the launch above is overdue the delay gets less, by half of the time that passes.
     lacks -= (overdue - now) * rules.credit_ppm // MILLION
-    lacks = min(lacks, look.lag_ns + verdict.harm_ns - look.slack_ns * look.absorb_ppm // MILLION)
+    lacks = min(lacks, look.lag_ns + harm - look.slack_ns * look.absorb_ppm // MILLION)
     return min(paid, overdue + _grown(lacks, rules.credit_ppm + look.width_ppm // 2 + 1, True))
 
 
@@ -195,13 +199,11 @@ def _flying(client: ClientState, now: int) -> int:
     return max(client.busy, now + 1) if client.outstanding else 0
 
 
-def _turn(state: KernelsState, client: ClientState, start: int, due: int) -> int:
+def _turn(state: KernelsState, client: ClientState, room: int) -> int:
     """1: nobody else who waits comes first."""
-    if len(state.waiting) == 1:
-        return 1
     others = [state.clients[index] for index in state.waiting if index != client.id]
     waiters = [Waiter(each.priority, each.fill, each.served_at) for each in (client, *others)]
-    chosen = choose(waiters, due - start)
+    chosen = choose(waiters, room)
     return int((choose(waiters, LONGEST_NS) if chosen < 0 else chosen) == 0)
 
 

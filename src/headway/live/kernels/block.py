@@ -6,13 +6,17 @@ written whole (aligned words), without locks: each has one writer.
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
+import shutil
 from ctypes import c_char, c_int64, c_uint32, c_uint64
 from pathlib import Path
 from typing import Self
 
 from headway.errors import ShareError
+from headway.live.kernels import files
+from headway.units import format_size
 
 MAGIC = 0x5941574441454831
 VERSION = 1
@@ -189,6 +193,30 @@ class _Block(ctypes.Structure):
     _fields_ = (("header", Header), ("slots", Slot * SLOTS))
 
 
+BLOCK_BYTES = ctypes.sizeof(_Block)
+"""What a block takes of the shared memory, from its first moment."""
+
+
+def _allocated(path: Path) -> mmap.mmap:
+    """A new file with all of its memory: a page that could not be had later would end the program that touches it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, BLOCK_BYTES)
+        return mmap.mmap(handle, BLOCK_BYTES)
+    finally:
+        os.close(handle)
+
+
+def _why_not(path: Path, problem: OSError) -> str:
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
+        free = format_size(shutil.disk_usage(path.parent).free)
+        return (
+            f"no room for the shared block in {path.parent}: it takes {format_size(BLOCK_BYTES)}, {free} are free: "
+            "make room there, or give the container more (docker run --shm-size 256m)"
+        )
+    return f"the shared block {path} cannot be made: {problem.strerror}"
+
+
 class SharedBlock:
     """A mapped block. ``create`` is the broker's, ``open`` everybody else's."""
 
@@ -200,31 +228,35 @@ class SharedBlock:
     @classmethod
     def create(cls, path: Path, sms: int, now_ns: int, patience_ns: int = 1_000_000_000) -> Self:
         """Make the file anew: whoever still maps an old one of that name keeps it and sees its broker gone."""
-        path.unlink(missing_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # It gets its name when it is filled in: programs of a broker that died look for a new block by that name.
+        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
         try:
-            os.ftruncate(handle, ctypes.sizeof(_Block))
-            block = cls(path, mmap.mmap(handle, ctypes.sizeof(_Block)))
-        finally:
-            os.close(handle)
-        header = block.header
-        header.slot_bytes, header.slots, header.sms = ctypes.sizeof(Slot), SLOTS, sms
-        header.broker, header.started_ns, header.beat_ns = os.getpid(), now_ns, now_ns
-        header.patience_ns, header.version = patience_ns, VERSION
-        header.magic = MAGIC
+            draft.unlink(missing_ok=True)
+            memory = _allocated(draft)
+            block = cls(path, memory)
+            header = block.header
+            header.slot_bytes, header.slots, header.sms = ctypes.sizeof(Slot), SLOTS, sms
+            header.broker, header.started_ns, header.beat_ns = os.getpid(), now_ns, now_ns
+            header.patience_ns, header.version = patience_ns, VERSION
+            header.magic = MAGIC
+            draft.replace(path)
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise ShareError(_why_not(path, problem)) from None
         return block
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """Map an existing one; refuses what is not a block of this version."""
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise ShareError(f"no shared block at {path}: {error.strerror}") from error
+            handle = files.opened(path, os.O_RDWR)
+        except FileNotFoundError as error:
+            raise ShareError(f"no shared block at {path}: {error.strerror}") from None
         try:
-            if os.fstat(handle).st_size != ctypes.sizeof(_Block):
+            if os.fstat(handle).st_size != BLOCK_BYTES:
                 raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
-            block = cls(path, mmap.mmap(handle, ctypes.sizeof(_Block)))
+            block = cls(path, mmap.mmap(handle, BLOCK_BYTES))
         finally:
             os.close(handle)
         header = block.header

@@ -12,7 +12,7 @@ from headway.errors import HeadwayError
 from headway.live.kernels import gpu as gpus
 from headway.live.kernels import mps as mps_
 from headway.live.kernels import places
-from headway.live.kernels.block import SharedBlock, _Block
+from headway.live.kernels.block import BLOCK_BYTES, SharedBlock
 from headway.live.kernels.gpu import Gpu
 from headway.units import format_size
 
@@ -47,7 +47,7 @@ def checks(index: int | None, library: Callable[[], Path]) -> Iterator[Check]:
     place = None
     try:
         place = places.place_of(gpu.index if gpu else index or 0)
-        yield _memory(place.folder)
+        yield _memory(place)
     except HeadwayError as problem:
         yield Check("shared memory", False, "none", str(problem))
     yield _mps(place)
@@ -82,10 +82,11 @@ def _compute_mode(gpu: Gpu | None) -> Check:
     return Check("compute mode", fine, mode, advice)
 
 
-def _memory(folder: Path) -> Check:
+def _memory(place: places.Place) -> Check:
+    folder = place.folder
     free = shutil.disk_usage(folder).free
-    needed = ctypes.sizeof(_Block)
-    fine = free > needed
+    needed = BLOCK_BYTES
+    fine = free > needed or place.block.exists()  # that of a broker has what it needs
     advice = (
         "" if fine else f"a block takes {format_size(needed)}: give the container more (docker run --shm-size 256m)"
     )

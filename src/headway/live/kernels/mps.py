@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import ShareError
+from headway.live.kernels import files
 from headway.live.kernels.gpu import Gpu, any_gpu
 from headway.live.kernels.places import Place
 
@@ -113,7 +114,7 @@ def running(place: Place) -> Mps | None:
     own = place.mps / "pipe"
     named = os.environ.get(PIPE, "")
     for pipe, owned in ((own, True), (Path(named), False), (USUAL_PIPE, False)):
-        if not pipe.is_dir() or str(pipe) == ".":
+        if not pipe.is_dir() or str(pipe) == "." or (owned and not files.own_folder(place.mps)):
             continue
         log = place.mps / "log" if owned else Path(os.environ.get(LOG, "/var/log/nvidia-mps"))
         found = Mps(pipe, log, owned)
@@ -130,8 +131,14 @@ def start(place: Place, gpu: Gpu) -> Mps | str:
     pipe, log = place.mps / "pipe", place.mps / "log"
     if len(str(pipe)) + 20 > _LONGEST_SOCKET:
         return f"the name of {pipe} is too long for its sockets"
-    for folder in (pipe, log):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        place.mps.mkdir(exist_ok=True, mode=0o700)
+        if not files.own_folder(place.mps):
+            return f"{place.mps} belongs to another user or is a link: have it removed"
+        for folder in (pipe, log):
+            folder.mkdir(exist_ok=True, mode=0o700)
+    except OSError as problem:
+        return f"{problem.filename} cannot be made: {problem.strerror}"
     mps = Mps(pipe, log, owned=True)
     kept = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES")}
     environment = {**kept, **mps.environment(), **({"CUDA_VISIBLE_DEVICES": gpu.uuid} if gpu.uuid else {})}

@@ -18,6 +18,7 @@ from shutil import rmtree
 from typing import Any
 
 from headway.errors import ShareError
+from headway.live.kernels import files
 
 FOLDER = "HEADWAY_SHARE_FOLDER"
 _LARGEST_LOG = 1 << 20
@@ -72,7 +73,7 @@ class Place:
     def leftovers(self) -> list[Path]:
         """The files that are there now."""
         paths = (self.block, self.state, self.asked, self.mps, self.users, self.lock)
-        return [path for path in paths if path.exists()]
+        return [path for path in paths if os.path.lexists(path)]
 
 
 def place_of(gpu: int) -> Place:
@@ -101,7 +102,7 @@ def hold(path: Path, *, alone: bool) -> int | None:
     """Take a lock, alone or together with others, and return its handle; None if it cannot be had now."""
     kind = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = files.opened(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, kind)
         except BlockingIOError:
@@ -125,11 +126,9 @@ def hold_within(path: Path, seconds: float, *, alone: bool) -> int | None:
 def held(path: Path) -> bool:
     """Whether somebody holds a lock alone."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = files.opened(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
-    except OSError as problem:
-        raise ShareError(f"{path}: {problem.strerror}: it belongs to another user's broker") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -145,14 +144,18 @@ def sign(handle: int) -> None:
     os.pwrite(handle, str(os.getpid()).encode(), 0)
 
 
+def holder(path: Path) -> int:
+    """Who signed a lock; 0 if nobody did. That it is held still is another question."""
+    try:
+        return int(files.read(path))
+    except (OSError, ValueError):
+        return 0
+
+
 def current_state(place: Place) -> dict[str, Any]:
     """What the broker that runs says of itself; empty if none runs or it has not said anything yet."""
-    try:
-        holder = place.lock.read_text()
-    except OSError:
-        return {}
-    state = read_json(place.state)
-    return state if holder and str(state.get("pid")) == holder and held(place.lock) else {}
+    pid, state = holder(place.lock), read_json(place.state)
+    return state if pid and state.get("pid") == pid and held(place.lock) else {}
 
 
 @contextlib.contextmanager
@@ -175,22 +178,23 @@ def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
 def read_json(path: Path) -> dict[str, Any]:
     """What is in a file of ours; empty where there is none or it is broken."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(files.read(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Put a file there whole: a reader sees the old one or the new one."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_text(json.dumps(value))
-    draft.replace(path)
+    """Put a file there whole: a reader sees the old one or the new one. Raises OSError."""
+    files.write(path, json.dumps(value).encode())
 
 
 def ask(place: Place, **wishes: Any) -> None:
     """Tell a running broker; what was asked before and is not named stays."""
-    write_json(place.asked, {**read_json(place.asked), **wishes})
+    try:
+        write_json(place.asked, {**read_json(place.asked), **wishes})
+    except OSError as problem:
+        raise ShareError(f"the broker cannot be told: {place.asked}: {problem.strerror}") from None
 
 
 def remove(place: Place) -> list[Path]:
@@ -203,10 +207,13 @@ def remove(place: Place) -> list[Path]:
 
 def remove_one(path: Path) -> None:
     """Take away a file or a folder, if it is there."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         rmtree(path, ignore_errors=True)
-    else:
+        return
+    try:
         path.unlink(missing_ok=True)
+    except OSError as problem:
+        raise ShareError(f"{path} cannot be removed: {problem.strerror}: have it removed by its owner") from None
 
 
 def open_log(place: Place) -> int:

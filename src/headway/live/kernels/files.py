@@ -1,0 +1,74 @@
+"""Files in a folder that others can write to: no link is followed, and nothing of another user is taken for ours.
+
+``/dev/shm`` is everybody's. Whoever puts a link or a file of theirs where the broker's is to be must get neither a file
+of ours overwritten nor a word in how programs share; the user gets one line.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from headway.errors import ShareError
+
+_ROOT = 0
+
+
+def opened(path: Path, flags: int) -> int:
+    """Open a file of ours, or make it, readable by nobody else; a handle. Raises FileNotFoundError where none is."""
+    try:
+        # Without O_NONBLOCK a named pipe in its place would be waited for.
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except FileNotFoundError:
+        raise
+    except OSError as problem:
+        raise ShareError(_why(path, problem)) from None
+    about = os.fstat(handle)
+    if stat.S_ISREG(about.st_mode) and trusted(about):
+        return handle
+    os.close(handle)
+    what = "is no plain file" if not stat.S_ISREG(about.st_mode) else f"belongs to another user ({about.st_uid})"
+    raise ShareError(f"{path} {what}: have it removed, or choose another folder")
+
+
+def trusted(about: os.stat_result) -> bool:
+    """Whether what is there is ours, or root's; to root, whose programs may look after everybody's, all is."""
+    return os.geteuid() in (_ROOT, about.st_uid) or about.st_uid == _ROOT
+
+
+def _why(path: Path, problem: OSError) -> str:
+    if problem.errno == errno.ELOOP:
+        return f"{path} is a symbolic link, and none is followed here: have it removed"
+    if isinstance(problem, PermissionError):
+        return f"{path}: {problem.strerror}: it belongs to another user's broker"
+    return f"{path}: {problem.strerror}"
+
+
+def read(path: Path) -> bytes:
+    """All that is in a file of ours. Raises FileNotFoundError where none is."""
+    with open(opened(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put a file there whole, readable by nobody else: a reader sees the old one or the new one. Raises OSError."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.unlink(missing_ok=True)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def own_folder(path: Path) -> bool:
+    """Whether a folder of ours is there: no link, and nobody else's."""
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
