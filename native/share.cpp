@@ -215,7 +215,11 @@ bool replaced(const Share& with, int64_t now) {
   int64_t before = looked.load(relaxed);
   if (now - before < kSecond || !looked.compare_exchange_strong(before, now, relaxed)) return false;
   Block* block = with.block;
-  if (!block || (!block->header.stopping.load(relaxed) && now - block->header.beat_ns.load(relaxed) < 2 * kSecond)) return false;
+  if (!block) return false;
+  const bool stopping = block->header.stopping.load(relaxed) != 0;
+  if (!stopping && now - block->header.beat_ns.load(relaxed) < 2 * kSecond) return false;
+  // Whoever is not gated finds out here, and says so too: nobody yields to it any more.
+  if (!stopping && block->header.magic.load(relaxed) == kMagic) say(Say::kGone, "no sign of life");
   const char* path = std::getenv("HEADWAY_SHARE");
   struct stat about{};
   return path && stat(path, &about) == 0 && about.st_ino != mapped_inode.load(relaxed);

@@ -53,6 +53,7 @@ struct Reached {
   CUresult (*stream_wait)(CUstream) = nullptr;
   CUresult (*event_wait)(CUevent) = nullptr;
   CUresult (*context_wait)() = nullptr;
+  CUresult (*context_wait_of)(void*) = nullptr;  // the function of CUDA 13; null where this way has none
   CUresult (*begin_capture)(CUstream, int) = nullptr;
   CUresult (*begin_capture_to)(CUstream, void*, const void*, const void*, size_t, int) = nullptr;
   CUresult (*end_capture)(CUstream, void**) = nullptr;
@@ -64,6 +65,10 @@ struct Reached {
   CUresult (*event_create)(CUevent*, unsigned) = nullptr;
   CUresult (*event_record)(CUevent, CUstream) = nullptr;
   CUresult (*init)(unsigned) = nullptr;
+  CUresult (*context)(void**) = nullptr;
+  CUresult (*context_destroy)(void*) = nullptr;
+  CUresult (*primary_reset)(CUdevice) = nullptr;
+  CUresult (*primary_release)(CUdevice) = nullptr;
 };
 
 // The stub's own calls.
@@ -86,6 +91,13 @@ struct Done {
   std::vector<int64_t> requests_ns;
   void add(const Done& other);
 };
+
+using Verb = Done (*)(const Asked&, const Reached&, const Stub&);
+// Those of situations.cpp by name, null for any other.
+Verb situation(const std::string& name);
+
+void expect(Done* done, bool right);
+std::vector<CUfunction> functions(const Asked& asked, const Stub& stub);
 
 Done run_verb(const Asked& asked, const Reached& driver, const Stub& stub);
 

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "client.h"
 
@@ -32,7 +33,10 @@ Ask ask_by_name() { return reinterpret_cast<Ask>(dlsym(library(), "cuGetProcAddr
 void* asked(Ask ask, const char* base, uint64_t flags) {
   void* found = nullptr;
   int status = 0;
-  if (ask(base, &found, 13000, flags, &status) != CUDA_SUCCESS || status != 0) return nullptr;
+  // One base name that means two functions: the plain one to a program of CUDA 12, the other to one of CUDA 13.
+  const bool plain = std::strcmp(base, "cuCtxSynchronize") == 0;
+  if (std::strcmp(base, "cuCtxSynchronize_v2") == 0) base = "cuCtxSynchronize";
+  if (ask(base, &found, plain ? 12000 : 13000, flags, &status) != CUDA_SUCCESS || status != 0) return nullptr;
   return found;
 }
 
@@ -81,6 +85,7 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t);
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuEventSynchronize(CUevent);
 CUresult cuCtxSynchronize();
+CUresult cuCtxSynchronize_v2(void*);
 CUresult cuStreamBeginCapture_v2(CUstream, int);
 CUresult cuStreamBeginCaptureToGraph(CUstream, void*, const void*, const void*, size_t, int);
 CUresult cuStreamEndCapture(CUstream, void**);
@@ -92,6 +97,10 @@ CUresult cuLibraryUnload(void*);
 CUresult cuEventCreate(CUevent*, unsigned);
 CUresult cuEventRecord(CUevent, CUstream);
 CUresult cuInit(unsigned);
+CUresult cuCtxGetCurrent(void**);
+CUresult cuCtxDestroy_v2(void*);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
 }
 
 Reached linked() {
@@ -99,9 +108,11 @@ Reached linked() {
           cuGraphLaunch,          cuGraphExecDestroy,        cuMemcpyAsync,              cuMemcpyHtoDAsync_v2,
           cuMemcpyDtoHAsync_v2,   cuMemcpyDtoDAsync_v2,      cuMemcpy,                   cuMemcpyHtoD_v2,
           cuMemcpyDtoH_v2,        cuMemcpyDtoD_v2,           cuStreamSynchronize,        cuEventSynchronize,
-          cuCtxSynchronize,       cuStreamBeginCapture_v2,   cuStreamBeginCaptureToGraph, cuStreamEndCapture,
-          cuStreamIsCapturing,    cuStreamCreate,            cuStreamCreateWithPriority, cuModuleUnload,
-          cuLibraryUnload,        cuEventCreate,             cuEventRecord,              cuInit};
+          cuCtxSynchronize,       cuCtxSynchronize_v2,       cuStreamBeginCapture_v2,    cuStreamBeginCaptureToGraph,
+          cuStreamEndCapture,     cuStreamIsCapturing,       cuStreamCreate,             cuStreamCreateWithPriority,
+          cuModuleUnload,         cuLibraryUnload,           cuEventCreate,              cuEventRecord,
+          cuInit,                 cuCtxGetCurrent,           cuCtxDestroy_v2,            cuDevicePrimaryCtxReset_v2,
+          cuDevicePrimaryCtxRelease_v2};
 }
 #endif
 
@@ -126,6 +137,7 @@ Reached found_by(Find find) {
   FIND(within, "cuMemcpyDtoD", "cuMemcpyDtoD_v2", "cuMemcpyDtoD_v2_ptds");
   STREAM(stream_wait, "cuStreamSynchronize");
   SAME(event_wait, "cuEventSynchronize");
+  SAME(context_wait_of, "cuCtxSynchronize_v2");  // first: whoever comes second must not be given the first one's
   SAME(context_wait, "cuCtxSynchronize");
   FIND(begin_capture, "cuStreamBeginCapture", "cuStreamBeginCapture_v2", "cuStreamBeginCapture_v2_ptsz");
   STREAM(begin_capture_to, "cuStreamBeginCaptureToGraph");
@@ -138,6 +150,10 @@ Reached found_by(Find find) {
   SAME(event_create, "cuEventCreate");
   STREAM(event_record, "cuEventRecord");
   SAME(init, "cuInit");
+  SAME(context, "cuCtxGetCurrent");
+  FIND(context_destroy, "cuCtxDestroy", "cuCtxDestroy_v2", "cuCtxDestroy_v2");
+  FIND(primary_reset, "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxReset_v2");
+  FIND(primary_release, "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease_v2");
   return r;
 }
 

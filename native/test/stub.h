@@ -15,8 +15,10 @@
 namespace stub {
 
 constexpr CUresult kInvalidValue = 1;
+constexpr CUresult kInvalidContext = 201;
 constexpr CUresult kInvalidHandle = 400;
 constexpr CUresult kNotFound = 500;
+constexpr CUresult kContextDestroyed = 709;
 constexpr CUresult kLaunchFailed = 719;
 constexpr CUresult kCaptureUnsupported = 900;
 constexpr CUresult kCaptureInvalidated = 901;
@@ -49,6 +51,7 @@ struct Stream {
 
 struct Event {
   int64_t point_ns = 0;
+  uint64_t context = 0;  // that it was made in
 };
 
 struct Graph {
@@ -90,6 +93,13 @@ void wait_until(int64_t point_ns);
 int64_t last_end();  // of all streams
 // A call that breaks a capture which is under way, as the driver's rules have it: true if it did.
 bool breaks_capture();
+bool any_capture();
+// How this thread's calls bear on captures, as the driver numbers it; what it was before.
+int exchange_capture_mode(int mode);
+// Contexts come one after the other: the number of the one that is there now, and its handle.
+uint64_t context_number();
+void* context_handle();
+void next_context();
 void begin_capture(Stream* stream, int mode);
 void add_sum(uint64_t sum);
 

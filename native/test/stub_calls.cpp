@@ -63,9 +63,17 @@ CUresult is_capturing(const char* call, CUstream handle, bool per_thread, int* s
   return CUDA_SUCCESS;
 }
 
+// An event of a context that is gone: with the real driver the program may crash here.
+bool dead(CUevent event) {
+  if (static_cast<Event*>(event)->context == context_number()) return false;
+  count("dead event");
+  return true;
+}
+
 CUresult record(const char* call, CUevent event, CUstream handle, bool per_thread) {
   std::lock_guard<Lock> hold(lock);
   count(call);
+  if (dead(event)) return kContextDestroyed;
   Stream* stream = stream_of(handle, per_thread);
   if (stream->capturing) {
     count("event in a capture");
@@ -112,6 +120,45 @@ STREAMS(_ptsz, true)
 
 CUresult cuCtxSynchronize() { return wait_for("cuCtxSynchronize", nullptr, false, true); }
 
+// The same base name since CUDA 13, with an argument: called as if it had none it would get whatever lies there.
+CUresult cuCtxSynchronize_v2(void* context) {
+  {
+    std::lock_guard<Lock> hold(lock);
+    if (context != context_handle()) return kInvalidContext;
+  }
+  return wait_for("cuCtxSynchronize_v2", nullptr, false, true);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::lock_guard<Lock> hold(lock);
+  count("cuThreadExchangeStreamCaptureMode");
+  if (*mode < 0 || *mode > 2) return kInvalidValue;
+  *mode = exchange_capture_mode(*mode);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy_v2(void* context) {
+  std::lock_guard<Lock> hold(lock);
+  count("cuCtxDestroy_v2");
+  if (context != context_handle()) return kInvalidContext;
+  next_context();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice) {
+  std::lock_guard<Lock> hold(lock);
+  count("cuDevicePrimaryCtxReset_v2");
+  next_context();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  std::lock_guard<Lock> hold(lock);
+  count("cuDevicePrimaryCtxRelease_v2");
+  next_context();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuInit(unsigned) {
   COUNTED("cuInit");
   return CUDA_SUCCESS;
@@ -119,7 +166,7 @@ CUresult cuInit(unsigned) {
 
 CUresult cuEventCreate(CUevent* event, unsigned) {
   COUNTED("cuEventCreate");
-  *event = new Event;
+  *event = new Event{0, context_number()};
   return CUDA_SUCCESS;
 }
 
@@ -137,6 +184,8 @@ CUresult cuEventQuery(CUevent event) {
     count("broken capture");
     return kCaptureUnsupported;
   }
+  if (any_capture()) count("query beside a capture");
+  if (dead(event)) return kContextDestroyed;
   return headway::now_ns() >= static_cast<Event*>(event)->point_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -148,6 +197,7 @@ CUresult cuEventSynchronize(CUevent event) {
       count("broken capture");
       return kCaptureUnsupported;
     }
+    if (dead(event)) return kContextDestroyed;
     point = static_cast<Event*>(event)->point_ns;
     Entry entry{"cuEventSynchronize", ""};
     entry.at_ns = headway::now_ns();
@@ -160,6 +210,7 @@ CUresult cuEventSynchronize(CUevent event) {
 
 CUresult cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
   COUNTED("cuEventElapsedTime");
+  if (dead(from) || dead(to)) return kContextDestroyed;
   const int64_t begin = static_cast<Event*>(from)->point_ns, end = static_cast<Event*>(to)->point_ns;
   if (!begin || !end) return kInvalidHandle;
   if (headway::now_ns() < begin || headway::now_ns() < end) return CUDA_ERROR_NOT_READY;
@@ -225,9 +276,8 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
 }
 
 CUresult cuCtxGetCurrent(void** context) {
-  static char one;
   COUNTED("cuCtxGetCurrent");
-  *context = &one;
+  *context = context_handle();
   return CUDA_SUCCESS;
 }
 

@@ -31,7 +31,13 @@ CUresult launch(const char* call, bool per_thread, CUfunction handle, CUstream w
     if (!function) return kInvalidHandle;
     if (function->launches++ == 0) load_ns = function->load_ns;
   }
-  if (load_ns) headway::sleep_ns(load_ns);
+  if (load_ns) {
+    {
+      std::lock_guard<Lock> hold(lock);
+      count("loading");
+    }
+    headway::sleep_ns(load_ns);
+  }
   std::lock_guard<Lock> hold(lock);
   Function* function = function_of(handle);
   Entry entry{call, function->name};

@@ -36,6 +36,11 @@
   X(cuEventElapsedTime, cuEventElapsedTime_v2, cuEventElapsedTime_v2)                                  \
   X(cuEventDestroy, cuEventDestroy_v2, cuEventDestroy_v2)                                              \
   X(cuCtxSynchronize, cuCtxSynchronize, cuCtxSynchronize)                                              \
+  X(cuCtxDestroy, cuCtxDestroy_v2, cuCtxDestroy_v2)                                                    \
+  X(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset_v2)                   \
+  X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease_v2)             \
+  X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode,                              \
+    cuThreadExchangeStreamCaptureMode)                                                                 \
   X(cuCtxGetCurrent, cuCtxGetCurrent, cuCtxGetCurrent)                                                 \
   X(cuCtxGetDevice, cuCtxGetDevice, cuCtxGetDevice)                                                    \
   X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange)             \
@@ -55,6 +60,7 @@ extern "C" {
   void threads();
 NAMES(DECLARE)
 void cuGetProcAddress();
+void cuCtxSynchronize_v2();
 }
 
 namespace {
@@ -81,6 +87,8 @@ CUresult find(const char* name, void** function, int version, uint64_t flags) {
     auto* found = flags & kPerThread ? row.threads : row.plain;
     // Before CUDA 12 this name meant the older form, without a status.
     if (version < 12000 && std::strcmp(name, "cuGetProcAddress") == 0) found = cuGetProcAddress;
+    // Since CUDA 13 this one means a function with an argument.
+    if (version >= 13000 && std::strcmp(name, "cuCtxSynchronize") == 0) found = cuCtxSynchronize_v2;
     *function = reinterpret_cast<void*>(found);
     return CUDA_SUCCESS;
   }

@@ -27,7 +27,10 @@ struct State {
   Stream* legacy = nullptr;
   std::map<int, Stream*> per_thread;
   uint64_t sum = 0;
+  uint64_t context = 1;
 };
+
+thread_local int capture_mode = 0;  // 0 global, 1 of the thread, 2 relaxed
 
 State& state() {
   static State* one = new State;
@@ -140,15 +143,35 @@ int64_t last_end() {
   return last;
 }
 
+// A thread breaks its own captures unless they or it are relaxed, and those of others where both sides are global.
 bool breaks_capture() {
   bool broke = false;
   const int thread = thread_number();
   for (Stream* stream : state().streams) {
-    if (!stream->capturing || stream->mode == 2 || (stream->mode == 1 && stream->thread != thread)) continue;
+    if (!stream->capturing || stream->mode == 2 || capture_mode == 2) continue;
+    if (stream->thread != thread && (stream->mode == 1 || capture_mode == 1)) continue;
     stream->invalidated = broke = true;
   }
   return broke;
 }
+
+bool any_capture() {
+  for (Stream* stream : state().streams)
+    if (stream->capturing) return true;
+  return false;
+}
+
+int exchange_capture_mode(int mode) {
+  const int before = capture_mode;
+  capture_mode = mode;
+  return before;
+}
+
+uint64_t context_number() { return state().context; }
+
+void* context_handle() { return reinterpret_cast<void*>(0x1000 * state().context); }
+
+void next_context() { ++state().context; }
 
 void begin_capture(Stream* stream, int mode) {
   stream->capturing = true;

@@ -18,17 +18,6 @@ namespace {
 constexpr size_t kCopyBytes = 4 << 20;
 constexpr int kTolerant = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: a launch that overlaps the one before
 
-std::vector<CUfunction> functions(const Asked& asked, const Stub& stub) {
-  std::vector<CUfunction> made;
-  for (const auto& [name, work_ns] : asked.kernels)
-    made.push_back(stub.function(name.c_str(), work_ns, asked.load_ms * 1000000, asked.handles ? 1 : 0));
-  return made;
-}
-
-void expect(Done* done, bool right) {
-  if (!right) ++done->errors;
-}
-
 // Launches, each followed by a pause; a request is what lies between two waits for the GPU.
 Done launch_loop(const Asked& asked, const Reached& driver, const std::vector<CUfunction>& kernels, uint64_t thread) {
   Done done;
@@ -39,7 +28,7 @@ Done launch_loop(const Asked& asked, const Reached& driver, const std::vector<CU
   for (int64_t i = 0; asked.for_ms ? headway::now_ns() - begin < asked.for_ms * 1000000 : i < asked.launches; ++i) {
     const size_t which = static_cast<size_t>(i) % kernels.size();
     expect(&done, launch_one(asked, driver, kernels[which], stream, thread << 32 | static_cast<uint64_t>(i), &done) == CUDA_SUCCESS);
-    if (asked.kernels[which].first.rfind("nccl", 0) == 0) ++done.nccl;
+    if (asked.kernels[which].first.find("nccl") != std::string::npos) ++done.nccl;
     if (asked.gap_us) pause_us(asked.gap_us);
     if (asked.sync_every && (i + 1) % asked.sync_every == 0) {
       expect(&done, driver.stream_wait(stream) == CUDA_SUCCESS);
@@ -204,6 +193,12 @@ Done every(const Asked& asked, const Reached& driver, const Stub& stub) {
   expect(&done, driver.event_wait(event) == CUDA_SUCCESS && driver.stream_wait(plain) == CUDA_SUCCESS);
   expect(&done, driver.context_wait() == CUDA_SUCCESS);
   done.syncs += 3;
+  void* context = nullptr;
+  expect(&done, driver.context(&context) == CUDA_SUCCESS && context);
+  for (int i = 0; driver.context_wait_of && i < 2; ++i, done.syncs += 2) {
+    expect(&done, driver.context_wait_of(context) == CUDA_SUCCESS);
+    expect(&done, driver.context_wait() == CUDA_SUCCESS);
+  }
   expect(&done, driver.module_unload(nullptr) == CUDA_SUCCESS && driver.library_unload(nullptr) == CUDA_SUCCESS);
   return done;
 }
@@ -282,6 +277,17 @@ Done graph_loop(const Asked& asked, const Reached& driver, const Stub& stub) {
 
 }  // namespace
 
+std::vector<CUfunction> functions(const Asked& asked, const Stub& stub) {
+  std::vector<CUfunction> made;
+  for (const auto& [name, work_ns] : asked.kernels)
+    made.push_back(stub.function(name.c_str(), work_ns, asked.load_ms * 1000000, asked.handles ? 1 : 0));
+  return made;
+}
+
+void expect(Done* done, bool right) {
+  if (!right) ++done->errors;
+}
+
 void Done::add(const Done& other) {
   launches += other.launches, graphs += other.graphs, copies += other.copies, captured += other.captured;
   nccl += other.nccl, syncs += other.syncs, sum += other.sum, errors += other.errors;
@@ -319,6 +325,7 @@ Done run_verb(const Asked& asked, const Reached& driver, const Stub& stub) {
       {"fork-threads", forks_in_threads}, {"reload", reloads}, {"fail", fails}, {"graph", graph_loop}};
   const auto found = verbs.find(asked.verb);
   if (found == verbs.end()) {
+    if (const Verb verb = situation(asked.verb)) return verb(asked, driver, stub);
     std::fprintf(stderr, "client: no verb %s\n", asked.verb.c_str());
     std::exit(9);
   }

@@ -108,6 +108,19 @@ def test_killed_programs_are_reaped_and_killed_brokers_succeeded(shared: Shared)
     assert shared.left() == []
 
 
+def test_a_program_joins_the_broker_that_follows_one_that_was_killed(shared: Shared) -> None:
+    with running(shared, "--name", "a", "--priority", "2", "--", shared.client, *LONG):
+        pid = clients(shared, lambda rows: "a" in rows)["a"]["pid"]
+        os.kill(json.loads(shared.do("status", "--json")[1])["broker"], signal.SIGKILL)
+        with shared.start("broker") as broker:
+            row = clients(shared, lambda rows: "a" in rows and rows["a"]["launches"] > 100)["a"]
+            assert (row["pid"], row["priority"], row["open"]) == (pid, 2, False)
+            assert json.loads(shared.do("status", "--json")[1])["broker"] == broker.pid
+            broker.terminate()
+            assert broker.wait(timeout=60) == 0
+    assert shared.left() == []
+
+
 def test_stop_with_kill_ends_programs(shared: Shared) -> None:
     with running(shared, "--name", "a", "--", shared.client, *LONG) as program:
         clients(shared, lambda rows: "a" in rows)

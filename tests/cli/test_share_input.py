@@ -1,6 +1,8 @@
 """Wrong input to ``headway share``: one clear line each, exit status 2, and what to do."""
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -108,3 +110,30 @@ def test_the_commands_of_sharing_are_those_of_the_whole_program() -> None:
     assert [command.callback.__name__ for command in share.registered_commands if command.callback] == [
         *("run", "status", "stop", "doctor", "predict", "build", "broker")
     ]
+
+
+@pytest.mark.parametrize("words", [("run", "--", "true"), ("status",), ("stop",)])
+def test_a_link_in_the_place_of_a_lock_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "precious").write_text("precious")
+    for ending in ("lock", "users"):
+        (tmp_path / f"headway-share-0.{ending}").symlink_to(tmp_path / "precious")
+    assert "is a symbolic link, and none is followed here: have it removed" in failed(capsys, *words)
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_block_that_finds_no_room_is_the_brokers_last_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(handle: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr("headway.cli.share.signal.signal", lambda number, handler: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["share", "broker"])
+    assert ended.value.code == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"headway: no room for the shared block in {tmp_path}: it takes 39.98 MB")
+    assert list(tmp_path.glob("headway-share-*")) == []

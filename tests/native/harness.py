@@ -148,15 +148,18 @@ def _build_all(made: Built) -> None:
     flags, folder, test = SANITIZERS[made.kind], made.folder, NATIVE / "test"
     driver = folder / "libcuda.so.1"
     shared = ("-fPIC", "-shared", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1")
-    client = [test / name for name in ("client.cpp", "reach.cpp", "verbs.cpp")]
+    common = [test / name for name in ("client.cpp", "verbs.cpp", "situations.cpp")]
 
     with ThreadPoolExecutor(2) as pool:
         shim = pool.submit(build.build, "g++", folder, ("-Werror", "-g", *flags))
         unseen = flags if made.kind != "tsan" else ()  # its lock must not put threads in order: see stub.h
-        compiled(driver, sorted(test.glob("stub_*.cpp")), *unseen, *shared)
+        stub = pool.submit(compiled, driver, sorted(test.glob("stub_*.cpp")), *unseen, *shared)
+        objects = list(pool.map(lambda file: compiled(folder / f"{file.stem}.o", [file], *flags, "-c"), common))
         within = [shim.result()] if made.kind != "plain" else []
-        plain = pool.submit(compiled, folder / "client", [*client, *within], *flags)
-        compiled(folder / "client-linked", [*client, *within, driver], *flags, "-DLINKED")
+        reach = test / "reach.cpp"
+        plain = pool.submit(compiled, folder / "client", [reach, *objects, *within], *flags)
+        linked = [reach, *objects, *within, stub.result()]
+        compiled(folder / "client-linked", linked, *flags, "-DLINKED")
         plain.result()
         shim.result()
 

@@ -14,6 +14,7 @@ from headway.cli.share import GpuFlag, JsonFlag, place_named, share
 from headway.errors import ShareError
 from headway.live.kernels.places import Place
 from headway.live.kernels.status import since, snapshot
+from headway.live.kernels.tables import SHAPES
 from headway.units import format_duration, parse_duration
 
 _RIGHT = ("prio", "pid", "launches", "waited", "waits", "GPU busy", "harvested", "delay caused", "slow-down")
@@ -113,4 +114,5 @@ def _state(row: Row) -> str:
         return "ungated: it does not trust the broker"
     if row["held"]:
         return "held, to see those above alone"
-    return "gated" if row["gated"] else "goes first"
+    state = "gated" if row["gated"] else "goes first"
+    return state if row["kernel_rows"] < SHAPES else f"{state}; new shapes of kernels are known by name only"

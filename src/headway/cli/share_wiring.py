@@ -12,8 +12,8 @@ from typing import Any
 
 from headway.errors import ShareError
 from headway.live.kernels import build, launch
-from headway.live.kernels.broker import Store
 from headway.live.kernels.gpu import Gpu
+from headway.live.kernels.keeper import Store
 from headway.profiling.kernel_store import KernelStore
 
 LIBRARY = "HEADWAY_SHARE_LIBRARY"

@@ -61,7 +61,7 @@ class Running:
     __slots__ = (
         *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays"),
         *("fine", "spread", "left", "speed", "room"),
-        *("held", "since", "ready", "started", "rank", "ends", "retires", "by", "queued", "origin", "parts"),
+        *("held", "since", "ready", "started", "rank", "ends", "armed", "retires", "by", "queued", "origin", "parts"),
     )
 
     def __init__(self, client: int, launch: int, kernel: int, duration: int, shape: Shape, rank: int) -> None:
@@ -82,6 +82,7 @@ class Running:
         """Who is served first: the client's priority where the GPU heeds it, else 0 for all."""
         self.ends = -1
         """The alarm that counts: when it will have ended at its present speed."""
+        self.armed = -1
         self.retires = -1
         self.by: Running | None = None
         self.queued = True
@@ -183,8 +184,10 @@ class Shared(Streams):
         elif token.retires == now:
             self._catch_up(now)
             self._retire(token)
-        else:
-            return  # overtaken by what happened since
+        else:  # overtaken by what happened since
+            if token.armed == now:
+                self._arm(token)
+            return
         self._settle(now)
 
     def _alone(self, now: int, one: Running) -> None:
@@ -193,8 +196,14 @@ class Shared(Streams):
         one.since = one.started = now
         one.held, one.speed = one.width, MILLION
         one.ends = now + one.duration
-        self._alarm(one.ends, one)
+        self._arm(one)
         self._began(now, one)
+
+    def _arm(self, one: Running) -> None:
+        """An alarm for its end. One that comes too early is set again then: most ends move to later meanwhile."""
+        one.armed = one.ends
+        if one.ends >= 0:
+            self._alarm(one.ends, one)
 
     def _catch_up(self, now: int) -> None:
         for one in self.running:
@@ -238,14 +247,18 @@ class Shared(Streams):
             running += parts
             running.sort(key=_precedence)
         total = MILLION - free
+        shares: dict[Running, int] = {}  # of those in parts: what all parts hold
         for one in running:
-            speed = self._speed(one, total) if one.held else 0
+            if one.origin.parts > 1:
+                shares[one.origin] = shares.get(one.origin, 0) + one.held
+        for one in running:
+            speed = self._speed(one, total - shares.get(one.origin, one.held)) if one.held else 0
             if speed != one.speed or one.ends < 0:
                 one.speed = speed
                 one.ends = now + -(-one.left // speed) if speed else -1
                 one.retires = -1
-                if speed:
-                    self._alarm(one.ends, one)
+                if speed and not -1 < one.armed <= one.ends:
+                    self._arm(one)
         if free == 0:
             self._yield(now)
 
@@ -257,12 +270,10 @@ class Shared(Streams):
         if one.spread > MILLION - stay > 0:
             one.room = MILLION * (MILLION - stay) // one.spread
 
-    def _speed(self, one: Running, total: int) -> int:
-        """Less with fewer slots than it could use, and with others beside it."""
-        got, own = MILLION * one.held // one.width, one.held
-        if one.origin.parts > 1:  # its own other parts cost it nothing
-            own = sum(other.held for other in self.running if other.origin is one.origin)
-        speed, beside = got, (total - own) * self.device.overlap_ppm // MILLION
+    def _speed(self, one: Running, others: int) -> int:
+        """Less with fewer slots than it could use, and with what others hold beside it."""
+        got = speed = MILLION * one.held // one.width
+        beside = others * self.device.overlap_ppm // MILLION
         if beside:
             speed = got * MILLION // (MILLION - one.width * (MILLION - got) // MILLION + beside)
         return max(1, speed * one.room // MILLION)

@@ -1,18 +1,31 @@
 """One turn of the broker: who came, who left, who died, what is known of them, what is asked of them."""
 
+import errno
+import os
 import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from headway.errors import ProfileError
 from headway.kernels.dial import Rules
 from headway.live.kernels import places
-from headway.live.kernels.block import CLAIMED, FREE, LIVE, Slot
-from headway.live.kernels.broker import CLAIM_NS, FOREIGN_NS, SAVE_NS, write_rules
+from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, Slot
+from headway.live.kernels.broker import CLAIM_NS, FOREIGN_NS, LEFT_NS, SAVE_NS, Broker, write_rules
 from headway.live.kernels.heart import Heart
 from tests.live.kernels.shares import Memory, broker_at, join, leave
 
 SECOND = 1_000_000_000
+
+
+def stepped(broker: Broker, now_ns: int) -> None:
+    """One turn, and what was read for it beside the loop."""
+    broker.step(now_ns)
+    broker.keeper.finish()
+    broker.seed()
 
 
 def test_a_client_that_joins_is_seeded_and_gets_its_rules(tmp_path: Path) -> None:
@@ -20,7 +33,7 @@ def test_a_client_that_joins_is_seeded_and_gets_its_rules(tmp_path: Path) -> Non
     store.save("low.py", [{"id": "a", "name": "conv", "work_ns": 1234, "samples": 9}], [{"key": "b", "samples": 1}])
     broker, block, said = broker_at(tmp_path, store=store)
     high, low = join(block, 0, name="high", priority=0), join(block, 4, name="low", priority=9)
-    broker.step(time.monotonic_ns())
+    stepped(broker, time.monotonic_ns())
     assert (high.seeded, low.seeded) == (1, 1)
     assert (high.rules.gate, low.rules.gate) == (0, 1)
     assert low.kernels[10].work_ns == 1234
@@ -35,11 +48,119 @@ def test_what_was_learnt_is_kept_when_a_client_leaves(tmp_path: Path) -> None:
     broker.step(time.monotonic_ns())
     slot.kernels[7].id, slot.kernels[7].samples, slot.ledger.kernels = 7, 2, 1000
     leave(slot)
-    broker.step(time.monotonic_ns())
+    now = time.monotonic_ns()
+    broker.step(now)
+    broker.keeper.finish()
     assert [row["id"] for row in store.kept["a.py"][0]] == [f"{7:016x}"]
-    assert (slot.state, slot.owner, slot.kernels[7].id, slot.ledger.kernels) == (FREE, 0, 0, 0)
     assert "a (process" in said[-1]
+    assert broker.clients == {}
+    broker.step(now + LEFT_NS + 1)
+    assert (slot.state, slot.owner, slot.kernels[7].id, slot.ledger.kernels) == (FREE, 0, 0, 0)
+    assert sum("a (process" in line and "left" in line for line in said) == 1
     assert places.read_json(broker.place.state)["left"][0]["launches"] == 1000
+
+
+def test_a_slot_stays_its_owners_while_the_process_ends_and_is_free_once_it_has(tmp_path: Path) -> None:
+    broker, block, said = broker_at(tmp_path)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        slot = join(block, 1, name="a", priority=3, pid=child.pid)
+        now = time.monotonic_ns()
+        broker.step(now)
+        leave(slot)
+        broker.step(now + 1)
+        broker.step(now + 1 + LEFT_NS)
+        assert (slot.state, slot.owner) == (LEFT, child.pid)
+        assert places.read_json(broker.place.state)["here"] == []
+        child.kill()
+        child.wait()
+        broker.step(now + 2)
+    assert (slot.state, slot.owner) == (FREE, 0)
+    assert [line.split()[3] for line in said] == ["joined", "left"]
+
+
+def test_a_program_that_became_another_frees_its_slot_after_a_second(tmp_path: Path) -> None:
+    broker, block, _ = broker_at(tmp_path)
+    before = join(block, 0, name="a", priority=3)
+    leave(before)  # before the broker had seen it at all
+    after = join(block, 1, name="a", priority=3)
+    now = time.monotonic_ns()
+    broker.step(now)
+    assert before.state == LEFT
+    assert list(broker.clients) == [1]
+    broker.step(now + LEFT_NS + 1)
+    assert (before.state, after.state) == (FREE, LIVE)
+
+
+def test_who_joins_gets_rules_and_what_is_known_while_somebody_elses_tables_are_kept(tmp_path: Path) -> None:
+    class Slow(Memory):
+        goes_on = threading.Event()
+
+        def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
+            self.goes_on.wait()
+            super().save(program, kernels, steps)
+
+    store = Slow()
+    store.kept["b.py"] = ([{"id": "a", "name": "conv", "work_ns": 1234, "samples": 9}], [])
+    broker, block, _ = broker_at(tmp_path, store=store)
+    slot = join(block, 0, name="a", priority=3)
+    slot.kernels[7].id, slot.kernels[7].samples, slot.kernels[7].work_ns = 7, 2, 55
+    now = time.monotonic_ns()
+    broker.step(now)
+    leave(slot)
+    broker.step(now + 1)
+    other, again = join(block, 1, name="b", priority=0), join(block, 2, name="a", priority=9)
+    while not (other.seeded and again.seeded):
+        broker.step(now + 2)
+    assert (other.rules.gate, again.rules.gate) == (0, 1)
+    assert other.kernels[10].work_ns == 1234
+    assert again.kernels[7].work_ns == 55  # from what is still to be written
+    assert "a.py" not in store.kept
+    store.goes_on.set()
+    broker.keeper.finish()
+    assert store.kept["a.py"][0][0]["work_ns"] == 55
+
+
+def test_a_state_that_cannot_be_written_is_said_once_and_the_loop_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, block, said = broker_at(tmp_path)
+
+    def full(path: Path, value: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    now = time.monotonic_ns()
+    with monkeypatch.context() as patch:
+        patch.setattr(places, "write_json", full)
+        broker.step(now)
+        broker.step(now + SECOND)
+        slot = join(block, 0, name="a", priority=3)
+        broker.step(now + 2 * SECOND)
+    assert broker.clients == {0: slot.owner}
+    assert [line for line in said if "cannot be written" in line] == [
+        f"{broker.place.state} cannot be written: No space left on device; status shows what was"
+    ]
+    broker.step(now + 3 * SECOND)
+    assert places.read_json(broker.place.state)["here"] == ["a"]
+
+
+def test_two_wishes_within_one_tick_of_the_clock_are_both_heard(tmp_path: Path) -> None:
+    broker, _, _ = broker_at(tmp_path)
+    for slo_ppm in (1_020_000, 1_040_000):
+        places.ask(broker.place, slo_ppm=slo_ppm)
+        os.utime(broker.place.asked, ns=(SECOND, SECOND))
+        broker.step(time.monotonic_ns())
+        assert broker.dial.slo_ppm == slo_ppm
+
+
+def test_a_link_in_place_of_what_is_asked_is_not_followed(tmp_path: Path) -> None:
+    broker, _, said = broker_at(tmp_path)
+    (tmp_path / "theirs").write_text('{"stop": "kill"}')
+    broker.place.asked.symlink_to(tmp_path / "theirs")
+    for _ in range(2):
+        broker.step(time.monotonic_ns())
+    assert broker.stopping == ""
+    assert len(said) == 1
+    assert "is a symbolic link, and none is followed here" in said[0]
 
 
 def test_a_client_that_was_killed_is_reaped_and_its_tables_kept(tmp_path: Path) -> None:
@@ -53,6 +174,7 @@ def test_a_client_that_was_killed_is_reaped_and_its_tables_kept(tmp_path: Path) 
         child.kill()
         child.wait()
         broker.step(time.monotonic_ns())
+    broker.keeper.finish()
     assert slot.state == FREE
     assert "died after" in said[-1]
     assert store.kept["a.py"]
@@ -87,7 +209,7 @@ def test_nonsense_in_a_slot_is_cleared_and_the_loop_goes_on(tmp_path: Path) -> N
     block.slots[0].state = 77
     slot = join(block, 1, name="\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), priority=4_000_000_000)
     slot.ledger.actual_ns, slot.ledger.alone_ns, slot.since_ns = -(2**62), 2**62, 2**62
-    broker.step(time.monotonic_ns())
+    stepped(broker, time.monotonic_ns())
     assert block.slots[0].state == FREE
     assert "is none: cleared" in said[0]
     assert slot.seeded == 1
@@ -96,10 +218,10 @@ def test_nonsense_in_a_slot_is_cleared_and_the_loop_goes_on(tmp_path: Path) -> N
 def test_a_new_client_in_the_slot_of_another_is_another(tmp_path: Path) -> None:
     broker, block, said = broker_at(tmp_path)
     join(block, 0, name="a", priority=1)
-    broker.step(time.monotonic_ns())
+    stepped(broker, time.monotonic_ns())
     block.clear(0)
     join(block, 0, name="b", priority=2)
-    broker.step(time.monotonic_ns())
+    stepped(broker, time.monotonic_ns())
     assert [line.split()[0] for line in said] == ["a", "b"]
     assert block.slots[0].seeded == 1
 
@@ -128,6 +250,7 @@ def test_tables_are_kept_all_along(tmp_path: Path) -> None:
     broker.step(now)
     assert not store.kept
     broker.step(now + SAVE_NS)
+    broker.keeper.finish()
     assert store.kept["a.py"]
 
 
@@ -142,10 +265,12 @@ def test_a_store_that_fails_is_said_and_nothing_more(tmp_path: Path) -> None:
     broker, block, said = broker_at(tmp_path, store=Broken())
     slot = join(block, 0, name="a", priority=3)
     slot.kernels[7].id, slot.kernels[7].samples = 7, 2
-    broker.step(time.monotonic_ns())
+    stepped(broker, time.monotonic_ns())
     assert slot.seeded == 1
     leave(slot)
-    broker.step(time.monotonic_ns())
+    stepped(broker, time.monotonic_ns())
+    broker.keeper.finish()
+    stepped(broker, time.monotonic_ns())
     assert any("could not be read: a.py is broken" in line for line in said)
     assert any("could not be kept: disk full" in line for line in said)
 

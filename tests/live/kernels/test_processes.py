@@ -41,3 +41,12 @@ def test_a_client_in_a_container_is_found_by_its_beginning(tmp_path: Path) -> No
     assert processes.found_here(18, 900, tmp_path) == 4002
     assert processes.found_here(19, 900, tmp_path) == 0
     assert processes.found_here(99, 0, tmp_path) == 0
+
+
+def test_who_holds_a_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w"):
+        assert processes.has_open(os.getpid(), path)
+    assert not processes.has_open(os.getpid(), path)
+    assert not processes.has_open(2**22 + 5, path)
+    assert not processes.has_open(os.getpid(), tmp_path / "none")

@@ -38,7 +38,7 @@ def served(place: Place, settings: Settings) -> Iterator[list[str]]:
         kwargs={"say": said.append, "stopped": lambda: bool(told)},
     )
     thread.start()
-    while not places.current_state(place):
+    while places.current_state(place).get("pid") != os.getpid():
         assert thread.is_alive(), said
         time.sleep(0.01)
     try:
@@ -166,3 +166,29 @@ def test_under_an_mps_of_its_own_it_waits_for_programs_and_ends_them_when_told(p
         assert not processes.alive(daemon, 0)
     assert any("draining: process" in line for line in said)
     assert list(place.folder.iterdir()) == []
+
+
+def test_a_broker_that_cannot_say_that_it_is_there_does_not_start_and_leaves_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, value: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(places, "write_json", full)
+    with pytest.raises(ShareError, match=r"headway-share-0.json cannot be written: No space left on device"):
+        serve.serve(place, gpus.STUB, Settings())
+    assert list(place.folder.iterdir()) == []
+
+
+def test_a_process_whose_number_stands_in_the_lock_but_does_not_hold_it_is_left_alone(place: Place) -> None:
+    lock = places.hold(place.lock, alone=True)
+    assert lock is not None
+    heard: list[str] = []
+    with subprocess.Popen(["sleep", "60"]) as other:
+        os.pwrite(lock, str(other.pid).encode(), 0)
+        with pytest.raises(ShareError, match="does not end: end its process by hand"):
+            serve.stop(place, kill=False, say=heard.append, seconds=0.05)
+        assert other.poll() is None
+        other.kill()
+    assert heard == []
+    os.close(lock)

@@ -34,6 +34,7 @@ def test_a_client_is_a_row(place: Place) -> None:
     assert (row["name"], row["program"], row["priority"], row["pid"]) == ("low", "low.py", 7, os.getpid())
     assert (row["launches"], row["waits"], row["waited_ms"], row["harvested_ms"]) == (12, 4, 5.0, 7.0)
     assert (row["blamed_kernel"], row["blamed_ms"], row["delay_ms"]) == ("gemm", 1.0, 1.5)
+    assert row["kernel_rows"] == 1
     assert (row["open"], row["hook_ns"], row["reasons"]) == (True, 150.0, {"absorbed": 6})
     assert 0.3 < row["busy_share"] < 0.5
     earlier = {**row, "up_s": row["up_s"] - 1, "work_ms": row["work_ms"] - 250}

@@ -37,6 +37,32 @@ def test_a_row_lies_at_its_identity_or_at_the_next_free_place() -> None:
     assert [slot.steps[STEPS - 1].key, slot.steps[0].key] == [STEPS - 1, 2 * STEPS - 1]
 
 
+def test_those_that_are_launched_most_come_first_and_go_in_where_not_all_do() -> None:
+    slot = Slot()
+    for number in range(1, KERNELS):
+        row = slot.kernels[number]
+        row.id, row.samples, row.launches = number, 1, number
+        slot.steps[number].key, slot.steps[number].samples = number, number
+    kernels, steps = tables.read(slot)
+    assert [int(row["id"], 16) for row in kernels] == list(range(KERNELS - 1, 0, -1))
+    assert [int(row["key"], 16) for row in steps] == list(range(KERNELS - 1, 0, -1))
+    fresh = Slot()
+    assert tables.write(fresh, kernels, []) == KERNELS // 2
+    assert {row.id for row in fresh.kernels if row.id} == set(range(KERNELS // 2, KERNELS))
+
+
+def test_what_is_known_goes_into_a_slot_as_laid_out_and_beside_what_the_client_saw() -> None:
+    known = tables.Known.of([_kernel(5), _kernel(6)], [_step(7)])
+    fresh, late = Slot(), Slot()
+    fresh.ledger.kernels, fresh.rules.gate = 3, 1
+    assert known.into(fresh) == 2
+    assert tables.read(fresh) == tables.read(known.laid)
+    assert (fresh.ledger.kernels, fresh.rules.gate) == (3, 1)
+    late.kernels[5].id, late.kernels[5].work_ns, late.kernels[5].samples = 5, 77, 1
+    assert known.into(late) == 1
+    assert (late.kernels[5].work_ns, late.kernels[6].id, late.steps[7].key) == (77, 6, 7)
+
+
 def test_what_the_client_saw_itself_stays() -> None:
     slot = Slot()
     slot.kernels[5].id, slot.kernels[5].work_ns = 5, 77

@@ -8,16 +8,19 @@ block by themselves, and go on ungated if the broker is gone.
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from headway.errors import HeadwayError
 from headway.kernels.dial import MILLION, Dial, Rules, Seen
 from headway.live.kernels import places, processes, tables
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.heart import BEAT_NS, Heart
+from headway.live.kernels.keeper import Keeper, NoStore, Store, outcome
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
+from headway.live.kernels.tables import Known
 
 SECOND = 1_000_000_000
 PUBLISH_NS = SECOND // 4
@@ -28,28 +31,10 @@ CLAIM_NS = 2 * SECOND
 """Who died while it filled its slot left it so; nobody takes longer."""
 FOREIGN_NS = 600 * SECOND
 """A client that cannot be seen from here (another container) and has not launched for so long is taken for gone."""
+LEFT_NS = SECOND
+"""Threads of a program that ends may still launch: its slot stays its own until it is gone, or for so long."""
 KEPT_LEFT = 64
-
-
-class Store(Protocol):
-    """Where what was learnt of programs is kept: rows as ``tables`` has them."""
-
-    def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
-        """The kernels and steps of a program; None if it was never seen."""
-
-    def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
-        """Keep them."""
-
-
-class NoStore:
-    """Keeps nothing."""
-
-    def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
-        """Nothing is known."""
-        return None
-
-    def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
-        """Nothing is kept."""
+_MOMENT_S = 0.005
 
 
 @dataclass(slots=True)
@@ -61,6 +46,10 @@ class _Client:
     ticks: int
     since_ns: int
     saved_ns: int
+    known: "Future[Known | None] | None" = None
+    """What is known of its program, once it is read."""
+    left_ns: int = 0
+    """When it was seen to have left; 0: it is there."""
 
 
 class Broker:
@@ -79,7 +68,7 @@ class Broker:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.place, self.block, self.dial, self.mps = place, block, dial, mps
-        self._store: Store = store or NoStore()
+        self.keeper = Keeper(store or NoStore())
         self._linger_ns = linger_ns
         self._facts = facts or {}
         self._say = say
@@ -87,7 +76,9 @@ class Broker:
         self._written: dict[int, Rules] = {}
         self._claims: dict[int, int] = {}
         self._left: deque[dict[str, Any]] = deque(maxlen=KEPT_LEFT)
-        self._asked_at = -1
+        self._leaving: dict[int, _Client] = {}
+        self._heard = (0, 0)
+        self._silent = ""
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.stopping = ""
@@ -102,12 +93,11 @@ class Broker:
             self._attend(index, self.block.slots[index], now_ns)
         self._written.clear()
         self.steer(now_ns)
-        for index in self._clients:
-            slot = self.block.slots[index]
-            if not slot.seeded:
-                self._seed(index, slot)
+        self.seed()
+        for line in self.keeper.problems():
+            self._say(line)
         if now_ns - self._published_ns >= PUBLISH_NS:
-            self.publish(now_ns)
+            self._publish(now_ns)
         if self._clients:
             self._idle_since_ns = now_ns
 
@@ -136,13 +126,16 @@ class Broker:
     def _hear(self) -> None:
         """What the broker was asked since it last looked."""
         try:
-            changed = self.place.asked.stat().st_mtime_ns
+            about = self.place.asked.lstat()
+            if (about.st_mtime_ns, about.st_ino) == self._heard:  # each is a new file; a clock alone may stand still
+                return
+            self._heard = about.st_mtime_ns, about.st_ino
+            asked = places.read_json(self.place.asked)
         except FileNotFoundError:
             return
-        if changed == self._asked_at:
+        except (OSError, HeadwayError) as problem:
+            self._say(f"what is asked is not heard: {problem}")
             return
-        self._asked_at = changed
-        asked = places.read_json(self.place.asked)
         for name, least in (("slo_ppm", MILLION), ("floor_ppm", 0)):
             value = asked.get(name)
             if isinstance(value, int) and value >= least and value != getattr(self.dial, name):
@@ -169,15 +162,16 @@ class Broker:
             if client is not None:  # nobody but the broker clears a slot
                 del self._clients[index]
         elif state == LEFT:
-            self._part(index, slot, "left")
+            self._see_off(index, slot, now_ns)
         elif state == LIVE:
             if client is None or client.ticks != slot.start_ticks or client.since_ns != slot.since_ns:
                 client = self._meet(index, slot, now_ns)
             if not self._lives(client, slot, now_ns):
                 self._part(index, slot, "died")
+                self.block.clear(index)
             elif now_ns - client.saved_ns >= SAVE_NS:
                 client.saved_ns = now_ns
-                self._save(slot)
+                self.keeper.save(slot)
         elif state != CLAIMED:
             self._say(f"slot {index}: its state {state} is none: cleared")
             self.block.clear(index)
@@ -187,6 +181,7 @@ class Broker:
         pid = processes.found_here(slot.owner, slot.start_ticks)
         client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
         self._clients[index] = client
+        self._leaving.pop(index, None)
         where = "" if pid else ", which cannot be seen from here"
         self._say(f"{tables.text(slot.name)} (process {slot.owner}{where}) joined with priority {slot.priority}")
         return client
@@ -197,38 +192,60 @@ class Broker:
         heard = max(slot.ledger.beat_ns, slot.pulse.launch_ns, slot.since_ns)
         return bool(now_ns - heard < FOREIGN_NS)
 
+    def _see_off(self, index: int, slot: Slot, now_ns: int) -> None:
+        """A client that has left keeps its slot until its process is gone, or for a second."""
+        gone = self._leaving.get(index)
+        if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
+            gone = self._clients.get(index)
+            if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
+                pid = processes.found_here(slot.owner, slot.start_ticks)
+                gone = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
+            gone.left_ns = now_ns
+            self._leaving[index] = gone
+            self._part(index, slot, "left")
+        ended = gone.pid and not processes.alive(gone.pid, gone.ticks)
+        if ended or now_ns - gone.left_ns > LEFT_NS:
+            del self._leaving[index]
+            self.block.clear(index)
+
     def _part(self, index: int, slot: Slot, how: str) -> None:
-        """Keep what a client learnt, and make its slot free."""
-        self._save(slot)
+        """Keep what a client learnt; it counts no more."""
+        self.keeper.save(slot)
         launches = slot.ledger.kernels + slot.ledger.graphs
         name = tables.text(slot.name)
         self._say(f"{name} (process {slot.owner}) {how} after {launches:,} launches")
         self._left.append(
             {"name": name, "pid": slot.owner, "since_ns": slot.since_ns, "launches": launches, "how": how}
         )
-        self.block.clear(index)
         self._clients.pop(index, None)
         self._published_ns = 0
 
-    def _save(self, slot: Slot) -> None:
-        kernels, steps = tables.read(slot)
-        program = tables.text(slot.program)
-        if not kernels or not program:
-            return
-        try:
-            self._store.save(program, kernels, steps)
-        except (OSError, ValueError, HeadwayError) as problem:
-            self._say(f"what was learnt of {program} could not be kept: {problem}")
+    @property
+    def _unseeded(self) -> list[int]:
+        return [index for index in self._clients if not self.block.slots[index].seeded]
 
-    def _seed(self, index: int, slot: Slot) -> None:
+    def seed(self) -> None:
+        """Give those who joined what is known of their programs, as soon as it is read."""
+        joined = self._unseeded
+        for index in joined:
+            client = self._clients[index]
+            if client.known is None:
+                client.known = self.keeper.load(tables.text(self.block.slots[index].program))
+        awaited = [known for index in joined if (known := self._clients[index].known) is not None]
+        if awaited:
+            wait(awaited, timeout=_MOMENT_S)  # mostly it is there at once
+        for index in joined:
+            known = self._clients[index].known
+            if known is not None and known.done():
+                self._seed(self.block.slots[index], known)
+
+    def _seed(self, slot: Slot, read: "Future[Known | None]") -> None:
         program = tables.text(slot.program)
-        try:
-            known = self._store.load(program)
-        except (OSError, ValueError, HeadwayError) as problem:
+        known, problem = outcome(read)
+        if problem:
             self._say(f"what is known of {program} could not be read: {problem}")
-            known = None
         if known is not None:
-            count = tables.write(slot, *known)
+            count = known.into(slot)
             self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
         slot.seeded = 1
 
@@ -246,8 +263,20 @@ class Broker:
             epochs=pulse.epoch,
         )
 
+    def _publish(self, now_ns: int) -> None:
+        """The same; a file that cannot be written is said once, and costs a reader of it only."""
+        try:
+            self.publish(now_ns)
+        except OSError as problem:
+            why = f"{self.place.state} cannot be written: {problem.strerror}; status shows what was"
+            if why != self._silent:
+                self._say(why)
+            self._silent = why
+        else:
+            self._silent = ""
+
     def publish(self, now_ns: int) -> None:
-        """Write down what a reader of the block alone would not know."""
+        """Write down what a reader of the block alone would not know. Raises OSError."""
         self._published_ns = now_ns
         loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
         places.write_json(
@@ -279,9 +308,10 @@ class Broker:
                 begun = time.monotonic_ns()
                 self.step(begun)
                 heart.progress()
-                while self.contested and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
+                while (self.contested or self._unseeded) and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
                     time.sleep(TURN_NS / 1e9)
                     self.steer(time.monotonic_ns())
+                    self.seed()
                 if stopped() and not self.stopping:
                     self.stopping = "drain"
                     self.block.header.stopping = 1
@@ -298,7 +328,9 @@ class Broker:
             self.block.header.stopping = 1
             heart.stop()
             for index in list(self._clients):
-                self._save(self.block.slots[index])
+                self.keeper.save(self.block.slots[index])
+            for line in self.keeper.close():
+                self._say(line)
 
 
 def write_rules(slot: Slot, rules: Rules) -> None:

@@ -25,7 +25,8 @@ def opened(path: Path, flags: int) -> int:
     except OSError as problem:
         raise ShareError(_why(path, problem)) from None
     about = os.fstat(handle)
-    if stat.S_ISREG(about.st_mode) and trusted(about):
+    ours = about.st_uid == os.geteuid() if flags & os.O_CREAT else trusted(about)
+    if stat.S_ISREG(about.st_mode) and ours:
         return handle
     os.close(handle)
     what = "is no plain file" if not stat.S_ISREG(about.st_mode) else f"belongs to another user ({about.st_uid})"

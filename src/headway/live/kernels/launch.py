@@ -27,6 +27,7 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sign
 _FROM_TERMINAL = 0x80
 """``si_code`` of a signal that the kernel sent: the terminal's, which the program has got by itself."""
 _READY_S = 90.0
+_SETTLED_S = 0.02
 _NAME_BYTES = 63
 
 
@@ -159,7 +160,10 @@ def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from
     until = time.monotonic() + _READY_S
     while time.monotonic() < until:
         if state := places.current_state(place):
-            return state
+            # A broker that has just taken over a dead one's lock has for a moment neither signed it nor cleared up.
+            time.sleep(_SETTLED_S)
+            if places.current_state(place).get("pid") == state["pid"]:
+                return state
         if child is not None and child.poll() is not None and not places.held(place.lock):
             with place.log.open("rb") as file:
                 file.seek(log_from)
@@ -174,7 +178,10 @@ def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bo
     """Whether the broker saw a program of that name launch anything; None if there is no broker to ask."""
     until = time.monotonic() + seconds
     while True:
-        state = places.current_state(place)
+        try:
+            state = places.current_state(place)
+        except ShareError:  # somebody else's files: the program has ended, and its status is what counts
+            return None
         if not state:
             return None
         if name in state.get("here", ()) or any(_launched(one, name, since_ns) for one in state["left"]):

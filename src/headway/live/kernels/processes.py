@@ -4,6 +4,7 @@ A number alone may be reused, so the block keeps the moment at which the process
 has another number there than here; its beginning is the same in both, and a broker outside can find it by that.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -49,6 +50,20 @@ def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
         if len(fields) > _BEGAN and int(fields[_BEGAN]) == ticks and _innermost(proc / entry) == pid:
             return int(entry)
     return 0
+
+
+def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
+    """Whether a process holds a file open: that a number is written in it proves nothing."""
+    try:
+        wanted = path.stat()
+        handles = list((proc / str(pid) / "fd").iterdir())
+    except OSError:
+        return False
+    for handle in handles:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(handle.stat(), wanted):
+                return True
+    return False
 
 
 def _innermost(process: Path) -> int:

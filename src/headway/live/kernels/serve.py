@@ -13,8 +13,9 @@ from headway.live.kernels import gpu as gpus
 from headway.live.kernels import mps as mps_
 from headway.live.kernels import places, processes
 from headway.live.kernels.block import SharedBlock
-from headway.live.kernels.broker import Broker, Store
+from headway.live.kernels.broker import Broker
 from headway.live.kernels.gpu import Gpu
+from headway.live.kernels.keeper import Store
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 
@@ -49,7 +50,7 @@ def serve(
     """Be the broker of a GPU until told to stop, or until nobody is left."""
     lock = places.hold_within(place.lock, 1.0, alone=True)
     if lock is None:
-        pid = places.read_json(place.state).get("pid", "unknown")
+        pid = places.holder(place.lock) or "unknown"
         raise ShareError(
             f"a broker of GPU {place.gpu} runs already (process {pid}): "
             "headway share status shows it, headway share stop ends it"
@@ -78,6 +79,7 @@ def serve(
         broker = Broker(place, block, dial, store=store, mps=mps, linger_ns=settings.linger_ns, facts=facts, say=say)
         say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {_times(dial.slo_ppm)}")
         try:
+            _say_first(broker, now)
             users = broker.run(stopped, lambda ending: _end(ending, say))
         finally:
             block.close()
@@ -89,6 +91,14 @@ def serve(
             if handle is not None:
                 os.close(handle)
     say("stopped")
+
+
+def _say_first(broker: Broker, now_ns: int) -> None:
+    """Without a first word nobody would find the broker; later ones may fail."""
+    try:
+        broker.publish(now_ns)
+    except OSError as problem:
+        raise ShareError(f"{broker.place.state} cannot be written: {problem.strerror}") from None
 
 
 def _times(ppm: int) -> str:
@@ -172,7 +182,6 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
     """Ask the broker to take its leave and see that it does; without one, clear up. False if it still drains."""
     if not places.held(place.lock):
         return _clear_up(place, say)
-    pid = int(places.read_json(place.state).get("pid") or 0)
     places.ask(place, stop="kill" if kill else "drain")
     until = time.monotonic() + seconds + (_MPS_S if kill else 0.0)
     told = False
@@ -184,16 +193,17 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
         if time.monotonic() > until:
             if told:
                 return False
-            _put_down(place, pid, say)
+            _put_down(place, say)
             return _clear_up(place, say)
         time.sleep(_TURN_S)
     return True
 
 
-def _put_down(place: Place, pid: int, say: Say) -> None:
+def _put_down(place: Place, say: Say) -> None:
     """A broker that hears nothing hangs: it is ended, which leaves programs ungated."""
-    if not pid or not places.held(place.lock):
-        return
+    pid = places.holder(place.lock)
+    if not pid or not places.held(place.lock) or not processes.has_open(pid, place.lock):
+        return  # in another container the number is somebody else's
     say(f"the broker (process {pid}) does not answer: it is killed")
     _signal(pid, signal.SIGKILL, say)
     until = time.monotonic() + _GRACE_S

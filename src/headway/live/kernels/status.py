@@ -83,6 +83,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "busy_share": round(ledger.work_ns / lived_ns, 6),
         "harvested_ms": round(ledger.harvested_ns / 1e6, 3),
         "delay_ms": round(ledger.delay_ns / 1e6, 3),
+        "kernel_rows": tables.rows(slot),
         "blamed_kernel": worst,
         "blamed_ms": round(blamed_ns / 1e6, 3),
         "slowdown": slowdown / MILLION if ledger.alone_ns else None,

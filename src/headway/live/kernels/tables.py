@@ -4,8 +4,10 @@ Rows of the store are plain dicts, identities in hexadecimal. In a slot a row li
 identity modulo the size of the table, or at the next free place after that.
 """
 
+import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from headway.live.kernels.block import KERNELS, STEPS, Kernel, Slot, Step
 
@@ -14,6 +16,8 @@ Row = Mapping[str, Any]
 KERNEL_FIELDS = ("work_ns", "samples", "longest_ns", "blocks", "per_sm", "kind", "varied")
 STEP_FIELDS = ("gap_ns", "think_ns", "alone_ns", "slack_ns", "samples", "waits", "alone", "work_ns")
 _NAME_BYTES = 111
+SHAPES = KERNELS // 4 * 3
+"""Kernels that the shim tells apart by their shape; a program with more has one row a name for the rest."""
 _STEP_PROBES = 32
 """The shim looks for a step at so many places."""
 
@@ -24,22 +28,23 @@ def text(raw: bytes) -> str:
 
 
 def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The kernels and the steps that a client knows something of."""
+    """The kernels and the steps that a client knows something of, those it launches most often first."""
     kernels = [
         {"id": f"{row.id:016x}", "name": text(row.name), **{field: getattr(row, field) for field in KERNEL_FIELDS}}
-        for row in slot.kernels
+        for row in sorted(slot.kernels, key=lambda row: (-row.launches, -row.samples))
         if row.id and row.samples
     ]
     steps = [
         {"key": f"{row.key:016x}", **{field: getattr(row, field) for field in STEP_FIELDS}}
-        for row in slot.steps
+        for row in sorted(slot.steps, key=lambda row: -row.samples)
         if row.key and row.samples
     ]
     return kernels, steps
 
 
 def write(slot: Slot, kernels: Sequence[Row], steps: Sequence[Row]) -> int:
-    """Put stored rows into a slot; one that is not understood is left out. Returns how many kernels went in."""
+    """Put stored rows into a slot, the first ones where all would leave no room for new ones; one that is not
+    understood is left out. Returns how many kernels went in."""
     known = 0
     for each in kernels[: KERNELS // 2]:
         try:
@@ -70,6 +75,33 @@ def write(slot: Slot, kernels: Sequence[Row], steps: Sequence[Row]) -> int:
     return known
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a program, laid out as in a slot: it goes into one in a moment."""
+
+    kernels: Sequence[Row]
+    steps: Sequence[Row]
+    laid: Slot
+    count: int
+
+    @classmethod
+    def of(cls, kernels: Sequence[Row], steps: Sequence[Row]) -> Self:
+        """Lay rows out."""
+        laid = Slot()
+        return cls(kernels, steps, laid, write(laid, kernels, steps))
+
+    def into(self, slot: Slot) -> int:
+        """Put it into a slot. Returns how many kernels went in."""
+        if any(row.id for row in slot.kernels):  # the client waited for it no longer, and has rows of its own
+            return write(slot, self.kernels, self.steps)
+        for name in ("steps", "kernels"):
+            field = getattr(Slot, name)
+            ctypes.memmove(
+                ctypes.addressof(slot) + field.offset, ctypes.addressof(self.laid) + field.offset, field.size
+            )
+        return self.count
+
+
 def _kernel_at(slot: Slot, number: int) -> Kernel | None:
     for probe in range(KERNELS if number else 0):
         row: Kernel = slot.kernels[(number + probe) % KERNELS]
@@ -88,6 +120,11 @@ def _step_at(slot: Slot, number: int) -> Step | None:
         if row.key == number:
             return None
     return None
+
+
+def rows(slot: Slot) -> int:
+    """How many kernels a client tells apart."""
+    return sum(1 for row in slot.kernels if row.id)
 
 
 def blamed(slot: Slot) -> tuple[str, int]:
