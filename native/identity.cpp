@@ -20,6 +20,7 @@ constexpr uint32_t kMostHere = 0xffffffffu;
 
 std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> rows_made{0};
+std::atomic<Slot*> rows_of{nullptr};  // the slot in which they were made
 constexpr uint32_t kShapes = kKernels / 4 * 3;  // rows by shape; the rest is for names
 constexpr uint32_t kGraphs = 256;  // more than these are all one graph, whose time varies
 std::atomic<void*> graphs[kGraphs];
@@ -111,6 +112,16 @@ Kernel* find_row(Slot* slot, uint64_t id) {
   return nullptr;
 }
 
+// Whether there is room for another row by shape. In a slot that is new to us what the broker has put there counts too.
+bool room_for_shapes(Slot* slot) {
+  if (rows_of.exchange(slot, relaxed) != slot) {
+    uint32_t taken = 0;
+    for (const Kernel& k : slot->kernels) taken += k.id.load(relaxed) != 0;
+    rows_made.store(taken, relaxed);
+  }
+  return rows_made.load(relaxed) < kShapes;
+}
+
 void describe(Kernel* kernel, const char* name, uint32_t blocks, uint32_t per_sm) {
   std::lock_guard<std::mutex> lock(describing);
   kernel->blocks.store(blocks, relaxed);
@@ -140,7 +151,7 @@ void forget_handles() { generation.fetch_add(1, relaxed); }
 
 void forget_rows() {
   new (&describing) std::mutex;  // a thread that is not here may have held it
-  rows_made.store(0, relaxed);
+  rows_of.store(nullptr, relaxed);
   for (std::atomic<void*>& each : graphs) each.store(nullptr, relaxed);
 }
 
@@ -159,8 +170,9 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape) {
   const uint64_t id = mix(hash_text(name), key);
   bool made = false;
   Known known;
-  known.kernel = rows_made.load(relaxed) < kShapes ? row(slot, id, kKernel, &made) : find_row(slot, id);
-  if (!known.kernel) {  // too many shapes: from here on a kernel is known by its name, and counts as its longest
+  known.kernel = room_for_shapes(slot) ? row(slot, id, kKernel, &made) : find_row(slot, id);
+  const bool by_shape = known.kernel;
+  if (!by_shape) {  // too many shapes: from here on a kernel is known by its name, and counts as its longest
     known.kernel = row(slot, hash_text(name) | 1, kKernel, &made);
     if (known.kernel) known.kernel->varied.store(1, relaxed);
   }
@@ -175,7 +187,7 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape) {
     describe(known.kernel, text, counted, blocks_per_sm(function, shape));
   }
   *place = Remembered{function, key, stamp, known};
-  known.fresh = true;
+  known.fresh = by_shape || made;  // by name: its code was loaded with the first shape, and a shape may never come again
   return known;
 }
 

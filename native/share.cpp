@@ -82,6 +82,23 @@ Block* map_block(const char* path) {
   return block;
 }
 
+// Whether this is a block of ours whose broker lives. Says so once where not.
+bool lives(const Header& header, int64_t now) {
+  if (header.magic.load(relaxed) != kMagic || header.version.load(relaxed) != kVersion) {
+    say(Say::kCorrupt, "its mark is not ours");
+    return false;
+  }
+  if (header.stopping.load(relaxed)) return false;
+  int64_t patience = header.patience_ns.load(relaxed);
+  if (patience < kSecond / 20 || patience > 60 * kSecond) patience = kSecond;
+  const int64_t silent = now - header.beat_ns.load(relaxed);
+  if (silent > patience || silent < -kSecond) {
+    say(Say::kGone, "no sign of life");
+    return false;
+  }
+  return true;
+}
+
 // A process that became another program (exec) has left the slot of the one it was: nobody else can say so for it.
 void leave_earlier(Block* block, uint64_t ticks) {
   for (Slot& slot : block->slots) {
@@ -148,7 +165,7 @@ void join_block(const char* path) {
   Block* block = map_block(path);
   if (!block) return;  // the one before, if there was one, stays mapped: other threads may look at it
   mine.block.set(block);
-  if (!trusted(mine, now_ns())) return;
+  if (!lives(block->header, now_ns())) return;
   Slot* claimed = claim(mine.block, &mine.index, mine.priority);
   if (!claimed) {
     say(Say::kFull, path);
@@ -227,20 +244,7 @@ bool replaced(const Share& with, int64_t now) {
 
 bool trusted(Share& with, int64_t now) {
   Block* block = with.block;
-  if (!block) return false;
-  const Header& header = block->header;
-  if (header.magic.load(relaxed) != kMagic || header.version.load(relaxed) != kVersion) {
-    say(Say::kCorrupt, "its mark is not ours");
-    return false;
-  }
-  if (header.stopping.load(relaxed)) return false;
-  int64_t patience = header.patience_ns.load(relaxed);
-  if (patience < kSecond / 20 || patience > 60 * kSecond) patience = kSecond;
-  const int64_t silent = now - header.beat_ns.load(relaxed);
-  if (silent > patience || silent < -kSecond) {
-    say(Say::kGone, "no sign of life");
-    return false;
-  }
+  if (!block || !lives(block->header, now)) return false;
   // Another program, or nonsense, in our slot: the broker took us for dead, or the block was written over.
   if (Slot* slot = with.slot; slot == nobody()) return false;
   if (Slot* slot = with.slot; slot && (slot->owner.load(relaxed) != with.process || slot->state.load(relaxed) != 2)) {

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from headway.kernels.policies import registry as kernels
 from headway.training.policies import registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,7 @@ def real_traces() -> Path:
 def _own_parts() -> Iterator[None]:
     """Parts of policies that a test registers, from a file of its own, are gone after it."""
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
+    tables = (*tables, kernels.POLICIES)
     before = [dict(table) for table in tables]
     yield
     for table, kept in zip(tables, before, strict=True):

@@ -321,7 +321,7 @@ def test_a_stored_run_can_be_audited_replayed_and_told(trace: Path, capsys: pyte
 
 def test_policies_lists_every_part_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     parts = call(capsys, "policies", "--json").json
-    kinds = {"order", "backfill", "placement", "migration", "allocation", "serving", "preemption", "timing"}
+    kinds = {"order", "backfill", "placement", "migration", "allocation", "serving", "kernels", "preemption", "timing"}
     assert {part["kind"] for part in parts} == kinds
     assert all(part["description"] for part in parts)
     names = {part["name"] for part in parts}

@@ -196,7 +196,9 @@ Done contexts(const Asked& asked, const Reached& driver, const Stub& stub) {
   Done done;
   for (int way = 0; way < 4; ++way) {
     Lane lane(asked, driver, true);
-    lane.launch(kernels[0], asked.launches);
+    lane.launch(kernels[0], asked.launches / 2);
+    lane.wait();
+    lane.launch(kernels[0], asked.launches / 2);
     void* context = nullptr;
     expect(&done, driver.context(&context) == CUDA_SUCCESS && context);
     if (way == 0) expect(&done, driver.context_destroy(context) == CUDA_SUCCESS);
@@ -216,9 +218,9 @@ struct Slow {
 
 // The process takes its time to exit, and a thread of it launches until it is gone.
 Done exits(const Asked& asked, const Reached& driver, const Stub& stub) {
-  static const Asked kept = asked;
+  static const auto& kept = *new Asked(asked);  // never destroyed: the thread outlives them
   static const Reached reached = driver;
-  static const auto kernels = functions(asked, stub);
+  static const auto& kernels = *new std::vector<CUfunction>(functions(asked, stub));
   static std::atomic<uint64_t> launched{0};
   std::thread([] {
     for (Done own;; pause_us(100)) launch_one(kept, reached, kernels[0], nullptr, ++launched, &own);

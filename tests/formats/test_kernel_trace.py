@@ -56,6 +56,7 @@ def test_a_trace_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         ("end_ns", longs(5, 36, 1_016, 1_036), "launch 0 ends before it starts"),
         ("wait_ns", longs(0, 1, 0, 1_040), "launch 1 has a wait that ended before its launch"),
         ("blocks", np.array([1, -2, 1, 2], dtype=np.int32), "launch 1 has a negative number of blocks"),
+        ("blocks", np.array([1, 2, 0, 2], dtype=np.int32), "launch 2 is a kernel of 0 blocks: it needs at least 1"),
         ("kind", np.array([1, 2, 1, 9], dtype=np.int8), "launch 3 is of a kind other than"),
     ],
 )

@@ -1,5 +1,7 @@
 """What holds for every policy of kernels, whatever the programs; and what each one promises besides."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 
@@ -9,7 +11,7 @@ from headway.kernels import alone
 from headway.kernels.actions import Action, LetGo
 from headway.kernels.device import Device
 from headway.kernels.dial import Rules
-from headway.kernels.policies.headway import Headway
+from headway.kernels.policies.headway import SURPLUS_NS, Headway, _accrue, _Gate
 from headway.kernels.policies.registry import POLICIES, build, describe
 from headway.kernels.program import Client
 from headway.kernels.reflex import Reason
@@ -235,3 +237,14 @@ def test_a_policy_that_lets_go_who_does_not_wait_is_a_bug() -> None:
 
     with pytest.raises(InfeasibleActionError, match="it waits with nothing"):
         drive(Eager(), [Client("h", program((5, 2, 10)), 0, requests=1)], TINY)
+
+
+def test_the_floor_owes_no_more_than_one_kernel_and_a_bit() -> None:
+    gate, rules = _Gate(), Rules(floor_ppm=500_000)
+    for beat in range(1, 100):
+        _accrue(gate, rules, True, 2_000_000, beat * 50_000_000)
+    assert gate.debt == 2_000_000 + SURPLUS_NS
+    shim = (Path(__file__).resolve().parents[2] / "native" / "gate.cpp").read_text()
+    assert f"constexpr int64_t kSurplus = {SURPLUS_NS};" in shim
+    _accrue(gate, rules, False, 2_000_000, 100 * 50_000_000)
+    assert gate.debt == 0

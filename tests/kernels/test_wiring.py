@@ -15,6 +15,7 @@ from headway.formats import kernel_trace
 from headway.formats.kernel_profile import mix
 from headway.formats.kernel_trace import KernelTrace
 from headway.profiling.kernel_store import KernelStore
+from headway.report import kernel_tables
 
 RUN = ["--scenario", "kernels", "--high", "vgg16", "--low", "resnet101-b64", "--seconds", "0.01"]
 KEYS = ["policy", "slowdown_p50", "slowdown_p99", "latency_p50_s", "latency_p99_s", "low_share", "busy_share_alone"]
@@ -136,3 +137,59 @@ def test_what_runs_beside_a_gpu_needs_neither_polars_nor_msgspec() -> None:
         *(f"import headway.{name}" for name in modules),
     ]
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
+
+
+# --- what is said beside the numbers --------------------------------------------------------------------------------
+
+
+def test_a_program_above_that_never_waits_has_no_slow_down_and_a_note_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--scenario", "kernels", "--seconds", "0.01", "--low", "graph-b64"]
+    status, out, err = call(capsys, "simulate", *words, "--high", "matmul", "--policy", "mps", "--json")
+    assert (status, json.loads(out)["slowdown_p50"]) == (0, None)
+    assert err == "note: matmul never waits for the GPU, so it has no request: no latency and no slow-down\n"
+    assert call(capsys, "compare", *words, "--high", "vgg16", "--policies", "mps")[2] == ""
+    assert "note: matmul never waits" in call(capsys, "share", "predict", "matmul", "graph-b64", "--seconds", "0.01")[2]
+
+
+def test_a_run_tells_how_far_it_is() -> None:
+    told: list[tuple[str, float]] = []
+    each = wiring.KernelsExperiment(("vgg16",), ("resnet101-b64",), seconds=0.05)
+    wiring.compare(each, ["mps", "headway(slo=1.2)"], tell=lambda what, share: told.append((what, share)))
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert (shares[0], told[0][0]) == (0.0, "mps")
+    assert shares[-1] <= 1
+    assert any(0 < share < 0.5 for share in shares)
+    assert ("headway(slo=1.2)", 0.5) in told
+    assert told[-1][0].endswith(" of 0.05 s")
+
+
+def test_a_prediction_is_shown_by_the_names_of_policies_and_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("share", "predict", "vgg16", "graph-b64", "--seconds", "0.01")
+    status, out, _ = call(capsys, *words)
+    assert status == 0
+    rows = [line.split()[0] for line in out.splitlines() if "×" in line and "%" in line and "aimed" not in line]
+    assert rows == ["headway", "mps", "mps-priority", "time-slicing"]
+    assert out.endswith(f"{wiring.OFF}\n")
+    assert list(json.loads(call(capsys, *words, "--json")[1])["modes"]) == list(wiring.MODES)
+
+
+def test_the_error_of_predictions_is_that_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels" / "simulation.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| gate (`headway`), **held out**")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    numbers = [cells[1].split(",")[0], cells[3].split(",")[0], cells[4]]
+    shown = " ".join(call(capsys, "share", "predict", "--help")[1].replace("│", " ").split())
+    for number in numbers:
+        assert number in wiring.OFF
+        assert number in shown
+
+
+def test_the_kernel_that_held_up_the_most_is_named_for_people() -> None:
+    each = {"client": "a", "priority": 0, "requests": 1, "slowdown_p50": None, "slowdown_p99": None}
+    by = [{"client": "b", "kernel": "_ZN2at6native10batch_normEv", "delay_s": 0.002}]
+    row = {"clients": [{**each, "throughput_share": 1.0, "gated_s": 0.0, "held_up_s": 0.002, "held_up_by": by}]}
+    column = kernel_tables.clients(row).columns[-1]
+    assert list(column.cells) == ["at::native::batch_norm (2.00 ms)"]

@@ -42,8 +42,13 @@ class Seen:
     pid: int
     priority: int
     ledger: dict[str, Any]
-    kernels: dict[str, dict[str, int]]
+    rows: list[dict[str, Any]]
     left: bool
+
+    @property
+    def kernels(self) -> dict[str, dict[str, int]]:
+        """Its kernels by name."""
+        return {row["name"]: {key: value for key, value in row.items() if key != "name"} for row in self.rows}
 
 
 def ledger_of(slot: Slot) -> dict[str, Any]:
@@ -52,18 +57,24 @@ def ledger_of(slot: Slot) -> dict[str, Any]:
     return found | {"reasons": list(slot.ledger.reasons)}
 
 
-def kernels_of(slot: Slot) -> dict[str, dict[str, int]]:
-    """A slot's kernels by name."""
+def kernels_of(slot: Slot) -> list[dict[str, Any]]:
+    """A slot's kernels."""
     rows: Iterator[Kernel] = (row for row in slot.kernels if row.id)
-    numbers = ("work_ns", "samples", "launches", "blocks", "per_sm", "longest_ns", "kind")
-    return {row.name.decode(errors="replace"): {name: getattr(row, name) for name in numbers} for row in rows}
+    numbers = ("work_ns", "samples", "launches", "blocks", "per_sm", "longest_ns", "kind", "varied")
+    return [
+        {"name": row.name.decode(errors="replace")} | {name: getattr(row, name) for name in numbers} for row in rows
+    ]
 
 
 class MiniBroker:
     """One block; rules by priority, over the defaults."""
 
     def __init__(
-        self, path: Path, rules: dict[int, dict[str, int]] | None = None, patience_ns: int = 1_000_000_000
+        self,
+        path: Path,
+        rules: dict[int, dict[str, int]] | None = None,
+        patience_ns: int = 1_000_000_000,
+        seed: Callable[[Slot], None] | None = None,
     ) -> None:
         self.block = SharedBlock.create(path, SMS, time.monotonic_ns(), patience_ns)
         self.path = path
@@ -71,6 +82,7 @@ class MiniBroker:
         self.most_live = 0
         self.frozen = False
         self._rules = rules or {}
+        self._seed = seed
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -112,6 +124,8 @@ class MiniBroker:
         rules = ({} if slot.priority == 0 else DEFAULT) | {"latency_ns": 4_000, "sample_every": 8}
         for name, value in (rules | self._rules.get(slot.priority, {})).items():
             setattr(slot.rules, name, value)
+        if self._seed:
+            self._seed(slot)
         slot.seeded = 1
 
     def _seen(self, slot: Slot) -> Seen:

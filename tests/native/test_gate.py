@@ -85,7 +85,7 @@ def test_who_is_held_waits_and_goes_on_when_released(built: Built, share: Path, 
 def test_nccl_kernels_are_never_held(built: Built, share: Path, tmp_path: Path, flag: str) -> None:
     with MiniBroker(share, {5: HELD}) as broker:
         broker.neighbour()
-        flags = ("--kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL:20", flag, "3")
+        flags = ("--kernel", "_Z35ncclDevKernel_AllReduce_Sum_RING_LLv:20", flag, "3")
         run = built.run(tmp_path, share, *flags, priority=5)
         ledger = broker.wait(1)[0].ledger
     assert ledger["nccl"] == ledger["kernels"] == run.did["nccl"] == run.did["launches"]

@@ -17,6 +17,10 @@ SCENARIOS = {
     "fork": ("--verb", "fork", "--launch", "60"),
     "graph": ("--verb", "graph", "--launch", "60"),
     "reload": ("--verb", "reload"),
+    "beside captures": ("--verb", "beside-captures", "--launch", "20", "--kernel", "busy:300"),
+    "contexts": ("--verb", "contexts", "--launch", "40", "--kernel", "some:50"),
+    "shapes": ("--verb", "shapes", "--launch", "900", "--kernel", "many:1", "--kernel", "long:500"),
+    "two streams": ("--verb", "two-streams", "--launch", "50", "--kernel", "half:100"),
 }
 BAD = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:")
 

@@ -325,6 +325,8 @@ def policies(as_json: JsonFlag = False) -> None:
     headway policies
 
     Parts are joined by +, options stand in brackets: headway simulate … --policy "tiresias(thresholds=1h/10h)+easy+fgd"
+
+    Those of kind serving and kernels are whole: headway simulate --scenario kernels … --policy "headway(slo=1.1)"
     """
     resolve("")
     console.print_json(tables.parts()) if as_json else console.out().print(tables.parts_table())

@@ -1,10 +1,11 @@
 """Runs of kernels on one GPU from the command line: the same commands, for programs that share it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.cli import console
 from headway.cli.flags import split_policies
+from headway.cli.progress import share_bar
 from headway.errors import ExperimentError
 from headway.experiment import kernels as wiring
 from headway.report import kernel_tables
@@ -18,7 +19,7 @@ _UNDERSTOOD = {*KERNEL_FLAGS, "scenario", "policy", "policies", "slo", "seed", "
 def simulate(flags: Mapping[str, Any]) -> None:
     """``headway simulate --scenario kernels …``."""
     each = _experiment(flags, flags.get("policy") or "headway")
-    row = wiring.play(each).row
+    (row,) = _rows(each, [each.policy])
     if flags.get("as_json"):
         console.print_json(row)
         return
@@ -28,8 +29,17 @@ def simulate(flags: Mapping[str, Any]) -> None:
 def compare(flags: Mapping[str, Any]) -> None:
     """``headway compare --scenario kernels …``."""
     policies = split_policies(str(flags["policies"]), "time-slicing,mps,headway")
-    rows = wiring.compare(_experiment(flags, policies[0]), policies)
+    rows = _rows(_experiment(flags, policies[0]), policies)
     console.print_json(rows) if flags.get("as_json") else console.out().print(kernel_tables.comparison(rows))
+
+
+def _rows(each: wiring.KernelsExperiment, policies: Sequence[str]) -> list[dict[str, Any]]:
+    """One row a policy, with a bar meanwhile."""
+    clients = wiring.clients_of(each)
+    for line in wiring.notes(clients):
+        console.note(line)
+    with share_bar("kernels") as tell:
+        return wiring.compare(each, policies, clients, tell)
 
 
 def refuse_kernel_flags(flags: Mapping[str, Any]) -> None:

@@ -119,6 +119,7 @@ def _check(trace: KernelTrace, where: str) -> None:
         (end < start, 0, "ends before it starts"),
         ((wait != 0) & (wait < launch), 0, "has a wait that ended before its launch"),
         ((trace.blocks < 0) | (trace.per_sm < 0), 0, "has a negative number of blocks"),
+        ((trace.blocks == 0) & (trace.kind == KINDS[0]), 0, "is a kernel of 0 blocks: it needs at least 1"),
         (~np.isin(trace.kind, KINDS), 0, "is of a kind other than 1, 2 and 3"),
     )
     for broken, offset, what in rules:

@@ -14,6 +14,8 @@ from typing import Any
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import slurm_site
+from headway.kernels.policies import registry as kernels
+from headway.kernels.policies.parts import KernelsPolicy
 from headway.serving.policies import registry as serving
 from headway.serving.policies.parts import ServingPolicy
 from headway.training.policies import registry
@@ -21,7 +23,7 @@ from headway.training.policies.parts import Allocation, Backfill, Migration, Ord
 
 GROUP = "headway.policies"
 SITE = "slurm:"
-_KINDS = "Order, Backfill, PlacementRule, Migration, Allocation or ServingPolicy"
+_KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
@@ -106,6 +108,7 @@ def _kind(part: Any) -> dict[str, Any] | None:
         (Migration, registry.MIGRATIONS),
         (Allocation, registry.ALLOCATIONS),
         (ServingPolicy, serving.POLICIES),
+        (KernelsPolicy, kernels.POLICIES),
     ]
     if isinstance(part, type):
         for kind, table in tables:

@@ -108,7 +108,7 @@ def trace_of(
         start_ns=start - zero,
         end_ns=np.maximum(times.end_ns[kept], start) - zero,
         kernel=names,
-        blocks=blocks,
+        blocks=np.maximum(blocks, launches["kind"][kept] == 1, dtype=np.int32),  # one that was not identified has some
         per_sm=per_sm,
         kind=launches["kind"][kept].astype(np.int8),
         wait_ns=np.where(ended > 0, np.maximum(ended - zero, 1), 0),

@@ -5,6 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
+from headway.profiling.kernels_summary import readable
+
 Row = Mapping[str, Any]
 
 
@@ -49,6 +51,6 @@ def clients(row: Row) -> Table:
             *(each["client"], str(each["priority"]), f"{each['requests']:,}"),
             *(_ratio(each["slowdown_p50"]), _ratio(each["slowdown_p99"]), _share(each["throughput_share"])),
             *(_ms(each["gated_s"]), _ms(each["held_up_s"])),
-            f"{worst['kernel']} ({_ms(worst['delay_s'])})" if worst else "",
+            f"{readable(worst['kernel'])} ({_ms(worst['delay_s'])})" if worst else "",
         )
     return table

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.errors import ExperimentError, unknown_name
+from headway.kernels.policies import registry as kernels
 from headway.metrics.compare import changes
 from headway.report.names import shortened
 from headway.report.scale import time_unit
@@ -36,6 +37,7 @@ _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("migration", registry.MIGRATIONS),
     ("allocation", registry.ALLOCATIONS),
     ("serving", serving.POLICIES),
+    ("kernels", kernels.POLICIES),
 )
 _TERMS = (
     ("preemption", "preempt", "A job is preempted for one that comes before it, whatever the order's default."),

@@ -17,8 +17,8 @@ from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 50_000_000
 NEVER = 1 << 62
-SURPLUS_NS = 50_000_000
-"""So far at most a client that had more than its floor is ahead of it."""
+SURPLUS_NS = 5_000_000
+"""So far at most a client that had more than its floor is ahead of it; and so much more than one kernel it is owed."""
 PATIENCE = 4_000
 """The wait between two looks grows by one part in so many of the time already waited."""
 
@@ -34,7 +34,7 @@ class _Gate:
 
 
 class Headway(KernelsPolicy):
-    """``slo``: the slow-down aimed at for the program above; ``floor``: the share that those below keep."""
+    """What fits, is absorbed, paid for or owed: ``slo`` is the slow-down aimed at, ``floor`` the share kept below."""
 
     name = "headway"
     raised = True
@@ -109,11 +109,11 @@ class Headway(KernelsPolicy):
             slack = min(slack, other.slack) if above else other.slack
             epoch += other.epoch
             above += 1
-        _accrue(gate, rules, above > 0, now)
+        fill, kernel = client.fill, client.wants
+        _accrue(gate, rules, above > 0, min(fill, LONGEST_NS), now)
         if gate.epoch != epoch:
             gate.lag, gate.epoch = 0, epoch
         filled = max((_flying(each, now) for each in state.clients if each.gated), default=0)
-        fill, kernel = client.fill, client.wants
         turn = 1
         if len(state.waiting) > 1:
             room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
@@ -184,11 +184,12 @@ def _grown(lacks: int, rate_ppm: int, possible: bool) -> int:
     return max(0, lacks) * MILLION // rate_ppm if rate_ppm > 0 and possible else NEVER
 
 
-def _accrue(gate: _Gate, rules: Rules, above: bool, now: int) -> None:
+def _accrue(gate: _Gate, rules: Rules, above: bool, fill: int, now: int) -> None:
     if above and gate.accrued:
         passed = min(now - gate.accrued, 100_000_000)
         gate.credit = min(rules.credit_cap_ns, gate.credit + passed * rules.credit_ppm // MILLION)
-        gate.debt = min(LONGEST_NS, gate.debt + passed * rules.floor_ppm // MILLION)
+        # Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
+        gate.debt = min(fill + SURPLUS_NS, gate.debt + passed * rules.floor_ppm // MILLION)
     if not above:
         gate.debt = 0
     gate.accrued = now

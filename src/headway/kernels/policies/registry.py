@@ -1,4 +1,7 @@
-"""The names of all policies of kernels; options in brackets, ``headway(slo=1.05)``. To add one: its file, one line."""
+"""The names of all policies of kernels; options in brackets, ``headway(slo=1.05)``. To add one: its file, one line.
+
+One in the user's own file is put here by ``formats/plugins.py``.
+"""
 
 import inspect
 import re
@@ -52,7 +55,14 @@ def build(spec: str, *, defaults: Mapping[str, Any] | None = None) -> KernelsPol
         if not equals or not value:
             raise ExperimentError(f"policy {name}: option {key} has no value, e.g. {key}={known[key].default}")
         given[key] = _read(name, key, value, get_type_hints(made.__init__).get(key, str))
-    return made(**given)
+    for key, parameter in known.items():
+        if parameter.default is inspect.Parameter.empty and key not in given:
+            raise ExperimentError(f"policy {name}: option {key} has no default and is not given")
+    policy = made(**given)
+    for key in known:
+        if not hasattr(policy, key):
+            raise ExperimentError(f"policy {name}: option {key} must be stored under its name, self.{key}")
+    return policy
 
 
 def _read(name: str, key: str, text: str, kind: Any) -> Any:

@@ -1,0 +1,167 @@
+"""What the shim believes of a program: of its shapes, its streams, what it is owed, its contexts, its broker."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.kernels.reflex import Reason
+from headway.live.kernels.block import KERNELS, LIVE, Slot
+from tests.native.harness import Built, broker_process
+from tests.native.mini_broker import MiniBroker
+from tests.native.test_threads import named, right
+
+MS = 1_000_000
+SHAPES = 768
+"""So many kernels are known by their shape; beyond them by their name."""
+
+
+@pytest.mark.parametrize("stored", [0, 512])
+def test_beyond_so_many_shapes_a_kernel_is_known_by_its_name_as_its_longest(
+    built: Built, share: Path, tmp_path: Path, stored: int
+) -> None:
+    def fill(slot: Slot) -> None:
+        for index in range(stored):  # what the broker had stored of the program takes room as well
+            slot.kernels[2 * index].id = 2 * index + KERNELS
+
+    with MiniBroker(share, {5: {"sample_every": 1}}, seed=fill) as broker:
+        flags = ("--verb", "shapes", "--kernel", "many:1", "--kernel", "long:3000", "--launch", "1100")
+        run = built.run(tmp_path, share, *flags, priority=5)
+        (seen,) = broker.wait(1)
+    assert right(run)
+    rows = seen.rows
+    assert sum(row["launches"] for row in rows) == run.did["launches"] == 1150  # every one has a row
+    many = [row for row in rows if row["name"].startswith("many")]
+    (long,) = [row for row in rows if row["name"].startswith("long")]
+    assert len(many) == SHAPES - stored + 1
+    assert sorted(row["launches"] for row in many)[-2:] == [1, 1100 - (SHAPES - stored)]
+    assert (long["launches"], long["varied"]) == (50, 1)
+    assert long["samples"] > 0
+    assert long["longest_ns"] > 2 * MS
+    assert seen.ledger["work_ns"] > 40 * 2 * MS  # it counted as what it is
+
+
+def test_a_kernel_known_by_name_waits_like_any_other(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {5: {"silence_ns": 60_000 * MS, "sample_every": 1}}) as broker:
+        flags = ("--verb", "shapes", "--kernel", "many:1", "--kernel", "long:3000", "--launch", "1100")
+        low = built.start(tmp_path, share, *flags, priority=5)
+        broker.until(lambda slot: slot.ledger.kernels > 1110)
+        index = broker.neighbour()
+        broker.until(lambda slot: slot.want.fill_ns > 2 * MS)  # it waits, as a kernel of three milliseconds
+        broker.block.clear(index)
+        assert right(low.end())
+
+
+def pulse_after(broker: MiniBroker, syncs: int) -> Slot:
+    """The only client's slot, once it has waited so often."""
+    broker.until(lambda slot: slot.ledger.syncs >= syncs)
+    (slot,) = [slot for slot in broker.block.slots if slot.state == LIVE]
+    return slot
+
+
+def test_a_program_whose_streams_overlap_is_not_believed_busy_for_ever(
+    built: Built, broker: MiniBroker, tmp_path: Path
+) -> None:
+    flags = ("--verb", "two-streams", "--kernel", "half:1000", "--launch", "400", "--sleep-ms", "600")
+    client = built.start(tmp_path, broker.path, *flags)
+    slot = pulse_after(broker, 800)
+    assert slot.pulse.launches == 1600
+    assert slot.pulse.busy_ns - time.monotonic_ns() <= 2 * MS  # what the other stream may still have to do
+    assert right(client.end())
+
+
+def test_without_a_wait_a_program_is_not_believed_busy_for_long(
+    built: Built, broker: MiniBroker, tmp_path: Path
+) -> None:
+    flags = ("--kernel", "half:1000", "--threads", "3", "--launch", "1000", "--sync-every", "0")
+    client = built.start(tmp_path, broker.path, *flags)
+    broker.until(lambda slot: slot.ledger.kernels >= 3000)
+    (slot,) = [slot for slot in broker.block.slots if slot.state == LIVE]
+    # Three seconds of work side by side; threads may have written the two numbers at slightly different times.
+    assert slot.pulse.busy_ns - slot.pulse.launch_ns <= 1000 * MS
+    assert right(client.end())
+
+
+def test_a_wait_for_an_old_event_does_not_mean_that_all_is_done(
+    built: Built, broker: MiniBroker, tmp_path: Path
+) -> None:
+    flags = ("--verb", "old-event", "--kernel", "short:100", "--kernel", "long:80000", "--sleep-ms", "600")
+    client = built.start(tmp_path, broker.path, *flags)
+    slot = pulse_after(broker, 13)
+    assert slot.pulse.busy_ns - slot.pulse.next_ns > MS  # its next launch may come before its last kernel ends
+    run = client.end()
+    assert right(run)
+    assert named(run, "long")[-1]["end"] > run.did["end_ns"]
+
+
+def test_who_did_little_for_long_is_not_owed_a_flood(built: Built, share: Path, tmp_path: Path) -> None:
+    steady = {"silence_ns": 60_000 * MS, "floor_ppm": 50_000, "credit_ppm": 0, "absorb_ppm": 0}
+    with MiniBroker(share, {5: steady}) as broker:
+        broker.neighbour()
+        kernels = ("--kernel", "tiny:10", "--kernel", "big:1000")
+        flags = ("--verb", "flood", *kernels, "--for-ms", "1200", "--launch", "30")
+        run = built.run(tmp_path, share, *flags, priority=5)
+        ledger = broker.wait(1)[0].ledger
+    assert right(run)
+    assert ledger["reasons"][Reason.FLOOR] == ledger["kernels"] == run.did["launches"]
+    # A twentieth of the time: thirty milliseconds' worth, less what may be owed, takes half a second.
+    big = [row["at"] for row in named(run, "big")][-30:]
+    assert big[-1] - big[0] > 200 * MS
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_program_whose_broker_was_replaced_joins_the_new_one(
+    built: Built, share: Path, tmp_path: Path, killed: bool
+) -> None:
+    flags = ("--kernel", "small:20", "--for-ms", "9000", "--gap-us", "300")
+    if killed:
+        with broker_process(share) as process:
+            client = built.start(tmp_path, share, *flags, priority=5)
+            time.sleep(0.5)
+            process.kill()
+    else:
+        with MiniBroker(share) as first:
+            client = built.start(tmp_path, share, *flags, priority=5)
+            first.until(lambda slot: slot.ledger.kernels > 100)
+    with MiniBroker(share) as second:
+        second.until(lambda slot: slot.ledger.kernels > 200 and slot.ledger.samples > 0)
+        (slot,) = [slot for slot in second.block.slots if slot.state == LIVE]
+        assert (slot.owner, slot.priority, slot.seeded, slot.ledger.open) == (client.process.pid, 5, 1, 0)
+        assert slot.ledger.reasons[Reason.ALONE] > 100  # gated again
+        before = slot.ledger.reasons[Reason.HOLD]
+        slot.rules.hold, slot.rules.silence_ns = 1, 60_000 * MS
+        index = second.neighbour()
+        second.until(lambda slot: slot.ledger.reasons[Reason.HOLD] > before and slot.want.fill_ns > 0)
+        second.block.clear(index)
+        client.process.kill()
+        client.end()
+        assert not second.wait(1)[0].left
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+@pytest.mark.parametrize("way", ["direct", "dlsym", "proc0", "old0"])
+def test_events_of_a_context_that_is_gone_are_forgotten(
+    built: Built, share: Path, tmp_path: Path, way: str, priority: int
+) -> None:
+    with MiniBroker(share, {priority: {"sample_every": 1}}) as broker:
+        flags = ("--verb", "contexts", "--kernel", "some:200", "--launch", "40", "--reach", way)
+        run = built.run(tmp_path, share, *flags, priority=priority)
+        ledger = broker.wait(1)[0].ledger
+    assert right(run)
+    assert run.total("dead event") == 0
+    assert run.total("cuCtxDestroy_v2", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRelease_v2") == 3
+    assert ledger["kernels"] == 160
+    assert ledger["samples"] > 60  # not only in the first context
+
+
+@pytest.mark.parametrize("way", ["dlsym", "proc0", "proc2", "nested"])
+def test_a_base_name_that_means_two_functions_leads_to_the_one_that_was_asked_for(
+    built: Built, broker: MiniBroker, tmp_path: Path, way: str
+) -> None:
+    run = built.run(tmp_path, broker.path, "--reach", way, "--verb", "every", "--launch", "1")
+    assert right(run)
+    assert [row["call"] for row in run.calls("cuCtxSynchronize")] == [
+        "cuCtxSynchronize",
+        *["cuCtxSynchronize_v2", "cuCtxSynchronize"] * 2,
+    ]
+    assert broker.wait(1)[0].ledger["syncs"] == run.did["syncs"] + 4
