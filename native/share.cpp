@@ -14,6 +14,7 @@
 #include <new>
 
 #include "clock.h"
+#include "identity.h"
 #include "trace.h"
 
 namespace headway {
@@ -53,7 +54,7 @@ void copy_text(char* to, size_t bytes, const char* from) {
 }
 
 Block* map_block(const char* path) {
-  int file = open(path, O_RDWR | O_CLOEXEC);
+  int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) {
     say(errno == EACCES || errno == EPERM ? Say::kRefused : Say::kNoBlock, path);
     return nullptr;
@@ -173,6 +174,7 @@ void join_block(const char* path) {
   }
   mine.slot.set(claimed);
   await_seed(mine);
+  adopt_rows(claimed);
 }
 
 void join() {

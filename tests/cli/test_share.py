@@ -70,7 +70,7 @@ def test_a_second_start_knows_the_program(shared: Shared) -> None:
     assert "broker of GPU 0 started" in err
     assert shared.do(*command)[2] == ""
     assert "kernels of client-linked" in (shared.kept / "headway" / "share-0.log").read_text()
-    assert shared.do("stop") == (0, "", "")
+    assert shared.do("stop") == (0, "", "headway: the broker of GPU 0 has ended (nobody shared it)\n")
     assert shared.left() == []
 
 

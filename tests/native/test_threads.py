@@ -1,4 +1,4 @@
-"""Threads that need one another: what one of them waits for, in the driver or on the GPU, holds up no launch of another."""
+"""Threads that need one another: what one waits for, in the driver or on the GPU, holds up no launch of another."""
 
 import time
 from pathlib import Path

@@ -54,7 +54,9 @@ def _print(now: Row, table: Table) -> None:
     if now["clients"]:
         out.print(table)
     else:
-        out.print("no program has launched anything yet", highlight=False)
+        left = len(now.get("left", ()))
+        line = f"no program now; {left} have left" if left else "no program has launched anything yet"
+        out.print(line, highlight=False)
 
 
 def _watch(place: Place, now: Row, pause: float) -> None:

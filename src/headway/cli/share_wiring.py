@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.cli import console
 from headway.errors import ShareError
 from headway.live.kernels import build, launch
 from headway.live.kernels.gpu import Gpu
@@ -37,6 +38,8 @@ def library(again: bool = False) -> Path:
         if not Path(chosen).is_file():
             raise ShareError(f"{LIBRARY}={chosen}: there is no such file: headway share build makes one")
         return Path(chosen).resolve()
+    if not again and build.find() is None:
+        console.note("headway: building the shim, once (a few seconds)")
     return build.build() if again else build.library()
 
 

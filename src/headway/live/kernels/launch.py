@@ -135,6 +135,8 @@ def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], Non
                 "wait for them, or headway share stop --kill"
             )
         return state, False
+    if any(path not in (place.lock, place.users) for path in place.leftovers()):
+        say(f"headway: a broker of GPU {place.gpu} had ended without cleaning up; programs it left find the new one")
     try:
         log = places.open_log(place)
     except OSError as problem:

@@ -18,6 +18,7 @@ from headway.live.kernels.gpu import Gpu
 from headway.live.kernels.keeper import Store
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
+from headway.live.kernels.status import snapshot
 
 PLAIN = Dial()
 """The dial as it is where nothing is said of it."""
@@ -182,6 +183,7 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
     """Ask the broker to take its leave and see that it does; without one, clear up. False if it still drains."""
     if not places.held(place.lock):
         return _clear_up(place, say)
+    there = _sharing(place)
     places.ask(place, stop="kill" if kill else "drain")
     until = time.monotonic() + seconds + (_MPS_S if kill else 0.0)
     told = False
@@ -196,7 +198,17 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
             _put_down(place, say)
             return _clear_up(place, say)
         time.sleep(_TURN_S)
+    what = f"{', '.join(there)}: " + ("ended" if kill else "on their own now, ungated") if there else "nobody shared it"
+    say(f"the broker of GPU {place.gpu} has ended ({what})")
     return True
+
+
+def _sharing(place: Place) -> list[str]:
+    """Who shares the GPU now, as far as that can be read."""
+    try:
+        return [str(client["name"]) for client in snapshot(place)["clients"]]
+    except ShareError:
+        return []
 
 
 def _put_down(place: Place, say: Say) -> None:
