@@ -155,12 +155,6 @@ void forget_rows() {
   for (std::atomic<void*>& each : graphs) each.store(nullptr, relaxed);
 }
 
-void adopt_rows(const Slot* slot) {
-  uint32_t held = 0;
-  for (const Kernel& kernel : slot->kernels) held += kernel.id.load(relaxed) != 0;
-  rows_made.store(held, relaxed);
-}
-
 Known identify(Slot* slot, CUfunction function, const Shape& shape) {
   const uint64_t key = shape_key(shape);
   const uint64_t stamp = uint64_t{generation.load(relaxed)} << 32 ^ reinterpret_cast<uintptr_t>(slot);

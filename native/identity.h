@@ -28,9 +28,8 @@ void forget_graph(CUgraphExec graph);
 
 // A handle may come back as another function: forget what was remembered by handle.
 void forget_handles();
-// After a fork: nothing is known yet. In a slot with rows from an earlier start: those count.
+// After a fork: nothing is known yet.
 void forget_rows();
-void adopt_rows(const Slot* slot);
 
 // How long a kernel is expected to take at this place, and how much of the GPU it holds for how long.
 int64_t predicted_ns(const Kernel* kernel, const Step* step);

@@ -201,7 +201,8 @@ Wait::~Wait() {
   Share& with = share();
   const int64_t now = now_ns();
   if (with.slot) {
-    observe_waited(with, now, everything_ || (!event_ && !many_streams.load(relaxed)));
+    const bool all = everything_ || (!event_ && !many_streams.load(relaxed));
+    observe_waited(with, now, all ? Over::kEverything : event_ ? Over::kEvent : Over::kStream);
     if (gate().mutex.try_lock()) {
       gate().flight.collect(with, now, true);
       if (with.slot->rules.gate.load(relaxed)) gate().publish(with, now);

@@ -14,7 +14,6 @@
 #include <new>
 
 #include "clock.h"
-#include "identity.h"
 #include "trace.h"
 
 namespace headway {
@@ -174,7 +173,6 @@ void join_block(const char* path) {
   }
   mine.slot.set(claimed);
   await_seed(mine);
-  adopt_rows(claimed);
 }
 
 void join() {

@@ -223,7 +223,7 @@ void observe_wait(Share& share, int64_t now) {
   pulse.slack_ns.store(0, relaxed);
 }
 
-void observe_waited(Share& share, int64_t now, bool everything) {
+void observe_waited(Share& share, int64_t now, Over over) {
   Slot* slot = share.slot;
   Trail& t = trail(slot);
   Ledger& ledger = slot->ledger;
@@ -236,8 +236,8 @@ void observe_waited(Share& share, int64_t now, bool everything) {
   const Step* known = expected(t);
   const int64_t think = known ? known->think_ns.load(relaxed) : 0;
   Pulse& pulse = slot->pulse;
-  const int64_t rest = everything ? 0 : kRest;
-  if (pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
+  const int64_t rest = over == Over::kEverything ? 0 : kRest;
+  if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
 }

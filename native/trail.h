@@ -14,9 +14,11 @@ Step* step_now(Slot* slot);
 // A launch that goes to the GPU now.
 void observe_launch(Slot* slot, const Known& known, int64_t now, int64_t work_ns);
 
-// The program waits for the GPU, and has waited. `everything`: nothing it launched can still run.
+// The program waits for the GPU, and has waited: for everything, for one of several streams, or for an event, behind
+// which there may be any amount of work.
+enum class Over { kEverything, kStream, kEvent };
 void observe_wait(Share& share, int64_t now);
-void observe_waited(Share& share, int64_t now, bool everything);
+void observe_waited(Share& share, int64_t now, Over over);
 
 void forget_trail();
 

@@ -34,8 +34,8 @@ MOST_SECONDS = 600
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
 OFF = (
-    "how far off: of pairs measured on an H200 that the model was not fitted to, the gate's slow-down was off by 3 % "
-    "(median), its rate below by 11 % (8 of 14 within 15 %)"
+    "how far off: of pairs measured on an H200 that the model was not fitted to, none of them with matrix products, "
+    "the gate's slow-down was off by 2.5 % (median), its rate below by 10.5 % (8 of 14 within 15 %)"
 )
 """What is known of predictions, in one line; docs/kernels/simulation.md has the tables."""
 MILLION = 1_000_000
