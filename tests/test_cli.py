@@ -17,6 +17,7 @@ from headway.cli import main
 from headway.cli.flags import split_policies
 from headway.core.tape import SCHEMA
 from headway.experiment import open_run
+from headway.serving.policies.registry import POLICIES as SERVING
 from headway.traces import FORMATS
 from headway.training.policies.registry import ORDERS
 
@@ -520,6 +521,20 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     assert ended.err.startswith("headway: AttributeError in mine.py, line 8: ")
     assert ended.err.endswith("(HEADWAY_DEBUG=1 shows all)\n")
     assert ended.err.count("\n") == 1
+
+
+def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from headway.serving.policies.hash import Hash\n\n\n"
+        'class Mine(Hash):\n    name = "mine-broken"\n\n'
+        "    def decide(self, now, state):\n        return state.nothing_of_the_kind\n"
+    )
+    ended = call(
+        capsys, "simulate", "--scenario", "compass", "--requests", 10, "--policy", f"{tmp_path / 'mine.py'}:Mine"
+    )
+    SERVING.pop("mine-broken", None)  # of this process, for the tests after this one
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.splitlines()[-1].startswith("headway: AttributeError in mine.py, line 8: ")
 
 
 @pytest.mark.parametrize(

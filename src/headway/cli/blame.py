@@ -6,6 +6,7 @@ from traceback import walk_tb
 
 from headway.errors import HeadwayError
 from headway.kernels.policies import registry as kernels
+from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 
 MORE = "HEADWAY_DEBUG=1 shows all"
@@ -30,6 +31,6 @@ def blamed(problem: BaseException) -> str | None:
 def _foreign_modules() -> set[str]:
     """The modules of parts that were loaded from files or installed beside the package."""
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
-    parts = [part for table in (*tables, kernels.POLICIES) for part in table.values()]
+    parts: list[type] = [part for table in (*tables, serving.POLICIES, kernels.POLICIES) for part in table.values()]
     modules = {kind.__module__ for part in parts for kind in part.__mro__}
     return {name for name in modules if name.partition(".")[0] not in {"headway", *sys.stdlib_module_names}}
