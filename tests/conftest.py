@@ -7,6 +7,7 @@ those tests are left out, and the closing lines say so.
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from hypothesis import settings
 
 from headway.kernels.policies import registry as kernels
 from headway.training.policies import registry
+
+# A script that runs the tests in its background leaves Ctrl-C ignored, for them and for every program they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_TESTS = ROOT / "tests" / "real"
