@@ -249,8 +249,6 @@ def seen_of(index: int, slot: Slot) -> Seen:
     return Seen(
         index,
         slot.priority,
-        slot.pulse.launches,
-        slot.pulse.launch_ns,
         slot.ledger.actual_ns,
         slot.ledger.alone_ns,
         slot.since_ns,

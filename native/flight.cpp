@@ -11,7 +11,6 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
-
 constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
 
 void add(U64& cell, uint64_t more) { cell.store(cell.load(relaxed) + more, relaxed); }

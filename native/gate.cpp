@@ -15,9 +15,9 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kRelist = 1000000;    // look for newcomers once a millisecond
 constexpr int64_t kFresh = 50000000;    // who has not looked for so long is not waiting
 constexpr int64_t kSpin = 80000;        // shorter waits are spent awake
-constexpr int64_t kSurplus = 5000000;    // what was had in good times is not held against a program for longer
+constexpr int64_t kSurplus = 5000000;   // what was had in good times is not held against a program for longer
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
-constexpr int64_t kPatience = 100000000;
+constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits no longer for work of its own
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
 
 template <typename T, typename V>
@@ -201,7 +201,6 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     const Verdict verdict = decide(seen);
     if (verdict.go || looks == 0) record_look(seen, verdict);
     blame(share, now);
-    // With nobody above it is only its own work in flight that it waits for: not for long, whatever that is doing.
     const bool alone = !verdict.go && seen.above == 0 && now - begin > kPatience;
     if (verdict.go || alone) {
       ledger.open.store(0, relaxed);

@@ -163,7 +163,7 @@ CUresult wait_one(Entry entry, void* what, bool everything) {
 CUresult begin_capture(Entry entry, CUstream stream, int mode) {
   auto call = real<CUresult (*)(CUstream, int)>(entry);
   if (!call) return CUDA_ERROR_NOT_INITIALIZED;
-  capture_began(true);  // before the driver's own: nothing of ours may fall into it
+  capture_began();  // before the driver's own: nothing of ours may fall into it
   const CUresult result = call(stream, mode);
   if (result != CUDA_SUCCESS) capture_ended();
   return result;
@@ -251,7 +251,7 @@ CAPTURE(cuStreamBeginCapture_v2_ptsz)
                                int mode) {                                                                                \
     auto call = real<CUresult (*)(CUstream, void*, const void*, const void*, size_t, int)>(k_##name);                     \
     if (!call) return CUDA_ERROR_NOT_INITIALIZED;                                                                         \
-    capture_began(true);                                                                                                  \
+    capture_began();                                                                                                  \
     const CUresult result = call(stream, graph, dependencies, edges, count, mode);                                        \
     if (result != CUDA_SUCCESS) capture_ended();                                                                          \
     return result;                                                                                                        \

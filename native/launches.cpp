@@ -66,9 +66,7 @@ void forget_context() {
   gate().flight.forget();
 }
 
-void capture_began(bool worked) {
-  if (worked) captures.fetch_add(1);
-}
+void capture_began() { captures.fetch_add(1); }
 
 void capture_ended() {
   if (captures.fetch_sub(1) <= 0) captures.store(0);

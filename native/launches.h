@@ -48,7 +48,7 @@ class Wait {
 // A context is about to go, and its events with it.
 void forget_context();
 
-void capture_began(bool worked);
+void capture_began();
 void capture_ended();
 
 // The launch attribute that raises a kernel above others, or 0 where the driver has none.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kSoon = 4000;            // when nothing is known of what follows: soon
-constexpr int64_t kBusiest = 100000000;
+constexpr int64_t kBusiest = 100000000;    // nobody is believed to be busy for longer than this ahead
 constexpr int64_t kRest = 2000000;         // what other streams may still have to do after a wait for one
 constexpr uint32_t kRing = 4096;
 constexpr uint32_t kSettled = 4;           // after so many samples a step by its place stands on its own
@@ -25,6 +25,8 @@ struct Trail {
   uint32_t place = 0;      // launches since the last wait
   Step* step = nullptr;    // what follows this launch: known by its place since the last wait, as requests repeat,
   Step* pair = nullptr;    // and, while that is new, by the kernel and the one before it
+  uint64_t ahead_key = 0;  // of the launch that is on its way, and its step if there is one: looked up once a launch
+  Step* ahead = nullptr;
   int64_t launch_ns = 0;
   int64_t begin_ns = 0;    // first launch since the last wait
   int64_t waiting_ns = 0;  // when the wait that is on began
@@ -77,8 +79,8 @@ Step* find(Slot* slot, uint64_t key, bool room) {
   return nullptr;
 }
 
-Step* by_place(Slot* slot, uint64_t key) {
-  Step* step = find(slot, key, places.load(relaxed) < kPlaces);
+Step* by_place(Slot* slot, const Trail& t, uint64_t key) {
+  Step* step = t.ahead && t.ahead_key == key ? t.ahead : find(slot, key, places.load(relaxed) < kPlaces);
   if (step && step->samples.load(relaxed) == 0) places.fetch_add(1, relaxed);
   return step;
 }
@@ -153,7 +155,8 @@ void forget_trail() {
 Step* step_ahead(Slot* slot, const Known& known) {
   Trail& t = trail(slot);
   const uint64_t pair = mix(t.previous, known.kernel ? known.kernel->id.load(relaxed) : 1);
-  return find(slot, mix(pair, t.waited ? 1 : t.place + 1), false);
+  t.ahead_key = mix(pair, t.waited ? 1 : t.place + 1);
+  return t.ahead = find(slot, t.ahead_key, false);
 }
 
 Step* step_now(Slot* slot) { return trail(slot).step; }
@@ -170,7 +173,7 @@ void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work
     t.begin_ns = now;
     t.watched = slot->rules.watched.load(relaxed) != 0;
   }
-  t.step = by_place(slot, mix(pair, ++t.place));
+  t.step = by_place(slot, t, mix(pair, ++t.place));
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
   chain(slot, before, t.step, launched);
   Pulse& pulse = slot->pulse;
@@ -181,7 +184,7 @@ void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work
     if (!t.waited) t.idle_ns += reaches - busy;
     busy = reaches;
   }
-  // Streams that overlap and predictions that are too long add up: nobody is believed to be busy for longer than this.
+  // Streams that overlap and predictions that are too long add up.
   busy = least(busy + work_ns, now + most(kBusiest, 2 * work_ns));
   if (t.passed < kRing) t.ring[t.passed++] = Passed{t.step ? t.step : t.pair, t.idle_ns};
   t.previous = id;

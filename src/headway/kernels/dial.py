@@ -1,8 +1,8 @@
 """The dial: rules above, reflexes below.
 
 The operator says what slow-down the program above may suffer (``slo``) and what share the others keep whatever
-happens (``floor``). Twenty times a second the dial looks at what each program did and sets the rules of each; the
-reflex applies them to every launch. How bold the fills may be (``boldness``) is a closed loop: every so often those
+happens (``floor``). About a hundred times a second the dial looks at what each program did and sets the rules of each;
+the reflex applies them to every launch. How bold the fills may be (``boldness``) is a closed loop: every so often those
 below are held for a moment and the program above is seen alone; what it takes with them about, against what the
 same stretches took alone, is its slow-down; below the aim the dial grows bolder, above it careful.
 """
@@ -22,8 +22,6 @@ class Seen:
 
     index: int
     priority: int
-    launches: int
-    launch_ns: int
     actual_ns: int
     alone_ns: int
     since_ns: int
@@ -32,7 +30,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is asked of one client; the fields of the shared block (``raised`` is its ``raise``)."""
+    """What is asked of one client: the fields of the shared block."""
 
     gate: int = 1
     hold: int = 0
@@ -68,10 +66,10 @@ class _Above:
 
 @dataclass(slots=True)
 class Dial:
-    """The rules of every client from what was seen of all. ``rules`` is called at each beat, about every 50 ms.
+    """The rules of every client from what was seen of all. ``rules`` is called every few milliseconds.
 
     ``mps``: kernels of several programs overlap (fine filling); without it only long gaps are worth a switch.
-    ``priorities``: launches of the programs above are raised, so that a fill holds the GPU for a wave, not to its end.
+    ``priorities``: programs below run at MPS's lower priority, so that a fill holds the GPU for a wave, not to its end.
     ``switch_ns``: the measured cost of a switch, the threshold of a gap.
     """
 

@@ -209,6 +209,4 @@ def _turn(state: KernelsState, client: ClientState, room: int) -> int:
 
 
 def _seen(client: ClientState) -> Seen:
-    return Seen(
-        client.id, client.priority, client.launched, client.launched_at, client.actual, client.alone, 0, client.epoch
-    )
+    return Seen(client.id, client.priority, client.actual, client.alone, since_ns=0, epochs=client.epoch)

@@ -255,8 +255,6 @@ class Broker:
         return Seen(
             index=index,
             priority=slot.priority,
-            launches=pulse.launches,
-            launch_ns=pulse.launch_ns,
             actual_ns=ledger.actual_ns,
             alone_ns=ledger.alone_ns,
             since_ns=slot.since_ns,
