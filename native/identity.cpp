@@ -131,14 +131,6 @@ void describe(Kernel* kernel, const char* name, uint32_t blocks, uint32_t per_sm
 
 }  // namespace
 
-uint64_t mix(uint64_t a, uint64_t b) {
-  uint64_t x = a * 0x9e3779b97f4a7c15ull ^ (b + 0x2545f4914f6cdd1dull);
-  x ^= x >> 29;
-  x *= 0xbf58476d1ce4e5b9ull;
-  x ^= x >> 32;
-  return x ? x : 1;
-}
-
 void forget_graph(CUgraphExec graph) {
   for (std::atomic<void*>& each : graphs) {
     void* held = graph;
@@ -148,6 +140,8 @@ void forget_graph(CUgraphExec graph) {
 }
 
 void forget_handles() { generation.fetch_add(1, relaxed); }
+
+uint32_t handles_now() { return generation.load(relaxed); }
 
 void forget_rows() {
   new (&describing) std::mutex;  // a thread that is not here may have held it

@@ -1,6 +1,8 @@
 // Which kernel is this: name + grid + block + shared memory, from the driver. The same from run to run.
 #pragma once
 
+#include <cstring>
+
 #include "driver.h"
 #include "protocol.h"
 
@@ -8,6 +10,7 @@ namespace headway {
 
 struct Shape {
   uint32_t grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  bool operator==(const Shape& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };
 
 enum Kind : uint32_t { kKernel = 1, kGraph = 2, kCopy = 3 };
@@ -28,6 +31,8 @@ void forget_graph(CUgraphExec graph);
 
 // A handle may come back as another function: forget what was remembered by handle.
 void forget_handles();
+// Another number each time that happens.
+uint32_t handles_now();
 // After a fork: nothing is known yet.
 void forget_rows();
 
@@ -41,6 +46,12 @@ void learn(Kernel* kernel, Step* step, int64_t work_ns);
 // A kernel ran far longer than expected: until it is timed again it counts as that long.
 void surprise(Kernel* kernel, Step* step, int64_t work_ns);
 
-uint64_t mix(uint64_t a, uint64_t b);
+inline uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15ull ^ (b + 0x2545f4914f6cdd1dull);
+  x ^= x >> 29;
+  x *= 0xbf58476d1ce4e5b9ull;
+  x ^= x >> 32;
+  return x ? x : 1;
+}
 
 }  // namespace headway

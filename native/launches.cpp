@@ -100,18 +100,23 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   if (tracing()) trace_start();
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
+  __builtin_prefetch(&slot->pulse, 1);
+  __builtin_prefetch(&slot->ledger, 1);
   if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block &&
       (slot->owner.load(relaxed) != with.process || replaced(with, now_ns()))) {
     lost(with);
     return;
   }
   slot_ = slot;
+  measured_ = slot->pulse.launches.load(relaxed) % kHookSample == kHookSample - 1;
+  if (measured_) before_ns_ = now_ns();
+  trail_ = &trail(slot);
   idle_ = is_capturing(stream_);
   if (idle_) slot->ledger.captured.fetch_add(1, relaxed);
 }
 
 void Launch::kernel(CUfunction function, const Shape& shape) {
-  if (!idle_) known_ = identify(slot_, function, shape);
+  if (!idle_ && !as_before(*trail_, slot_, function, shape, &known_)) known_ = identify(slot_, function, shape);
 }
 
 void Launch::graph(CUgraphExec graph) {
@@ -143,9 +148,7 @@ void Launch::ready() {
   }
   Share& with = share();
   Slot& slot = *slot_;
-  measured_ = slot.pulse.launches.load(relaxed) % kHookSample == kHookSample - 1;
-  if (measured_) before_ns_ = now_ns();
-  const Step* ahead = step_ahead(slot_, known_);
+  const Step* ahead = step_ahead(*trail_, slot_, known_);
   fill_ns_ = predicted_ns(known_.kernel, ahead);
   count();
   note_stream(stream_);
@@ -167,7 +170,7 @@ void Launch::ready() {
     if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
   }
   gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
-  observe_launch(slot_, known_, go_ns_, fill_ns_);
+  observe_launch(*trail_, slot_, known_, go_ns_, fill_ns_);
   if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
   if (measured_) hook_ns_ = gated_ || begun_ ? 0 : now_ns() - before_ns_;
 }
@@ -177,10 +180,10 @@ void Launch::done() {
   Share& with = share();
   if (gated_ || begun_) {
     const std::lock_guard<std::mutex> lock(gate().mutex);
-    gate().flight.end(known_, step_now(slot_), stream_, begun_, go_ns_, fill_ns_, gated_ ? kMark : INT64_MAX, gpu_idle_);
+    gate().flight.end(known_, step_now(*trail_), stream_, begun_, go_ns_, fill_ns_, gated_ ? kMark : INT64_MAX, gpu_idle_);
     if (gated_) gate().publish(with, go_ns_);
   }
-  if (measured_ && hook_ns_ > 0) {
+  if (measured_ && hook_ns_ > 0) {  // what comes after the driver's function is a test or two, and this
     add(slot_->ledger.hook_ns, hook_ns_);
     add(slot_->ledger.hooked, uint64_t{1});
   }

@@ -8,6 +8,8 @@
 
 namespace headway {
 
+struct Trail;
+
 // A launch on its way through the hook. `ready` is what comes before the driver's function, `done` what comes after.
 class Launch {
  public:
@@ -25,6 +27,7 @@ class Launch {
 
   Kind kind_;
   Slot* slot_ = nullptr;
+  Trail* trail_ = nullptr;
   CUstream stream_;
   Known known_;
   int64_t fill_ns_ = 0, go_ns_ = 0, hook_ns_ = 0, before_ns_ = 0;

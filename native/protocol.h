@@ -122,9 +122,7 @@ struct alignas(64) Step {
   U32 waits;         // 1: last time the program waited for the GPU after this launch
   U32 alone;         // samples of alone_ns
   U32 work_ns;       // how long the kernel takes here: the same kernel may do very different work at another place
-  // What was launched after this: its step, its kernel's row (each plus one), fetched ahead.
-  U32 next_step;
-  U32 next_kernel;
+  I64 spare[1];
 };
 
 struct alignas(4096) Slot {

@@ -13,50 +13,57 @@ constexpr uint32_t kRing = 4096;
 constexpr uint32_t kSettled = 4;           // after so many samples a step by its place stands on its own
 constexpr uint32_t kPlaces = kSteps / 4 * 3;  // steps known by their place; the rest is for pairs
 
-struct Passed {
-  Step* step;
-  int64_t idle_ns;
+// A launch as it came last time at its place since a wait. In order of the places, and so of memory: a program goes
+// through a megabyte between two launches, and what lies scattered over tables would be fetched from far away each time.
+struct alignas(64) Passed {
+  CUfunction function;  // null: a graph or a copy
+  Shape shape;
+  uint32_t handles;     // handles may come back as something else: see forget_handles
+  uint64_t previous;
+  uint32_t kernel;      // rows in the slot, each plus one
+  uint32_t step;
+  bool nccl;
 };
-
-// One thread's way through its kernels.
-struct Trail {
-  const Slot* slot = nullptr;
-  uint64_t previous = 0;
-  uint32_t place = 0;      // launches since the last wait
-  Step* step = nullptr;    // what follows this launch: known by its place since the last wait, as requests repeat,
-  Step* pair = nullptr;    // and, while that is new, by the kernel and the one before it
-  uint64_t ahead_key = 0;  // of the launch that is on its way, and its step if there is one: looked up once a launch
-  Step* ahead = nullptr;
-  int64_t launch_ns = 0;
-  int64_t begin_ns = 0;    // first launch since the last wait
-  int64_t waiting_ns = 0;  // when the wait that is on began
-  int64_t waited_ns = 0;   // end of the last wait
-  bool waited = false;     // since the last launch
-  bool waiting = false;
-  bool watched = false;    // those below were held when this stretch began
-  int64_t idle_ns = 0;     // idle GPU time since the last wait
-  uint32_t passed = 0;
-  uint32_t waits = 0;
-  Passed ring[kRing];
-};
+static_assert(sizeof(Passed) == 64, "a line");
 
 std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> places{0};
 
-Trail& trail(const Slot* slot) {
-  static thread_local Trail* mine = nullptr;
-  static thread_local uint32_t born = 0;
-  static thread_local struct Owner {
-    ~Owner() { delete mine; mine = nullptr; }
-  } owner;
-  (void)owner;
-  if (!mine || born != generation.load(relaxed) || mine->slot != slot) {
-    delete mine;
-    mine = new Trail{};
-    mine->slot = slot;
-    born = generation.load(relaxed);
-  }
-  return *mine;
+}  // namespace
+
+struct alignas(64) Trail {
+  const Slot* slot = nullptr;
+  uint64_t previous = 0;
+  Step* step = nullptr;    // what follows this launch: known by its place since the last wait, as requests repeat,
+  Step* pair = nullptr;    // and, while that is new, by the kernel and the one before it
+  Step* ahead = nullptr;   // of the launch that is on its way, if there is one: looked up once a launch
+  uint64_t ahead_key = 1;  // 0: it is as before
+  CUfunction function = nullptr;  // of the launch that is on its way
+  uint32_t place = 0;      // launches since the last wait
+  uint32_t passed = 0;
+  int64_t launch_ns = 0;
+  int64_t begin_ns = 0;    // first launch since the last wait
+  int64_t waited_ns = 0;   // end of the last wait
+  int64_t idle_ns = 0;     // idle GPU time since the last wait
+  Shape shape{};
+  bool waited = false;     // since the last launch
+  bool waiting = false;
+  bool watched = false;    // those below were held when this stretch began
+  int64_t waiting_ns = 0;  // when the wait that is on began
+  uint32_t waits = 0;
+  uint32_t born = 0;
+  Passed ring[kRing];
+  int64_t idle_before_ns[kRing];
+};
+
+namespace {
+
+Trail* fresh_trail(Trail* old, const Slot* slot) {
+  delete old;
+  auto* made = new Trail{};
+  made->slot = slot;
+  made->born = generation.load(relaxed);
+  return made;
 }
 
 int64_t blend(int64_t mean, int64_t value, uint32_t seen) {
@@ -122,21 +129,29 @@ void close_stretch(const Trail& t, int64_t now) {
   if (t.pair) learn_step(t, t.pair, now);
 }
 
-// Remember what came after the step before; fetch what came after this one last time. A program goes through megabytes
-// between two launches, and its requests repeat: by the next launch these lines would be far away again.
-void chain(Slot* slot, Step* before, Step* step, const Known& known) {
-  if (!step) return;
-  if (before && known.kernel) {
-    const uint32_t at = static_cast<uint32_t>(step - slot->steps) + 1;
-    if (before->next_step.load(relaxed) != at) {
-      before->next_step.store(at, relaxed);
-      before->next_kernel.store(static_cast<uint32_t>(known.kernel - slot->kernels) + 1, relaxed);
-    }
+// Remembers the launch at its place, and fetches what is going to be needed at the next one if that is as before.
+void remember(Trail& t, Slot* slot, const Known& known) {
+  if (t.place > kRing) return;
+  const uint32_t at = t.place - 1;
+  t.idle_before_ns[at] = t.idle_ns;
+  t.passed = t.place;
+  if (t.ahead_key) {
+    Passed& here = t.ring[at];
+    here.function = t.step && known.kernel && !known.fresh ? t.function : nullptr;
+    here.shape = t.shape;
+    here.handles = handles_now();
+    here.previous = t.previous;
+    here.kernel = known.kernel ? static_cast<uint32_t>(known.kernel - slot->kernels) + 1 : 0;
+    const Step* step = t.step ? t.step : t.pair;
+    here.step = step ? static_cast<uint32_t>(step - slot->steps) + 1 : 0;
+    here.nccl = known.nccl;
   }
-  const uint32_t next = step->next_step.load(relaxed), kernel = step->next_kernel.load(relaxed);
-  if (!next || next > kSteps || !kernel || kernel > kKernels) return;
-  __builtin_prefetch(&slot->steps[next - 1], 1);
-  __builtin_prefetch(&slot->kernels[kernel - 1], 1);
+  if (at + 2 < kRing) __builtin_prefetch(&t.ring[at + 2]);
+  if (at + 1 >= kRing) return;
+  const Passed& next = t.ring[at + 1];
+  if (!next.kernel || !next.step) return;
+  __builtin_prefetch(&slot->steps[next.step - 1], 1);
+  __builtin_prefetch(&slot->kernels[next.kernel - 1], 1);
 }
 
 // What is expected after this launch, from the step that knows.
@@ -152,30 +167,58 @@ void forget_trail() {
   places.store(0, relaxed);
 }
 
-Step* step_ahead(Slot* slot, const Known& known) {
-  Trail& t = trail(slot);
+Trail& trail(const Slot* slot) {
+  static thread_local Trail* mine __attribute__((tls_model("initial-exec"))) = nullptr;
+  static thread_local struct Owner {
+    Trail** held = nullptr;
+    ~Owner() {
+      if (held) delete *held, *held = nullptr;
+    }
+  } owner;
+  if (mine && mine->slot == slot && mine->born == generation.load(relaxed)) return *mine;
+  owner.held = &mine;
+  return *(mine = fresh_trail(mine, slot));
+}
+
+bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Known* known) {
+  const uint32_t at = t.waited ? 0 : t.place;
+  t.ahead_key = 1;
+  t.function = function;
+  t.shape = shape;
+  if (at >= kRing) return false;
+  const Passed& here = t.ring[at];
+  if (here.function != function || here.previous != t.previous || !(here.shape == shape)) return false;
+  if (here.handles != handles_now()) return false;
+  known->kernel = &slot->kernels[here.kernel - 1];
+  known->nccl = here.nccl;
+  known->fresh = false;
+  t.ahead = &slot->steps[here.step - 1];
+  t.ahead_key = 0;
+  return true;
+}
+
+Step* step_ahead(Trail& t, Slot* slot, const Known& known) {
+  if (!t.ahead_key) return t.ahead;
   const uint64_t pair = mix(t.previous, known.kernel ? known.kernel->id.load(relaxed) : 1);
   t.ahead_key = mix(pair, t.waited ? 1 : t.place + 1);
   return t.ahead = find(slot, t.ahead_key, false);
 }
 
-Step* step_now(Slot* slot) { return trail(slot).step; }
+Step* step_now(const Trail& t) { return t.step; }
 
-void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
-  Trail& t = trail(slot);
+void observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
   close_stretch(t, now);
   const Kernel* kernel = launched.kernel;
   const uint64_t id = kernel ? kernel->id.load(relaxed) : 1;
-  Step* before = t.step;
-  const uint64_t pair = mix(t.previous, id);
   if (t.waited || t.place == 0) {
     t.place = 0;
     t.begin_ns = now;
     t.watched = slot->rules.watched.load(relaxed) != 0;
   }
-  t.step = by_place(slot, t, mix(pair, ++t.place));
+  ++t.place;
+  const uint64_t pair = mix(t.previous, id);
+  t.step = t.ahead_key ? by_place(slot, t, mix(pair, t.place)) : t.ahead;
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
-  chain(slot, before, t.step, launched);
   Pulse& pulse = slot->pulse;
   const int64_t reaches = now + within(slot->rules.latency_ns.load(relaxed), kMillion);
   int64_t busy = pulse.busy_ns.load(relaxed);
@@ -186,10 +229,12 @@ void observe_launch(Slot* slot, const Known& launched, int64_t now, int64_t work
   }
   // Streams that overlap and predictions that are too long add up.
   busy = least(busy + work_ns, now + most(kBusiest, 2 * work_ns));
-  if (t.passed < kRing) t.ring[t.passed++] = Passed{t.step ? t.step : t.pair, t.idle_ns};
+  remember(t, slot, launched);
   t.previous = id;
   t.launch_ns = now;
   t.waited = t.waiting = false;
+  t.ahead_key = 1;  // the next one is not known yet
+  t.function = nullptr;
   const Step* known = expected(t);
   int64_t next = now + kSoon;
   if (known) next = known->waits.load(relaxed) ? busy + known->think_ns.load(relaxed) : now + known->gap_ns.load(relaxed);
@@ -212,10 +257,10 @@ void observe_wait(Share& share, int64_t now) {
   const bool due = t.waits < kSettled || t.waits % 8 == 0;
   t.waits += 1;
   for (uint32_t i = 0; due && i < t.passed; ++i) {
-    Step* step = t.ring[i].step;
-    if (!step) continue;
+    if (!t.ring[i].step) continue;
+    Step* step = &slot->steps[t.ring[i].step - 1];
     const int64_t mean = step->slack_ns.load(relaxed);
-    const int64_t seen = t.idle_ns - t.ring[i].idle_ns;
+    const int64_t seen = t.idle_ns - t.idle_before_ns[i];
     const int64_t slack = mean > 0 ? least(seen, 4 * mean + 100000) : seen;
     step->slack_ns.store(mean > 0 ? mean + (slack - mean) / 4 : slack, relaxed);
   }

@@ -52,6 +52,15 @@ def test_a_launch_that_went_past_the_shim_takes_nobodys_place() -> None:
     assert (found.counted, found.matched) == (4, 3)
 
 
+def test_what_a_program_launches_while_the_recording_ends_is_not_counted() -> None:
+    """Unless the shim saw it: what was launched in time may well start late."""
+    activities = [(10 * at, 10 * at + 9, at + 1, "alpha") for at in range(8)]
+    launches = [(1, 10 * at, 1) for at in range(5)]
+    assert join(recorded(launches, activities, KERNELS, ended_ns=31)).counted == 5
+    assert join(recorded(launches[:2], activities, KERNELS, ended_ns=31)).counted == 4
+    assert join(recorded(launches, activities, KERNELS)).counted == 8
+
+
 def test_where_names_cannot_be_compared_the_order_counts() -> None:
     activities = [(100 * at + 5, 100 * at + 9, at + 1, "something else") for at in range(6)]
     found = join(recorded([(1, 100 * at, 1) for at in range(6)], activities, KERNELS))

@@ -38,8 +38,8 @@ def join(recorded: Recorded) -> Joined:
     launches = recorded.launches
     start = np.full(len(launches), -1, np.int64)
     end = np.full(len(launches), -1, np.int64)
-    calls = _calls(recorded)
     own = np.flatnonzero(launches["kind"] != COPY)
+    calls = _until(_calls(recorded), recorded.number("ended_ns"), len(own))
     mine, theirs = _pairs(_texts_of_launches(recorded, own), calls.texts)
     start[own[mine]], end[own[mine]] = calls.start_ns[theirs], calls.end_ns[theirs]
     _join_copies(recorded, calls, start, end)
@@ -65,6 +65,13 @@ def _calls(recorded: Recorded) -> _Calls:
     np.minimum.at(start, place, kernels["start_ns"])
     np.maximum.at(end, place, kernels["end_ns"])
     return _Calls(numbers.astype(np.int64), start, end, _texts(kernels[first], recorded.names))
+
+
+def _until(calls: _Calls, ended_ns: int, seen: int) -> _Calls:
+    """Without those that came after the recording had ended: a program goes on launching while CUPTI takes its leave."""
+    before = np.flatnonzero(calls.start_ns < ended_ns) if ended_ns else np.arange(len(calls.texts))
+    kept = max(seen, int(before[-1]) + 1 if len(before) else 0)
+    return _Calls(calls.correlation[:kept], calls.start_ns[:kept], calls.end_ns[:kept], calls.texts[:kept])
 
 
 def _texts(kernels: Rows, names: list[str]) -> list[str]:

@@ -142,8 +142,7 @@ class Step(ctypes.Structure):
         ("waits", c_uint32),
         ("alone", c_uint32),
         ("work_ns", c_uint32),
-        ("next_step", c_uint32),
-        ("next_kernel", c_uint32),
+        ("spare", c_int64 * 1),
     )
 
 
