@@ -25,7 +25,11 @@ from headway.kernels.dial import Dial, Rules, Seen
 from headway.live.kernels.block import LIVE, SharedBlock, Slot
 
 MS = 1_000_000
-SETTLE_NS = 30 * MS  # after a switch of mode: what was in flight runs out
+SETTLE_NS = 15 * MS  # after a switch of mode: what was in flight runs out
+BELOW = ("low", "low2", "low3")
+"""Processes of batch work as headway starts them: at MPS's lower client priority."""
+PLAIN = ("plain", "plain2", "plain3")
+"""The same programs in processes at MPS's normal priority, for MPS without headway."""
 
 
 @dataclass(slots=True)
@@ -41,18 +45,19 @@ class Program:
     def spans(self, first: int) -> "np.ndarray[Any, Any]":
         """Requests since the given count, begin and end."""
         done = int(self.control[DONE])
-        return np.array([self.log[i % RING] for i in range(max(first, done - RING), done)]).reshape(-1, 2)
+        return np.asarray(self.log)[np.arange(max(first, done - RING), done) % RING]
 
 
 @dataclass(slots=True)
 class Session:
-    """The processes of one session. ``shim`` False: without headway at all."""
+    """The processes of one session. ``shim`` False: without headway at all; ``client``: the module that they run."""
 
     folder: Path
     library: Path
     sms: int
     mps: bool = True
     shim: bool = True
+    client: str = "bench.gpu_share_client"
     extra: dict[str, str] = field(default_factory=dict)
     programs: dict[str, Program] = field(default_factory=dict)
     block: SharedBlock | None = None
@@ -111,11 +116,11 @@ class Session:
             }
         if self.mps:
             environment |= self._mps.environment()
-            if self.shim and priority:  # as headway starts them: below normal
+            if self.shim and name in BELOW:  # as headway starts them: below normal
                 environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
         with (self.folder / f"{name}.out").open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "bench.gpu_share_client", str(self.folder), name, str(core), ",".join(programs)],
+                [sys.executable, "-m", self.client, str(self.folder), name, str(core), ",".join(programs)],
                 env=environment,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -173,6 +178,15 @@ class Session:
         mine.control[PROGRAM] = index
         mine.control[STATE] = 1
 
+    def go(self, name: str) -> None:
+        """Let a process that rests go on with the program it has."""
+        self.programs[name].control[STATE] = 1
+
+    def select(self, name: str, program: str) -> None:
+        """Which program a process that rests will do when it goes on."""
+        mine = self.programs[name]
+        mine.control[PROGRAM], mine.control[THINK] = mine.programs.index(program), 0
+
     def pause(self, name: str) -> None:
         """Let a process rest, and wait until it does."""
         mine = self.programs[name]
@@ -197,13 +211,28 @@ def write(slot: Slot, rules: Rules, bypass: int = 0) -> None:
     slot.rules.bypass = bypass
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A while in one mode, without its beginning; how many launches of each program below fell into it."""
+
+    begin: int
+    end: int
+    launches: tuple[int, ...] = ()
+
+
 @dataclass(slots=True)
 class Modes:
-    """The rules of the modes that are compared, for the programs of one session."""
+    """The modes that are compared, for the programs of one session.
+
+    ``bypass``, ``shim``, ``alone``: those below held; hooks that do nothing, that work, that time kernels too.
+    ``gate``: headway. ``client``: MPS alone, those below at lower client priority. ``mps`` and ``stream``: MPS alone,
+    all at normal priority, the program above in the default stream or in one of the highest priority.
+    """
 
     session: Session
     high: str
     lows: list[str]
+    plain: list[str]
     dial: Dial
     dialled_ns: int = 0
 
@@ -213,15 +242,25 @@ class Modes:
         held = Rules(gate=1, hold=1, silence_ns=silence, sample_every=0 if mode == "shim" else 256)
         watched = Rules(gate=0, watched=1, sample_every=held.sample_every)
         free = Rules(gate=0)
-        if mode in ("bypass", "shim", "alone"):
-            below, top = held, watched
-        elif mode == "mps":  # the hooks do nothing on either side: nothing is learnt from it, nothing counted
-            below, top = free, free
-        else:
+        self.session.stream(self.high, mode == "stream")
+        if mode == "gate":
             return
+        # Where the hooks do nothing on either side, nothing is learnt and nothing counted.
         for low in self.lows:
-            write(self.session.slot(low), below, 1 if mode == "mps" else 0)
-        write(high, top, 1 if mode in ("bypass", "mps") else 0)
+            write(self.session.slot(low), free if mode == "client" else held, int(mode == "client"))
+        bare = mode in ("client", "mps", "stream")
+        write(high, free if bare else watched, int(bare or mode == "bypass"))
+        if mode in ("mps", "stream"):
+            for name in self.plain:
+                write(self.session.slot(name), free, 1)
+                self.session.go(name)
+
+    def rest(self, mode: str, drain_s: float) -> None:
+        """What a mode without a gate has left in flight runs out."""
+        if mode in ("mps", "stream"):
+            for name in self.plain:
+                self.session.pause(name)
+        self.stay("alone", 0.02 if mode in ("mps", "stream") else drain_s)
 
     def turn(self, now_ns: int) -> None:
         """One beat of the dial, as the broker does it."""
@@ -230,18 +269,26 @@ class Modes:
         for index, rules in self.dial.rules(now_ns, seen).items():
             write(slots[index], rules)
 
-    def stay(self, mode: str, seconds: float) -> tuple[int, int]:
+    def stay(self, mode: str, seconds: float, settle_ns: int = SETTLE_NS) -> Stretch:
         """Stay in a mode for a while; returns the stretch in which it is measured."""
         self.set(mode)
-        begin = time.monotonic_ns()
-        end = begin + int(seconds * 1e9)
-        while time.monotonic_ns() < end:
+        start = time.monotonic_ns()
+        begin, end = start + settle_ns, start + int(seconds * 1e9)
+        first: tuple[int, ...] | None = None
+        while (now := time.monotonic_ns()) < end:
+            if first is None and now >= begin:
+                first, begin = self._launches(), now
             if mode == "gate":  # the dial's time stands still while other modes are on
-                self.turn(self.dialled_ns + time.monotonic_ns() - begin)
-            time.sleep(0.01)
+                self.turn(self.dialled_ns + now - start)
+            time.sleep(min(0.01, max(0, (begin if first is None else end) - now) / 1e9 + 1e-5))
+        last, end = self._launches(), time.monotonic_ns()
         if mode == "gate":
-            self.dialled_ns += end - begin
-        return begin + SETTLE_NS, end
+            self.dialled_ns += end - start
+        return Stretch(begin, end, tuple(b - a for a, b in zip(first or last, last, strict=True)))
+
+    def _launches(self) -> tuple[int, ...]:
+        ledgers = [self.session.slot(name).ledger for name in self.lows]
+        return tuple(int(ledger.kernels + ledger.graphs) for ledger in ledgers)
 
 
 def seen_of(index: int, slot: Slot) -> Seen:

@@ -99,7 +99,11 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   Share& with = joined();
   if (tracing()) trace_start();
   Slot* slot = with.slot;
-  if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
+  if (!slot || slot == nobody()) {
+    look_again(with);
+    return;
+  }
+  if (slot->rules.bypass.load(relaxed)) return;
   __builtin_prefetch(&slot->pulse, 1);
   __builtin_prefetch(&slot->ledger, 1);
   if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block &&

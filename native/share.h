@@ -26,6 +26,7 @@ struct Share {
   uint32_t index = 0;
   uint32_t priority = 0;
   uint32_t process = 0;
+  std::atomic<bool> wants{false};  // was asked to share, and has not left
 };
 
 // The share of this process, joined at the first call. Never null; its slot is null where there is nothing to join.
@@ -42,6 +43,10 @@ void say(Say what, const char* more);
 // Threads that still hold on to it write into a slot that is nobody's.
 void lost(Share& share);
 Slot* nobody();
+
+// For a program without a place, at each launch: now and then it looks whether a broker that hung is back, or another has
+// come, and joins anew at the next launch.
+void look_again(Share& share);
 
 // Whether the broker of this block is gone and another one has made a new block in its place. Looks once a second.
 bool replaced(const Share& share, int64_t now);

@@ -58,10 +58,11 @@ struct alignas(64) Trail {
 
 namespace {
 
-Trail* fresh_trail(Trail* old, const Slot* slot) {
+Trail* fresh_trail(Trail* old, Slot* slot) {
   delete old;
   auto* made = new Trail{};
   made->slot = slot;
+  slot->ledger.threads.fetch_add(1, relaxed);
   made->born = generation.load(relaxed);
   return made;
 }
@@ -167,7 +168,7 @@ void forget_trail() {
   places.store(0, relaxed);
 }
 
-Trail& trail(const Slot* slot) {
+Trail& trail(Slot* slot) {
   static thread_local Trail* mine __attribute__((tls_model("initial-exec"))) = nullptr;
   static thread_local struct Owner {
     Trail** held = nullptr;

@@ -9,7 +9,7 @@ namespace headway {
 struct Trail;
 
 // This thread's way through its kernels.
-Trail& trail(const Slot* slot);
+Trail& trail(Slot* slot);
 
 // The launch that comes now, if it is the one that came last time at this place since the last wait: nothing has to be
 // looked up then. Tells what it is, or that it is another.

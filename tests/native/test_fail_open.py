@@ -94,6 +94,23 @@ def test_a_broker_that_is_killed_or_hangs_lets_everybody_go(
     assert run.said == "headway: the broker is gone or hangs; low goes on ungated (no sign of life)\n"
 
 
+def test_who_came_while_the_broker_hung_joins_when_it_is_back(built: Built, share: Path, tmp_path: Path) -> None:
+    with broker_process(share) as process:
+        block = SharedBlock.open(share)
+        process.send_signal(signal.SIGSTOP)
+        block.header.beat_ns = monotonic_ns() - 60_000_000_000
+        low = built.start(tmp_path, share, "--for-ms", "20000", "--gap-us", "100", priority=5, name="low")
+        assert low.process.stderr is not None
+        assert "the broker is gone or hangs; low goes on ungated" in low.process.stderr.readline()
+        assert not any(slot.state == LIVE for slot in block.slots)
+        process.send_signal(signal.SIGCONT)
+        MiniBroker.until(_Open(block), lambda slot: slot.ledger.kernels > 100, "low")
+        low.process.kill()
+        low.process.communicate()
+        block.close()
+        process.kill()
+
+
 class _Open(MiniBroker):
     """Another process's block, seen from here."""
 

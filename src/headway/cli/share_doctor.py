@@ -56,7 +56,9 @@ def _covered(command: list[str]) -> tuple[Check, Mapping[str, Any] | None]:
     except HeadwayError as problem:
         return Check("coverage", False, "not measured", str(problem)), None
     row = {"seen": measured.seen, "counted": measured.counted, "ns_a_launch": measured.ns_a_launch}
-    found = f"{measured.seen:,} launches seen, {measured.counted:,} by CUPTI; {measured.ns_a_launch} ns a launch"
+    found = f"{measured.seen:,} launches seen, {measured.counted:,} by CUPTI"
+    if measured.ns_a_launch:  # 0: too few launches for one to be timed
+        found += f"; {measured.ns_a_launch} ns a launch"
     advice = "" if measured.equal else "launches that go past the shim are not gated: please report the program"
     return Check("coverage", measured.equal, found, advice), row
 

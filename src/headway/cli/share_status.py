@@ -106,12 +106,14 @@ def table_of(now: Row, before: Row | None) -> Table:
             f"{row['delay_ms']:,.1f} ms",
             f"{row['slowdown']:.3f}×" if row["slowdown"] is not None and not row["gated"] else "–",
             row["blamed_kernel"][:40] or "–",
-            _state(row),
+            _state(row, bool(now["stopping"])),
         )
     return table
 
 
-def _state(row: Row) -> str:
+def _state(row: Row, stopping: bool) -> str:
+    if row["open"] and stopping:
+        return "ungated: the broker takes its leave"
     if row["open"]:
         return "ungated: it does not trust the broker"
     if row["held"]:

@@ -104,6 +104,11 @@ def test_a_broker_that_fails_to_start_is_told_with_its_last_words(place: Place) 
         launch.ensure_broker(place, ["sh", "-c", "echo begin; echo headway: it is too late; exit 2"], print)
 
 
+def test_a_broker_that_is_killed_while_it_starts_is_told_as_that(place: Place) -> None:
+    with pytest.raises(ShareError, match=r"the broker did not start: signal 9 ended it \(log: "):
+        launch.ensure_broker(place, ["sh", "-c", "echo all is well; kill -9 $$"], print)
+
+
 def test_a_broker_that_takes_its_leave_is_not_joined(place: Place) -> None:
     handle = places.hold(place.lock, alone=True)
     assert handle is not None

@@ -40,6 +40,8 @@ def test_a_client_is_a_row(place: Place) -> None:
     earlier = {**row, "up_s": row["up_s"] - 1, "work_ms": row["work_ms"] - 250}
     assert status.since(row, earlier) == pytest.approx(0.25)
     assert status.since(row, None) == row["busy_share"]
+    slot.pulse.launch_ns = time.monotonic_ns() + 1_000_000_000_000  # while we look
+    assert status.snapshot(place)["clients"][0]["quiet_ms"] == 0
     os.close(handle)
 
 

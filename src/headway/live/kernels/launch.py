@@ -171,6 +171,8 @@ def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from
                 file.seek(log_from)
                 lines = file.read().decode(errors="replace").strip().splitlines()
             said = lines[-1].removeprefix("headway: ") if lines else f"nothing, with status {child.returncode}"
+            if child.returncode < 0:  # then its last words are not the reason
+                said = f"signal {-child.returncode} ended it"
             raise ShareError(f"the broker did not start: {said} (log: {place.log})")
         time.sleep(0.02)
     raise ShareError(f"the broker of GPU {place.gpu} does not get ready: see {place.log}, or headway share stop --kill")

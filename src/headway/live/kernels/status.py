@@ -22,9 +22,10 @@ def snapshot(place: Place) -> Row:
         raise ShareError(_nobody(place, bool(place.leftovers())))
     block = SharedBlock.open(place.block)
     try:
-        now = time.monotonic_ns()
         header = block.header
-        silent_ns = now - header.beat_ns
+        beat_ns = header.beat_ns  # first: a beat between the two would be one of the future
+        now = time.monotonic_ns()
+        silent_ns = now - beat_ns
         return {
             "gpu": place.gpu,
             "gpu_name": state.get("gpu_name", ""),
@@ -75,7 +76,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "hidden": index in state.get("hidden", ()),
         "priority": slot.priority,
         "up_s": round(lived_ns / 1e9, 3),
-        "quiet_ms": round((now - max(pulse.launch_ns, slot.since_ns)) / 1e6, 3),
+        "quiet_ms": round(max(0, now - max(pulse.launch_ns, slot.since_ns)) / 1e6, 3),  # it launches while we look
         "launches": ledger.kernels + ledger.graphs,
         **{name: getattr(ledger, name) for name in _COUNTED},
         "waited_ms": round(ledger.waited_ns / 1e6, 3),
