@@ -1,6 +1,6 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS] [--group a]
+    scripts/gpu-share slicing pairs fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS] [--group a]
 
 A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
 """
@@ -127,9 +127,8 @@ def digests(state: Path, name: str, session: Session) -> None:
         out.write(json.dumps(found) + "\n")
 
 
-def wanted(only: str | None, group: str | None, which: str) -> list[tuple[str, str, float]]:
+def wanted(only: str | None, group: str | None, every: Sequence[tuple[str, str]]) -> list[tuple[str, str, float]]:
     """The pairs and pauses that are asked for."""
-    every = {"known": PAIRS, "fresh": FRESH, "all": PAIRS + FRESH}[which]
     mine = [p for p in every if only is None or f"{p[0]}+{p[1]}" in only.split(";")]
     return [(h, low, think) for h, low in mine if not group or h in GROUPS[group] for think in THINKS_MS]
 
@@ -220,13 +219,14 @@ def reported(state: Path) -> None:
     report(state / "kept")
 
 
-def _todo(given: argparse.Namespace, which: str) -> list[tuple[str, str, float]]:
-    return wanted(given.only, given.group, which)
+def _todo(given: argparse.Namespace, every: Sequence[tuple[str, str]]) -> list[tuple[str, str, float]]:
+    return wanted(given.only, given.group, every)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
-    "pairs": lambda given, left: pairs(given.state, left, _todo(given, "all"), given.seconds, given.slo),
-    "slicing": lambda given, left: slices(given.state, left, _todo(given, "known")),
+    "pairs": lambda given, left: pairs(given.state, left, _todo(given, PAIRS), given.seconds, given.slo),
+    "fresh": lambda given, left: pairs(given.state, left, _todo(given, FRESH), given.seconds, given.slo),
+    "slicing": lambda given, left: slices(given.state, left, _todo(given, PAIRS)),
     "dial": lambda given, left: dial(given.state, left),
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),

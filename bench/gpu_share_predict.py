@@ -1,46 +1,73 @@
-"""What the simulation predicts of the measured pairs, from traces of each program alone: ``predict.jsonl`` beside them.
+"""What the simulation predicts of pairs, from traces of each program alone: ``predict.jsonl`` beside what was measured.
 
     python -m bench.gpu_share_predict KEPT TRACES [--seconds 0.5]
+    python -m bench.gpu_share_predict OUT.jsonl TRACES --pairs alexnet+training,gpt2+bert-b32 [--think-ms 0,5]
 
-What is there is not predicted again; without the file all is.
+The first predicts every sound pair that KEPT has measured; the second the pairs that it is given, before anybody has
+measured them. What is there is not predicted again; without the file all is. TRACES ``shipped``: the programs that come
+with headway.
 """
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.gpu_share_keep import short
 from bench.gpu_share_rows import Measured, key, rows
 from headway.experiment.kernels import predict
 
 MS = 1_000_000
+SHIPPED = "shipped"
+ALL_MODES = ("gate", "mps", "mps_priority", "time_slicing")
+
+
+def asked(pairs: str, pauses: str) -> Iterator[dict[str, Any]]:
+    """The rows of a list of pairs, each at each pause."""
+    for pair in pairs.split(","):
+        high, plus, low = pair.partition("+")
+        if not plus or not low:
+            raise SystemExit(f"--pairs {pair!r}: a pair is HIGH+LOW")
+        yield from ({"high": high, "low": low, "think_ms": float(pause)} for pause in pauses.split(","))
+
+
+def said(row: dict[str, Any], traces: str, seconds: float) -> dict[str, Any]:
+    """The prediction for a pair: of the gate by itself, of all ways to share under ``modes``."""
+    high, low = (name if traces == SHIPPED else f"{traces}/{name}.parquet" for name in (row["high"], row["low"]))
+    found = predict(
+        high,
+        low,
+        slo_ppm=1_050_000,
+        floor_ppm=10_000,
+        think=round(row["think_ms"] * MS),
+        seconds=seconds,
+        write=lambda _: None,
+    )["modes"]
+    each = {
+        mode: short({"slowdown": found[mode]["slowdown_p50"], "low_share": found[mode]["low_share"]})
+        for mode in ALL_MODES
+    }
+    return {**{name: row[name] for name in ("high", "low", "think_ms")}, **each["gate"], "modes": each}
 
 
 def main() -> None:
-    """Every sound pair that is not there yet, without the one of four programs; the store of the user is left alone."""
+    """Every pair that is not there yet, without the one of four programs; the store of the user is left alone."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kept", type=Path)
-    parser.add_argument("traces", type=Path)
-    parser.add_argument("--seconds", type=float, default=0.5, help="played out")
+    parser.add_argument("traces", help=f"a folder of NAME.parquet, or {SHIPPED!r}")
+    parser.add_argument("--seconds", type=float, default=0.5, help="played out, after the dial has settled")
+    parser.add_argument("--pairs", help="HIGH+LOW,HIGH+LOW…: these, and not those that were measured")
+    parser.add_argument("--think-ms", default="0,5", help="between the requests of the pairs given")
     given = parser.parse_args()
-    file = given.kept / "predict.jsonl"
+    file = given.kept if given.pairs else given.kept / "predict.jsonl"
+    wanted = list(asked(given.pairs, given.think_ms)) if given.pairs else Measured(given.kept).sound
     done = {key(row) for row in rows(file)}
-    for row in (row for row in Measured(given.kept).sound if key(row) not in done and "," not in row["low"]):
-        high, low = (str(given.traces / f"{name}.parquet") for name in (row["high"], row["low"]))
-        found = predict(
-            high,
-            low,
-            slo_ppm=1_050_000,
-            floor_ppm=10_000,
-            think=round(row["think_ms"] * MS),
-            seconds=given.seconds,
-            write=lambda _: None,
-        )["modes"]["gate"]
-        said = {"slowdown": found["slowdown_p50"], "low_share": found["low_share"]}
-        said = {**{name: row[name] for name in ("high", "low", "think_ms")}, **short(said)}
+    for row in (row for row in wanted if key(row) not in done and "," not in row["low"]):
+        line = said(row, given.traces, given.seconds)
         with file.open("a") as out:
-            out.write(json.dumps(said) + "\n")
-        print(said, flush=True)
+            out.write(json.dumps(line) + "\n")
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
+constexpr int64_t kLong = 30000;
+constexpr uint32_t kCareful = 64;
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
 
@@ -95,7 +97,11 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   if (count_ == 0 && unmarked_ns_) unmarked_ns_ = most(0, unmarked_go_ns_ + unmarked_ns_ - go_ns);
   if (single || count_ == 0) unmarked_go_ns_ = go_ns;
   unmarked_ns_ += fill_ns;
-  if (known.nccl || (!begun && unmarked_ns_ < mark_after_ns)) return;
+  if (careful_ && mark_after_ns < INT64_MAX) mark_after_ns = 0, --careful_;
+  // One that is long by itself, or whose time depends on its place, has an event of its own.
+  const bool varied = known.kernel && known.kernel->varied.load(relaxed);
+  const bool own = mark_after_ns < INT64_MAX && (fill_ns >= kLong || varied);
+  if (known.nccl || (!begun && !own && unmarked_ns_ < mark_after_ns)) return;
   const Relaxed relaxed_here;
   CUevent at = !broken_ && count_ < kEntries && here() ? left(stream) : nullptr;
   if (!at) {
@@ -127,20 +133,29 @@ void Flight::finish(Share& share, Entry& entry, int64_t now) {
       }
     }
     spare_[spares_++] = entry.begin;
-  } else if (entry.single && !beside && entry.kernel) {
+  } else if (!beside && entry.kernel) {
     // Seen from outside only: good enough to notice that it took many times what was expected.
     const int64_t took = now - most(entry.go_ns, free_ns_);
-    if (took > 3 * entry.fill_ns + kNotable && now - looked_ns_ < kNotable) surprise(entry.kernel, entry.step, took);
+    if (took > 3 * entry.fill_ns + kNotable && now - looked_ns_ < kNotable) {
+      if (entry.single) surprise(entry.kernel, entry.step, took);
+      else careful_ = kCareful;
+    }
   }
   spare_[spares_++] = entry.end;
   free_ns_ = now;
 }
 
-void Flight::collect(Share& share, int64_t now, bool all) {
+bool Flight::overdue(int64_t now, int64_t latency_ns) const {
+  if (!count_) return false;
+  const Entry& head = ring_[first_];
+  return now >= most(head.go_ns + latency_ns, free_ns_) + head.fill_ns;
+}
+
+void Flight::collect(Share& share, int64_t now) {
   auto query = driver().event_query.get();
   if (!query || !count_) return;
   const Relaxed relaxed_here;
-  for (int done = 0; count_ && (all || done < 2); ++done) {
+  while (count_) {
     const CUresult result = query(ring_[first_].end);
     if (result == CUDA_ERROR_NOT_READY || of_capture(result)) {
       looked_ns_ = now;  // it still ran a moment ago: when it is done, that is when

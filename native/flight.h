@@ -18,8 +18,10 @@ class Flight {
            int64_t mark_after_ns, bool gpu_idle);
   // The last launch of a program above: what ran then ran beside it.
   void disturbed(int64_t launch_ns) { above_ns_ = launch_ns; }
-  // Take in what has finished. With `all` everything that has, else at most two.
-  void collect(Share& share, int64_t now, bool all);
+  // Take in what has finished: asks the driver, which costs more than a look at the others.
+  void collect(Share& share, int64_t now);
+  // Whether the first of what is in flight should have ended by now.
+  bool overdue(int64_t now, int64_t latency_ns) const;
   // When what is in flight ends, as far as one can tell now.
   int64_t end_ns(int64_t now, int64_t latency_ns) const;
   bool empty() const { return count_ == 0 && unmarked_ns_ == 0; }
@@ -44,6 +46,7 @@ class Flight {
   uint32_t first_ = 0, count_ = 0;
   CUevent spare_[2 * kEntries] = {};
   uint32_t spares_ = 0, made_ = 0;
+  uint32_t careful_ = 0;  // so many launches get an event each: several together took far longer than expected
   int64_t unmarked_ns_ = 0, unmarked_go_ns_ = 0, free_ns_ = 0, above_ns_ = 0, looked_ns_ = 0;
   void* context_ = nullptr;
   bool broken_ = false;

@@ -19,6 +19,8 @@ constexpr int64_t kSurplus = 5000000;   // what was had in good times is not hel
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
 constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits no longer for work of its own
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
+constexpr int64_t kMark = 30000;        // after so much predicted work an event is left behind
+constexpr int64_t kMostMark = 200000;   // and in long gaps after so much
 
 template <typename T, typename V>
 void add(T& cell, V more) {
@@ -114,7 +116,7 @@ void Gate::accrue(Share& share, bool above, int64_t fill_ns, int64_t now) {
   accrued_ns_ = now;
 }
 
-Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now) {
+Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, bool again) {
   const Rules& rules = share.slot->rules;
   Look k{};
   k.now_ns = now;
@@ -136,8 +138,12 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now) 
   above(share, k, now);
   accrue(share, k.above > 0, within(fill_ns, kLongest), now);
   flight.disturbed(launched_above_ns_);
-  flight.collect(share, now, false);
   k.filled_ns = flight.end_ns(now, k.latency_ns);
+  // What is reckoned will do as long as nothing hangs on it: each question to the driver costs a microsecond or more.
+  if (again || flight.overdue(now, k.latency_ns) || k.filled_ns - now > (k.above ? k.depth_ns : k.idle_depth_ns) / 2) {
+    flight.collect(share, now);
+    k.filled_ns = flight.end_ns(now, k.latency_ns);
+  }
   for (uint32_t i = 0; i < count_; ++i)
     if (others_[i]->rules.gate.load(relaxed)) {
       const int64_t end = others_[i]->want.end_ns.load(relaxed);
@@ -165,6 +171,9 @@ void Gate::blame(Share& share, int64_t now) {
 void Gate::go(Share& share, const Known& known, const Look& look, const Verdict& verdict) {
   Ledger& ledger = share.slot->ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
+  // The longer the gap the fewer events: they cost the program below more than its place in the gap is worth knowing.
+  const int64_t room = most(look.next_ns + look.latency_ns, look.busy_ns) - look.now_ns;
+  mark_ns_ = look.above ? within(most(kMark, room / 16), kMostMark) : kMostMark;
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
   debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
@@ -197,7 +206,7 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
       ledger.open.store(1, relaxed);
       break;
     }
-    const Look seen = look(share, known, fill_ns, now);
+    const Look seen = look(share, known, fill_ns, now, looks > 0);
     const Verdict verdict = decide(seen);
     if (verdict.go || looks == 0) record_look(seen, verdict);
     blame(share, now);

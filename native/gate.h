@@ -16,13 +16,15 @@ class Gate {
   int64_t enter(Share& share, const Known& known, int64_t fill_ns);
   // Tell the others what is in flight now.
   void publish(Share& share, int64_t now);
+  // After so much predicted work since the last one an event is left behind.
+  int64_t mark_ns() const { return mark_ns_; }
   void forget();
 
   std::mutex mutex;  // one launch of this program at a time
   Flight flight;
 
  private:
-  Look look(Share& share, const Known& known, int64_t fill_ns, int64_t now);
+  Look look(Share& share, const Known& known, int64_t fill_ns, int64_t now, bool again);
   void above(Share& share, Look& look, int64_t now);
   int64_t turn(Share& share, const Look& look, int64_t now);
   void accrue(Share& share, bool above, int64_t fill_ns, int64_t now);
@@ -40,6 +42,7 @@ class Gate {
   int64_t launched_above_ns_ = 0;
   Kernel* last_ = nullptr;
   int64_t last_fill_ns_ = 0;
+  int64_t mark_ns_ = 0;
 };
 
 Gate& gate();

@@ -11,7 +11,6 @@ namespace headway {
 namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
-constexpr int64_t kMark = 30000;           // after so much predicted work an event is left behind
 constexpr uint64_t kHookSample = 256;      // one launch in so many is timed through the hook itself
 constexpr uint64_t kLargeCopy = 1 << 20;   // smaller copies pass unseen
 
@@ -166,7 +165,7 @@ void Launch::ready() {
   } else {
     go_ns_ = now_ns();
     if (due(slot_, known_, ahead) && gate().mutex.try_lock()) {
-      gate().flight.collect(with, go_ns_, true);
+      gate().flight.collect(with, go_ns_);
       begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
       gate().mutex.unlock();
     }
@@ -184,7 +183,7 @@ void Launch::done() {
   Share& with = share();
   if (gated_ || begun_) {
     const std::lock_guard<std::mutex> lock(gate().mutex);
-    gate().flight.end(known_, step_now(*trail_), stream_, begun_, go_ns_, fill_ns_, gated_ ? kMark : INT64_MAX, gpu_idle_);
+    gate().flight.end(known_, step_now(*trail_), stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
     if (gated_) gate().publish(with, go_ns_);
   }
   if (measured_ && hook_ns_ > 0) {  // what comes after the driver's function is a test or two, and this
@@ -209,7 +208,7 @@ Wait::~Wait() {
     const bool all = everything_ || (!event_ && !many_streams.load(relaxed));
     observe_waited(with, now, all ? Over::kEverything : event_ ? Over::kEvent : Over::kStream);
     if (gate().mutex.try_lock()) {
-      gate().flight.collect(with, now, true);
+      gate().flight.collect(with, now);
       if (with.slot->rules.gate.load(relaxed)) gate().publish(with, now);
       gate().mutex.unlock();
     }
