@@ -1,6 +1,6 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS] [--group a]
+    scripts/gpu-share slicing pairs fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS]
 
 A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
 """
@@ -74,8 +74,9 @@ def sms() -> int:
     return int(found.stdout)
 
 
-def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], seconds: float, slo: float) -> None:
-    """Every pair that is not there yet, within the budget."""
+def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], given: argparse.Namespace) -> None:
+    """Every pair that is not there yet, within the budget; of those that only a prediction waits for less is asked."""
+    seconds = given.seconds
     end = time.monotonic() + budget_s
     todo = missing(state / "pairs.jsonl", todo)
     if not todo:
@@ -88,7 +89,10 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], seco
             if time.monotonic() + seconds + 7 > end:
                 print("the budget is spent; again to go on")
                 break
-            row = measure(session, high, low.split(","), think, seconds, Dial(slo_ppm=int(slo * 1e6)))
+            least = (high, low) in FRESH
+            more: dict[str, Any] = {"bare": (), "fine": ("alone", "gate")} if least else {}
+            dial = Dial(slo_ppm=int(given.slo * 1e6))
+            row = measure(session, high, low.split(","), think, seconds * (0.7 if least else 1), dial, **more)
             keep(state / "pairs.jsonl", row, line(row))
         for name in session.programs:
             if said := session.said(name)[-300:]:
@@ -224,8 +228,9 @@ def _todo(given: argparse.Namespace, every: Sequence[tuple[str, str]]) -> list[t
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
-    "pairs": lambda given, left: pairs(given.state, left, _todo(given, PAIRS), given.seconds, given.slo),
-    "fresh": lambda given, left: pairs(given.state, left, _todo(given, FRESH), given.seconds, given.slo),
+    "pairs": lambda given, left: pairs(given.state, left, _todo(given, PAIRS), given),
+    "fresh": lambda given, left: pairs(given.state, left, _todo(given, FRESH), given),
+    "both": lambda given, left: pairs(given.state, left, _todo(given, PAIRS + FRESH), given),
     "slicing": lambda given, left: slices(given.state, left, _todo(given, PAIRS)),
     "dial": lambda given, left: dial(given.state, left),
     "kills": lambda given, left: killed(given.state, left),
@@ -244,7 +249,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=500.0, help="seconds")
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
-    parser.add_argument("--seconds", type=float, default=4.5, help="a pair and pause, without MPS's blocks")
+    parser.add_argument("--seconds", type=float, default=3.6, help="a pair and pause, without MPS's blocks")
     parser.add_argument("--slo", type=float, default=1.05)
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)

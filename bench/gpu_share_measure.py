@@ -22,7 +22,7 @@ BLOCK_S = 0.26
 SETTLE_S = 0.06
 """Of a block without a gate: what was launched ahead comes first."""
 DRAIN_S = 0.1
-BLOCKS = 3
+BLOCKS = 2
 Spans = "np.ndarray[Any, Any]"
 
 
@@ -103,6 +103,7 @@ def measure(
     dial: Dial,
     settle: float = 1.0,
     bare: Sequence[str] = BARE,
+    fine: Sequence[str] = tuple(FINE),
 ) -> dict[str, Any]:
     """One pair at one pause between requests."""
     modes = _ready(session, high, lows, think_ms, dial)
@@ -110,7 +111,8 @@ def measure(
     request_s = quantiles(session.programs["high"].spans(0), [first])["p50_ms"] / 1e3
     before = {name: ledger(session, name) for name in modes.lows}
     modes.stay("gate", settle)  # the dial finds its place
-    found = _rounds(modes, seconds, think_ms, 4.2 * request_s + 0.015, bare)
+    plan = [mode for mode in fine if not (think_ms and mode == "shim")]
+    found = _rounds(modes, seconds, 1.3 if think_ms else 1.0, 4.2 * request_s + 0.015, plan, bare)
     after = {name: ledger(session, name) for name in modes.lows}
     hook = session.slot("high").ledger
     session.pause("high")
@@ -142,11 +144,12 @@ def _ready(session: Session, high: str, lows: list[str], think_ms: float, dial: 
     return Modes(session, "high", names, plain, dial)
 
 
-def _rounds(modes: Modes, seconds: float, think_ms: float, least_s: float, bare: Sequence[str]) -> Round:
+def _rounds(
+    modes: Modes, seconds: float, longer: float, least_s: float, plan: Sequence[str], bare: Sequence[str]
+) -> Round:
     """The fine modes for so many seconds; among them, evenly, the blocks without a gate."""
     found = Round()
-    plan = [mode for mode in FINE if not (think_ms and mode == "shim")]
-    longer = max(1.0, least_s / FINE["alone"], 1.3 if think_ms else 0)
+    longer = max(longer, least_s / FINE["alone"])
     turns = max(4, round(seconds / sum(FINE[mode] for mode in plan) / longer))
     blocks = {round((n + 1) * turns / BLOCKS) - 1 for n in range(BLOCKS)}
     for turn in range(turns):

@@ -17,6 +17,7 @@ from typing import Any
 from bench.gpu_share_keep import short
 from bench.gpu_share_rows import Measured, key, rows
 from headway.experiment.kernels import predict
+from headway.kernels.device import Device
 
 MS = 1_000_000
 SHIPPED = "shipped"
@@ -32,7 +33,7 @@ def asked(pairs: str, pauses: str) -> Iterator[dict[str, Any]]:
         yield from ({"high": high, "low": low, "think_ms": float(pause)} for pause in pauses.split(","))
 
 
-def said(row: dict[str, Any], traces: str, seconds: float) -> dict[str, Any]:
+def said(row: dict[str, Any], traces: str, seconds: float, device: Device | None = None) -> dict[str, Any]:
     """The prediction for a pair: of the gate by itself, of all ways to share under ``modes``."""
     high, low = (name if traces == SHIPPED else f"{traces}/{name}.parquet" for name in (row["high"], row["low"]))
     found = predict(
@@ -42,6 +43,7 @@ def said(row: dict[str, Any], traces: str, seconds: float) -> dict[str, Any]:
         floor_ppm=10_000,
         think=round(row["think_ms"] * MS),
         seconds=seconds,
+        device=device,
         write=lambda _: None,
     )["modes"]
     each = {
@@ -59,12 +61,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="played out, after the dial has settled")
     parser.add_argument("--pairs", help="HIGH+LOW,HIGH+LOW…: these, and not those that were measured")
     parser.add_argument("--think-ms", default="0,5", help="between the requests of the pairs given")
+    parser.add_argument("--gate-us", type=float, help="of a thread for a launch that has to ask, on an H200")
     given = parser.parse_args()
+    device = None if given.gate_us is None else Device(gate=round(given.gate_us * 1000))
     file = given.kept if given.pairs else given.kept / "predict.jsonl"
     wanted = list(asked(given.pairs, given.think_ms)) if given.pairs else Measured(given.kept).sound
     done = {key(row) for row in rows(file)}
     for row in (row for row in wanted if key(row) not in done and "," not in row["low"]):
-        line = said(row, given.traces, given.seconds)
+        line = said(row, given.traces, given.seconds, device)
         with file.open("a") as out:
             out.write(json.dumps(line) + "\n")
         print(line, flush=True)

@@ -11,6 +11,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
 constexpr int64_t kLong = 30000;
+constexpr int64_t kIdle = 100000;         // who leaves fewer events than this has nobody above
 constexpr uint32_t kCareful = 64;
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
@@ -98,9 +99,9 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   if (single || count_ == 0) unmarked_go_ns_ = go_ns;
   unmarked_ns_ += fill_ns;
   if (careful_ && mark_after_ns < INT64_MAX) mark_after_ns = 0, --careful_;
-  // One that is long by itself, or whose time depends on its place, has an event of its own.
-  const bool varied = known.kernel && known.kernel->varied.load(relaxed);
-  const bool own = mark_after_ns < INT64_MAX && (fill_ns >= kLong || varied);
+  // One that is long by itself, or of whose time nothing is known at this place, has an event of its own.
+  const bool varied = known.kernel && known.kernel->varied.load(relaxed) && !(step && step->work_ns.load(relaxed));
+  const bool own = mark_after_ns < kIdle && (fill_ns >= kLong || varied);
   if (known.nccl || (!begun && !own && unmarked_ns_ < mark_after_ns)) return;
   const Relaxed relaxed_here;
   CUevent at = !broken_ && count_ < kEntries && here() ? left(stream) : nullptr;
@@ -142,7 +143,9 @@ void Flight::finish(Share& share, Entry& entry, int64_t now) {
     }
   }
   spare_[spares_++] = entry.end;
-  free_ns_ = now;
+  // It ended when it was expected to, unless it was seen at work after that; noticed is only that it has ended.
+  const int64_t began = most(entry.go_ns, free_ns_);
+  free_ns_ = most(least(now, began + entry.fill_ns), least(now, looked_ns_));
 }
 
 bool Flight::overdue(int64_t now, int64_t latency_ns) const {

@@ -1,5 +1,6 @@
 #include "gate.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
 
 #include <new>
@@ -19,8 +20,9 @@ constexpr int64_t kSurplus = 5000000;   // what was had in good times is not hel
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
 constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits no longer for work of its own
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
-constexpr int64_t kMark = 30000;        // after so much predicted work an event is left behind
-constexpr int64_t kMostMark = 200000;   // and in long gaps after so much
+constexpr int64_t kMark = 60000;        // after so much predicted work an event is left behind: half of what may be in flight
+constexpr int64_t kIdleMark = 400000;   // and with nobody above, where far more may be
+constexpr int64_t kGlance = 50000;      // who waits for work of its own looks this often whether it is done
 
 template <typename T, typename V>
 void add(T& cell, V more) {
@@ -28,7 +30,7 @@ void add(T& cell, V more) {
 }
 
 // Waits until then, or a little less: looks at no other program's memory meanwhile.
-void wait_until(int64_t until, int64_t now) {
+void wait_until(int64_t until, int64_t now, bool for_long) {
   const int64_t left = least(until - now, kNap);
   if (left > kSpin) {
     static thread_local bool precise = false;
@@ -41,6 +43,7 @@ void wait_until(int64_t until, int64_t now) {
   }
   const int64_t end = now + most(left, 500);
   do {
+    if (for_long) sched_yield();  // somebody whose turn it is may be waiting for this very core
     for (int i = 0; i < 8; ++i) pause_core();
   } while (now_ns() < end);
 }
@@ -137,10 +140,12 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
   k.width_ppm = width_ppm(known.kernel, sms) * (scale ? scale : kMillion) / kMillion;
   above(share, k, now);
   accrue(share, k.above > 0, within(fill_ns, kLongest), now);
+  crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
+  for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || others_[i]->rules.gate.load(relaxed) != 0;
   flight.disturbed(launched_above_ns_);
   k.filled_ns = flight.end_ns(now, k.latency_ns);
   // What is reckoned will do as long as nothing hangs on it: each question to the driver costs a microsecond or more.
-  if (again || flight.overdue(now, k.latency_ns) || k.filled_ns - now > (k.above ? k.depth_ns : k.idle_depth_ns) / 2) {
+  if (again || crowd_ || flight.overdue(now, k.latency_ns) || k.filled_ns - now > (k.above ? k.depth_ns : k.idle_depth_ns) / 2) {
     flight.collect(share, now);
     k.filled_ns = flight.end_ns(now, k.latency_ns);
   }
@@ -171,9 +176,7 @@ void Gate::blame(Share& share, int64_t now) {
 void Gate::go(Share& share, const Known& known, const Look& look, const Verdict& verdict) {
   Ledger& ledger = share.slot->ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
-  // The longer the gap the fewer events: they cost the program below more than its place in the gap is worth knowing.
-  const int64_t room = most(look.next_ns + look.latency_ns, look.busy_ns) - look.now_ns;
-  mark_ns_ = look.above ? within(most(kMark, room / 16), kMostMark) : kMostMark;
+  mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : kMark;
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
   debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
@@ -228,7 +231,9 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     slot.want.end_ns.store(flight.end_ns(now, seen.latency_ns), relaxed);
     // The longer it waits the less often it looks: those above pay for each look with a cache miss.
     const int64_t patience = least(now - begin, 20 * kMillion) / 4000;
-    wait_until(most(verdict.until_ns, now + kPoll + patience), now);
+    // What was reckoned too long is over sooner: a wait for the end of it is no reason to sleep all that time.
+    const int64_t until = verdict.reason == kDepth ? least(verdict.until_ns, now + kGlance) : verdict.until_ns;
+    wait_until(most(until, now + kPoll + patience), now, now - begin > kSpin);
   }
   if (waited) {
     slot.want.fill_ns.store(0, relaxed);

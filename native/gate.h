@@ -43,6 +43,7 @@ class Gate {
   Kernel* last_ = nullptr;
   int64_t last_fill_ns_ = 0;
   int64_t mark_ns_ = 0;
+  bool crowd_ = false;  // others are gated too
 };
 
 Gate& gate();

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from headway.formats.kernel_profile import mix
 from headway.formats.kernel_trace import KernelTrace
 from headway.profiling.kernel_store import KernelStore
 from headway.report import kernel_tables
+from headway.units import MILLISECOND
 
 RUN = ["--scenario", "kernels", "--high", "vgg16", "--low", "resnet101-b64", "--seconds", "0.01"]
 KEYS = ["policy", "slowdown_p50", "slowdown_p99", "latency_p50_s", "latency_p99_s", "low_share", "busy_share_alone"]
@@ -164,6 +166,22 @@ def test_a_run_tells_how_far_it_is() -> None:
     assert any(0 < share < 0.5 for share in shares)
     assert ("headway(slo=1.2)", 0.5) in told
     assert told[-1][0].endswith(" of 0.05 s")
+
+
+def test_what_the_gate_does_before_its_dial_has_settled_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "SETTLE", 50 * MILLISECOND)
+    played: list[tuple[str, int, float]] = []
+    whole = wiring.play
+
+    def play(each: wiring.KernelsExperiment, *rest: Any, **named: Any) -> wiring.KernelsRun:
+        played.append((each.policy, each.horizon, each.seconds))
+        return whole(each, *rest, **named)
+
+    monkeypatch.setattr(wiring, "play", play)
+    found = wiring.predict("graph", "graph-b64", seconds=0.1)
+    assert played[0] == ("headway", 150 * MILLISECOND, 0.1)
+    assert {horizon for _, horizon, _ in played[1:]} == {100 * MILLISECOND}
+    assert 0 < found["modes"]["gate"]["low_share"] <= 1
 
 
 def test_a_prediction_is_shown_by_the_names_of_policies_and_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:

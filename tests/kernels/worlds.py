@@ -20,7 +20,7 @@ from headway.kernels.rows import Kind
 from headway.kernels.state import KernelsState
 from headway.sim.kernels import SimulatedGpu
 
-TINY = Device(sms=4, latency=10, follow=2, wait=3, overlap_ppm=0, slice=100, switch=10, rounds=1)
+TINY = Device(sms=4, latency=10, follow=2, wait=3, overlap_ppm=0, slice=100, switch=10, gate=0, rounds=1)
 """Four SMs and times that can be added up by hand."""
 Look = Callable[[int, KernelsState, Action], None]
 

@@ -1,5 +1,7 @@
 """The numbers of a kernel tape, on timelines small enough to be counted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,8 +35,20 @@ def test_time_at_the_gate() -> None:
     assert row["clients"][1]["reasons"] == {"alone": 1}
 
 
+def test_what_was_before_does_not_count() -> None:
+    high = replace(HIGH, requests=0)  # a request every 118: one ends before 200, the next one after
+    tape = drive("mps", [high], horizon=400).tape
+    row = summarise([high], TINY, tape, 400, 200)
+    above = row["clients"][0]
+    assert (above["requests"], above["requests_alone"], above["kernels"]) == (2, 2, 2)
+    assert above["throughput_share"] == 1.0
+    assert row["seconds"] == pytest.approx(200 / SECOND)
+    assert row["busy_share"] == pytest.approx((233 - 200 + 351 - 251 + 400 - 369) / 200)
+
+
 def test_busy_time_is_counted_once_where_kernels_overlap() -> None:
     rows = [(30, 1, 0, 0, 0, 20, 10), (40, 1, 1, 0, 0, 20, 20), (90, 1, 0, 1, 0, 10, 80)]
     assert busy_share(Tape(np.array(rows, dtype=np.int64)), 100) == pytest.approx(0.4)
     assert busy_share(Tape(np.array(rows, dtype=np.int64)), 85) == pytest.approx(35 / 85)
+    assert busy_share(Tape(np.array(rows, dtype=np.int64)), 100, 85) == pytest.approx(5 / 15)
     assert busy_share(Tape(np.empty((0, 7), dtype=np.int64)), 100) == 0

@@ -128,6 +128,14 @@ def test_a_gated_launch_blocks_its_thread_and_all_that_comes_after() -> None:
     assert spans(run, 1) == [(125, 175), (185, 205)]
 
 
+def test_asking_costs_the_thread_of_a_gated_client_and_nobody_else() -> None:
+    asking = replace(TINY, gate=7)
+    run = drive("strict", [HALF, low((6, 4, 50), (1, 4, 20))], asking)
+    assert run.times(Kind.REACHED, 1) == [6, 123]
+    assert run.times(Kind.LAUNCHED, 0) == [5]
+    assert drive("mps", [HALF, low((6, 4, 50), (1, 4, 20))], asking).times(Kind.LAUNCHED, 1) == [6, 7]
+
+
 def test_a_full_stream_makes_the_thread_wait() -> None:
     run = drive("mps", [low((1, 4, 50), (1, 4, 50), (1, 4, 50))], replace(TINY, queue=1))
     assert run.times(Kind.LAUNCHED, 0) == [1, 61, 121]

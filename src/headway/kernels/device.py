@@ -33,6 +33,8 @@ class Device:
     slice: int = 2_000 * MICROSECOND
     switch: int = 100 * MICROSECOND
     """From one program's slice to the next one's."""
+    gate: int = 2_500
+    """What a launch that has to ask costs its thread, on top: looking, and the events that are asked for and left."""
     queue: int = 1_024
     """Launches that a stream takes in before the launching thread must wait."""
     nodes: int = 100
@@ -46,7 +48,7 @@ class Device:
         for name in ("sms", "latency", "follow", "wait", "slice", "queue", "nodes", "node_ppm", "rounds", "last_ppm"):
             if getattr(self, name) < 1:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("overlap_ppm", "switch"):
+        for name in ("overlap_ppm", "switch", "gate"):
             if getattr(self, name) < 0:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must not be negative")
 

@@ -23,10 +23,16 @@ MOST_CAUSES = 5
 _SUBJECT, _LEASE, _PLACE, _DETAIL, _VALUE = 2, 3, 4, 5, 6
 
 
-def summarise(clients: Sequence[Client], device: Device, tape: Tape, horizon: int = 0) -> dict[str, Any]:
-    """One row for a run: the clients above first, then what those below got, then each client by itself."""
-    span = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
-    each = [client_row(clients, index, device, tape, span) for index in range(len(clients))]
+def summarise(
+    clients: Sequence[Client], device: Device, tape: Tape, horizon: int = 0, since: int = 0
+) -> dict[str, Any]:
+    """One row for a run: the clients above first, then what those below got, then each client by itself.
+
+    ``since``: what was before that does not count.
+    """
+    until = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
+    span = until - since
+    each = [client_row(clients, index, device, tape, until, since) for index in range(len(clients))]
     highest = min(client.priority for client in clients)
     above = [row for row, client in zip(each, clients, strict=True) if client.priority == highest]
     below = [row for row, client in zip(each, clients, strict=True) if client.priority > highest]
@@ -36,7 +42,7 @@ def summarise(clients: Sequence[Client], device: Device, tape: Tape, horizon: in
         **{f"latency_{name}_s": _worst(above, f"latency_{name}_s") for name in ("p50", "p99")},
         "low_share": sum(shares) if shares else None,
         "busy_share_alone": max(row["busy_share_alone"] for row in above),
-        "busy_share": busy_share(tape, span),
+        "busy_share": busy_share(tape, until, since),
         "gated_s": sum(row["gated_s"] for row in below),
         "held_up_s": sum(row["held_up_s"] for row in above),
         "seconds": span / SECOND,
@@ -48,17 +54,19 @@ def _worst(rows: Sequence[dict[str, Any]], key: str) -> float | None:
     return max((row[key] for row in rows if row[key] is not None), default=None)
 
 
-def client_row(clients: Sequence[Client], index: int, device: Device, tape: Tape, span: int) -> dict[str, Any]:
-    """What became of one client."""
-    client = clients[index]
-    mine = tape.rows[tape.rows[:, _SUBJECT] == index]
+def client_row(
+    clients: Sequence[Client], index: int, device: Device, tape: Tape, until: int, since: int = 0
+) -> dict[str, Any]:
+    """What became of one client between two times."""
+    client, span = clients[index], until - since
+    mine = tape.rows[(tape.rows[:, _SUBJECT] == index) & (tape.rows[:, 0] >= since)]
     kind = mine[:, 1]
     ended = mine[kind == Kind.REQUEST_ENDED]
     latency = ended[:, 0] - ended[:, _VALUE]
-    moments = [moment for moment in alone.moments(client, device, span) if moment.ended <= span]
-    requests = list(alone.requests(client, device, span))
+    moments = [moment for moment in alone.moments(client, device, until) if since <= moment.ended <= until]
+    requests = [request for request in alone.requests(client, device, until) if request.ended >= since]
     base = np.array([request.ended - request.began for request in requests], dtype=np.int64)
-    finished = mine[(kind == Kind.FINISHED) & (mine[:, 0] <= span)]
+    finished = mine[(kind == Kind.FINISHED) & (mine[:, 0] <= until)]
     got, wanted = int(finished[:, _DETAIL].sum()), sum(moment.ended - moment.started for moment in moments)
     gates = _gated(mine)
     return {
@@ -120,12 +128,12 @@ def _reasons(let_go: Longs) -> dict[str, int]:
     return {Reason(number).name.lower(): count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)}
 
 
-def busy_share(tape: Tape, span: int) -> float:
+def busy_share(tape: Tape, until: int, since: int = 0) -> float:
     """The share of the time in which at least one kernel was on the GPU."""
-    finished = tape.of(Kind.FINISHED)
+    finished, span = tape.of(Kind.FINISHED), until - since
     if not len(finished) or not span:
         return 0.0
-    start, end = finished[:, _VALUE], np.minimum(finished[:, 0], span)
+    start, end = np.maximum(finished[:, _VALUE], since), np.minimum(finished[:, 0], until)
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     before = np.concatenate(([0], np.maximum.accumulate(end)[:-1]))

@@ -68,7 +68,7 @@ def _calls(recorded: Recorded) -> _Calls:
 
 
 def _until(calls: _Calls, ended_ns: int, seen: int) -> _Calls:
-    """Without those that came after the recording had ended: a program goes on launching while CUPTI takes its leave."""
+    """Without those that came after the recording had ended: it launches on while CUPTI takes its leave."""
     before = np.flatnonzero(calls.start_ns < ended_ns) if ended_ns else np.arange(len(calls.texts))
     kept = max(seen, int(before[-1]) + 1 if len(before) else 0)
     return _Calls(calls.correlation[:kept], calls.start_ns[:kept], calls.end_ns[:kept], calls.texts[:kept])

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headway.kernels.device import MILLION, Device
-from headway.kernels.kernel import GRAPH, KERNEL, Kernel
+from headway.kernels.kernel import Kernel
+from headway.sim.shapes import Shape, shape_of
 
-FINEST = 1 << 30
 Alarm = Callable[[int, "Running | int"], None]
 
 
@@ -39,22 +39,6 @@ class HeldUp(NamedTuple):
 Report = Finished | HeldUp
 
 
-class Shape(NamedTuple):
-    """What its blocks make of a kernel: the share of the GPU that they take, those of the last wave, and the waves."""
-
-    width: int
-    tail: int
-    waves: int
-    graph: bool = False
-    """A wave is one of its kernels or more: between two of them others of the same priority have their turn."""
-    stays: bool = False
-    """A wave is a round of tiles: its blocks stay until there are none left for them."""
-    fine: int = FINEST
-    """How many of its blocks fit on an SM: the place that one block leaves is none for a larger one."""
-    spread: int = MILLION
-    """The share of the SMs that have a block of it."""
-
-
 class Running:
     """One kernel from the moment it is launched until it ends."""
 
@@ -77,7 +61,7 @@ class Running:
         self.ready = 0
         self.started = -1
         self.room = MILLION
-        """What is left of its speed where its blocks started on fewer SMs than they are spread over alone."""
+        """What is left of its speed where it started on fewer SMs than its blocks are spread over alone."""
         self.rank = rank
         """Who is served first: the client's priority where the GPU heeds it, else 0 for all."""
         self.ends = -1
@@ -118,7 +102,7 @@ class Streams:
         """When the last kernel of each stream ended."""
         self._alarm = alarm
         self._ranks = list(priorities) if priorities is not None else [0] * len(kernels)
-        self._shapes = [[_shape(device, one) for one in each] for each in kernels]
+        self._shapes = [[shape_of(device, one) for one in each] for each in kernels]
 
     def submit(self, now: int, client: int, launch: int, kernel: int, duration: int) -> None:
         """A launch joins its stream."""
@@ -133,7 +117,7 @@ class Streams:
         """A kernel has ended; the next one of its stream can start soon."""
         stream = self.streams[one.client]
         stream.popleft()
-        one.ends = -1
+        one.ends, one.origin = -1, _NOBODY  # itself would be a circle, and wait for the collector
         self._ended[one.client] = now
         self.reports.append(Finished(one.client, one.launch, one.started))
         if stream:
@@ -146,6 +130,7 @@ class Streams:
         one.started = now
         if now > one.ready and one.by is not None:
             self.reports.append(HeldUp(one.client, one.launch, one.by.client, one.by.kernel, now - one.ready))
+        one.by = None  # else each would keep all before it
 
 
 class Shared(Streams):
@@ -167,11 +152,14 @@ class Shared(Streams):
             if not self.running and token.width <= MILLION:
                 self._alone(now, token)
                 return
-            holders = [one for one in self.running if one.held]
-            token.by = max(holders, key=_held, default=None)
+            running = self.running
+            if running:
+                widest = max(running, key=_held)
+                token.by = widest if widest.held else None
             token.since = now
-            self.running.append(token)
-            self.running.sort(key=_precedence)
+            running.append(token)
+            if len(running) > 1:
+                running.sort(key=_precedence)
         elif token.ends == now:
             self._catch_up(now)
             self.running.remove(token)
@@ -207,9 +195,10 @@ class Shared(Streams):
 
     def _catch_up(self, now: int) -> None:
         for one in self.running:
-            one.left = max(0, one.left - one.speed * (now - one.since))  # its end is rounded up
+            left = one.left - one.speed * (now - one.since)
+            one.left = left = left if left > 0 else 0  # its end is rounded up
             one.since = now
-            if one.left <= one.wave and one.tail < one.width:  # its last wave, and that is not full
+            if one.tail < one.width and left <= one.wave:  # its last wave, and that is not full
                 one.width = one.tail
                 one.held = min(one.held, one.tail)
 
@@ -229,7 +218,10 @@ class Shared(Streams):
         running = self.running
         if len(running) == 1 and running[0].held == running[0].width and running[0].speed == MILLION:
             return
-        free = MILLION - sum(one.held for one in running)
+        free, parted = MILLION, False
+        for one in running:
+            free -= one.held
+            parted = parted or one.origin.parts > 1
         parts = []
         for one in running:
             if free and one.held < one.width:
@@ -248,11 +240,17 @@ class Shared(Streams):
             running.sort(key=_precedence)
         total = MILLION - free
         shares: dict[Running, int] = {}  # of those in parts: what all parts hold
-        for one in running:
-            if one.origin.parts > 1:
+        if parted or parts:
+            for one in running:
                 shares[one.origin] = shares.get(one.origin, 0) + one.held
         for one in running:
-            speed = self._speed(one, total - shares.get(one.origin, one.held)) if one.held else 0
+            others = total - (shares[one.origin] if shares else one.held)
+            if not one.held:
+                speed = 0
+            elif others or one.held < one.width or one.room < MILLION:
+                speed = self._speed(one, others)
+            else:
+                speed = MILLION
             if speed != one.speed or one.ends < 0:
                 one.speed = speed
                 one.ends = now + -(-one.left // speed) if speed else -1
@@ -280,10 +278,11 @@ class Shared(Streams):
 
     def _yield(self, now: int) -> None:
         """Who lacks slots gets those of waves that end: of any wave, where it comes first, else of the last one."""
-        lacking = [one for one in self.running if one.held < one.width]
+        running = self.running
+        lacking = [one for one in running if one.held < one.width]
         if not lacking:
             return
-        for one in self.running:
+        for one in running:
             if one.waves > 1 and one.held and one.retires < 0:
                 done = one.duration * MILLION - one.left
                 boundary = (done // one.wave + 1) * one.wave
@@ -374,6 +373,10 @@ class Sliced(Streams):
             self._began(now, one)
 
 
+_NOBODY = Running(-1, -1, -1, 0, Shape(1, 1, 1), 0)
+"""The origin of what has ended."""
+
+
 def _fits(one: Running, other: Running) -> bool:
     """Whether it gets the places of a wave of the other one."""
     return one.rank < other.rank + other.graph and (one.fine >= other.fine or other.graph)
@@ -385,14 +388,3 @@ def _held(one: Running) -> int:
 
 def _precedence(one: Running) -> tuple[int, int, int]:
     return one.rank, one.ready, one.client
-
-
-def _shape(device: Device, kernel: Kernel) -> Shape:
-    width = device.width_ppm(kernel)
-    if device.persistent(kernel) and device.rounds > 1:
-        return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, False, True, kernel.per_sm)
-    if kernel.kind == GRAPH:
-        return Shape(width, width, device.nodes, True)
-    fine = kernel.per_sm if kernel.kind == KERNEL else FINEST
-    spread = max(width, min(MILLION, kernel.blocks * MILLION // device.sms))
-    return Shape(width, device.tail_ppm(kernel), device.waves(kernel), False, False, fine, spread)

@@ -73,7 +73,8 @@ class SimulatedGpu:
             self._push(client.start + client.launch(0).gap, _LAUNCH, index)
 
     def _alarm(self, at: int, token: Running | int) -> None:
-        self._push(at, _GPU, 0, token)
+        self._number += 1
+        heappush(self._heap, (at, self._number, _GPU, 0, token))
 
     def _push(self, at: int, what: int, client: int = 0, token: Running | int = 0) -> None:
         self._number += 1
@@ -166,7 +167,8 @@ class SimulatedGpu:
             if thread.ended:
                 self._push(now + 1, _WAITED, index)
             else:
-                self._push(now + client.launch(number + 1).gap, _LAUNCH, index)
+                asked = self._device.gate if self._gated[index] else 0
+                self._push(now + asked + client.launch(number + 1).gap, _LAUNCH, index)
 
     def _waited(self, now: int, index: int) -> None:
         """The wait after a request is over; a client that has had its requests leaves."""

@@ -1,6 +1,6 @@
 """Headway's own: FIKIT's question, asked with more than time, at a boldness that a closed loop sets.
 
-Every fifty milliseconds the dial (``kernels/dial.py``) sets the rules of each client from what it saw; at each look the
+Every eight milliseconds the dial (``kernels/dial.py``) sets the rules of each client from what it saw; at each look the
 reflex (``kernels/reflex.py``) says whether a waiting kernel goes. Both are the objects that run live. What is here is
 what the shim keeps beside them, in its gate: the lag of those above, the credit that the dial allows, and the debt of
 the floor. A kernel that has to wait looks again when the shim's polling could find anything new.
@@ -11,12 +11,19 @@ from collections.abc import Iterator
 from headway.errors import ExperimentError
 from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.dial import Dial, Rules, Seen
+from headway.kernels.flight import IDLE_MARK_NS, MARK_NS, Flight
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
 from headway.kernels.reflex import LONGEST_NS, MILLION, POLL_NS, Look, Reason, Verdict, Waiter, choose, settle
 from headway.kernels.state import ClientState, KernelsState
 
-BEAT_NS = 50_000_000
+BEAT_NS = 8_000_000
+"""As often the broker turns the dial."""
 NEVER = 1 << 62
+NAP_NS = 1_000_000
+AWAKE_NS = 80_000
+"""Nobody sleeps longer than a nap without looking; a shorter wait than this is spent awake, to the end."""
+GLANCE_NS = 50_000
+"""Who waits for work of its own looks this often whether it is done."""
 SURPLUS_NS = 5_000_000
 """So far at most a client that had more than its floor is ahead of it; and so much more than one kernel it is owed."""
 PATIENCE = 4_000
@@ -26,10 +33,12 @@ PATIENCE = 4_000
 class _Gate:
     """What the shim of one gated client keeps."""
 
-    __slots__ = ("accrued", "credit", "debt", "epoch", "lag", "lag_slack", "look_at", "seen")
+    __slots__ = ("accrued", "asleep", "credit", "debt", "epoch", "flight", "lag", "lag_slack", "look_at", "seen")
 
     def __init__(self) -> None:
-        self.look_at = self.seen = -1
+        self.flight = Flight()
+        self.look_at = self.seen = self.asleep = -1
+        """When to look at the latest, if nothing happens; what was seen last; and until when nothing is."""
         self.accrued = self.credit = self.debt = self.lag = self.lag_slack = self.epoch = 0
 
 
@@ -81,15 +90,20 @@ class Headway(KernelsPolicy):
         earliest = 0
         for client in in_turn(state):
             gate = self._gates[client.id]
-            if gate.look_at <= now or gate.seen != state.changes:
+            if gate.asleep > now and client.reached_at != now:
+                if gate.seen != state.changes or gate.look_at < gate.asleep:
+                    gate.look_at = gate.asleep
+            elif gate.look_at <= now or gate.seen != state.changes:
                 gate.seen = state.changes
                 look = self._look(now, state, client, gate)
                 verdict = settle(look)
                 if verdict.go:
-                    self._go(now, gate, look, verdict)
+                    self._go(state, gate, client, look, verdict)
                     yield LetGo(client.id, client.reached, verdict.reason, verdict.harm_ns)
                     continue
-                gate.look_at = again(look, verdict, now - client.reached_at, self._rules.get(client.id) or Rules())
+                waited = now - client.reached_at
+                gate.look_at = again(look, verdict, waited, self._rules.get(client.id) or Rules())
+                gate.asleep = asleep(verdict, now, waited)
             if gate.look_at < self._beat:
                 earliest = min(earliest or gate.look_at, gate.look_at)
         if earliest and (earliest < self._wake or self._wake <= now):
@@ -113,7 +127,12 @@ class Headway(KernelsPolicy):
         _accrue(gate, rules, above > 0, min(fill, LONGEST_NS), now)
         if gate.epoch != epoch:
             gate.lag, gate.epoch = 0, epoch
-        filled = max((_flying(each, now) for each in state.clients if each.gated), default=0)
+        filled = self._filled(now, state, client, rules.latency_ns)
+        depth = rules.depth_ns if above else rules.idle_depth_ns
+        waits = now > client.reached_at or self._crowd(state)
+        if waits or gate.flight.overdue(now, rules.latency_ns) or filled - now > depth // 2:
+            gate.flight.collect(now, client.finished)
+            filled = self._filled(now, state, client, rules.latency_ns)
         turn = 1
         if len(state.waiting) > 1:
             room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
@@ -130,7 +149,20 @@ class Headway(KernelsPolicy):
             *(rules.absorb_ppm, rules.overlap_ppm, rules.whole),
         )
 
-    def _go(self, now: int, gate: _Gate, look: Look, verdict: Verdict) -> None:
+    def _filled(self, now: int, state: KernelsState, client: ClientState, latency: int) -> int:
+        """When the fills in flight end: one's own as of this look, of others as of their last one."""
+        if len(state.clients) == 2:
+            return self._gates[client.id].flight.end(now, latency)
+        return max(self._gates[each.id].flight.end(now, latency) for each in state.clients if each.gated)
+
+    def _crowd(self, state: KernelsState) -> bool:
+        """Whether others are gated too, who hang on what is told of a client's work."""
+        return len(state.clients) > 2 and sum(1 for each in state.clients if each.gated) > 1
+
+    def _go(self, state: KernelsState, gate: _Gate, client: ClientState, look: Look, verdict: Verdict) -> None:
+        gate.asleep = -1
+        mark = IDLE_MARK_NS if not look.above else MARK_NS // 2 if self._crowd(state) else MARK_NS
+        gate.flight.launch(client.reached, look.now_ns, look.fill_ns, mark)
         if not look.above:
             return
         gate.debt = max(-SURPLUS_NS, gate.debt - look.fill_ns)
@@ -138,6 +170,18 @@ class Headway(KernelsPolicy):
             gate.credit -= verdict.harm_ns
         elif verdict.reason == Reason.ABSORBED:
             gate.lag, gate.lag_slack = look.lag_ns + verdict.harm_ns, look.slack_ns
+
+
+def asleep(verdict: Verdict, now: int, waited: int) -> int:
+    """Until when a waiting thread sees nothing of what happens: until it wakes up where it sleeps, else a poll.
+
+    It looks again when the verdict says, and sleeps up to a little before that where it is long.
+    """
+    until = verdict.until_ns - now
+    if verdict.reason == Reason.DEPTH:
+        until = min(until, GLANCE_NS)  # what was reckoned too long is over sooner
+    wait = min(max(until, POLL_NS + min(waited, 20_000_000) // PATIENCE), NAP_NS)
+    return now + (wait - AWAKE_NS // 2 if wait > AWAKE_NS else wait)
 
 
 def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
@@ -193,11 +237,6 @@ def _accrue(gate: _Gate, rules: Rules, above: bool, fill: int, now: int) -> None
     if not above:
         gate.debt = 0
     gate.accrued = now
-
-
-def _flying(client: ClientState, now: int) -> int:
-    """When what a gated client has in flight ends, as far as one can tell."""
-    return max(client.busy, now + 1) if client.outstanding else 0
 
 
 def _turn(state: KernelsState, client: ClientState, room: int) -> int:

@@ -1,0 +1,78 @@
+"""What a gated client knows of its own work in flight: what the shim's events tell it, and only when it looks.
+
+The bookkeeping of native/flight.cpp: after so much predicted work an event is left in the stream; the driver is asked
+for those that were reached only where something hangs on it; and work whose event has not been reached is never taken
+for nearly done, however long it has run.
+"""
+
+from collections import deque
+
+MARK_NS = 60_000
+"""After so much predicted work an event is left behind; half of it where others are gated too."""
+IDLE_MARK_NS = 400_000
+"""And with nobody above."""
+LONG_NS = 30_000
+"""A kernel of this length has an event of its own, unless nobody is above."""
+STUCK_NS = 20_000_000
+"""What is late by this much waits for something else: it is not counted."""
+
+
+class Flight:
+    """The work of one client that has been let go."""
+
+    __slots__ = ("free", "looked", "marked", "total", "unmarked", "unmarked_go")
+
+    def __init__(self) -> None:
+        self.marked: deque[tuple[int, int, int]] = deque()
+        """Stretches of work that end with an event: the number of the last launch, when the first went, how long."""
+        self.total = 0
+        self.unmarked = self.unmarked_go = self.free = self.looked = 0
+
+    def launch(self, number: int, go: int, fill: int, mark: int = MARK_NS) -> None:
+        """A launch went to the GPU."""
+        if not self.marked and self.unmarked:
+            self.unmarked = max(0, self.unmarked_go + self.unmarked - go)
+            self.unmarked_go = go
+        elif not self.unmarked:
+            self.unmarked_go = go
+        self.unmarked += fill
+        if self.unmarked >= mark or (fill >= LONG_NS and mark < IDLE_MARK_NS):
+            self.marked.append((number, self.unmarked_go, self.unmarked))
+            self.total += self.unmarked
+            self.unmarked = 0
+
+    def overdue(self, now: int, latency: int) -> bool:
+        """Whether the first of what is in flight should have ended by now."""
+        if not self.marked:
+            return False
+        _, go, fill = self.marked[0]
+        return now >= max(go + latency, self.free) + fill
+
+    def collect(self, now: int, finished: int) -> None:
+        """The driver is asked: so many launches of the client have ended.
+
+        Each ended when it was expected to, unless it was seen at work after that.
+        """
+        marked = self.marked
+        while marked:
+            number, go, fill = marked[0]
+            if number >= finished:
+                self.looked = now
+                return
+            marked.popleft()
+            self.total -= fill
+            self.free = max(min(now, max(go, self.free) + fill), min(now, self.looked))
+
+    def end(self, now: int, latency: int) -> int:
+        """When all of it ends, as far as one can tell; 0: there is nothing."""
+        left = self.unmarked
+        if self.marked:
+            _, go, fill = self.marked[0]
+            ran = max(0, now - max(go + latency, self.free))
+            if ran > 4 * fill + STUCK_NS:
+                return 0
+            left += self.total
+            left += -ran if ran < fill * 9 // 10 else max(fill // 10, (ran - fill) // 2) - fill
+        elif left:
+            left = max(0, self.unmarked_go + latency + left - now)
+        return now + left if left > 0 else 0
