@@ -126,6 +126,8 @@ def keep(file: Path, row: dict[str, Any], said: str) -> None:
 
 def digests(state: Path, name: str, session: Session) -> None:
     """What the programs' results were, fresh and after sharing: one more line."""
+    for each in session.programs:  # their last results are written when they rest
+        session.pause(each)
     found = {each: [session.digests(each), session.digests(each, "after")] for each in session.programs}
     with (state / f"digests-{name}.jsonl").open("a") as out:
         out.write(json.dumps(found) + "\n")

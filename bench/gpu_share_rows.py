@@ -7,11 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-MODES = ("bypass", "shim", "alone", "gate", "mps", "stream", "slicing")
-SPOILT = "matmul"
-"""Beside this program the predicted times of run 5 were wrong."""
-FITTED = {("resnet50", "resnet101-b64"), ("vgg16", "resnet101-b64")}
-"""The pairs that the simulation's constants were set on."""
+MODES = ("bypass", "shim", "alone", "gate", "client", "mps", "stream", "slicing")
 REQUESTS = 14
 """Of a program while it was counted."""
 WIDE = 1.15
@@ -71,32 +67,20 @@ class Measured:
 
     folder: Path
     pairs: list[Row] = field(init=False)
-    plain: dict[Key, Row] = field(init=False)
     slicing: dict[Key, Row] = field(init=False)
     programs: dict[str, Row] = field(init=False)
     earlier: list[Row] = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the files."""
-        self.plain = {key(row): row for row in self.lines("plain")}
         self.slicing = {key(row): row for row in self.lines("slicing")}
-        self.pairs = [row for row in self.lines("pairs") if key(row) in self.plain and key(row) in self.slicing]
+        self.pairs = [row for row in self.lines("pairs") if key(row) in self.slicing]
         self.programs = {row["program"]: row for row in self.lines("coverage")}
         self.earlier = self.lines("earlier")
 
     def lines(self, name: str) -> list[Row]:
         """The rows of a file."""
         return list(rows(self.folder / f"{name}.jsonl"))
-
-    @property
-    def sound(self) -> list[Row]:
-        """The pairs whose predicted times were not spoilt."""
-        return [row for row in self.pairs if row["low"] != SPOILT]
-
-    @property
-    def spoilt(self) -> list[Row]:
-        """Those whose were."""
-        return [row for row in self.pairs if row["low"] == SPOILT]
 
     def busy_ms(self, program: str) -> float:
         """Time on the GPU of a request: its kernels' durations alone, added up."""
@@ -109,36 +93,38 @@ class Measured:
 
     def after(self, row: Row) -> float:
         """With those below beside it. Kernels that overlap count twice: it may be above one."""
-        high = self.busy_ms(row["high"]) / float(row["gate"]["p50_ms"] + row["think_ms"])
+        high = self.busy_ms(row["high"]) / float(row["alone"]["p50_ms"] * slow(row, "gate") + row["think_ms"])
         lows = zip(row["low"].split(","), row["gate"]["low_per_s"], strict=True)
         return high + sum(float(rate) * self.busy_ms(low) / 1000 for low, rate in lows)
 
     def bound_ms(self, row: Row) -> float:
-        """The p99 that the issue allows: alone and 1.2 of the longest kernel below."""
+        """The p99 that is allowed: alone and 1.2 of the longest kernel below."""
         longest = max(float(self.programs[low]["longest_ms"]) for low in row["low"].split(","))
         return float(row["alone"]["p99_ms"]) + 1.2 * longest
 
     def of(self, row: Row, where: str) -> float:
-        """What those below got through the gate, of what MPS (here), plain MPS or time slicing gave them."""
+        """What those below got through the gate, of what they get alone, under MPS or under time slicing."""
         mine = row["gate"]["low_per_s"]
-        if where == "mps":
-            return share(mine, row["mps"]["low_per_s"])
         if where == "alone":
             return share(mine, row["low_alone_per_s"])
-        other = self.plain[key(row)]["mps"] if where == "plain" else self.slicing[key(row)]["slicing"]
+        other = self.slicing[key(row)]["slicing"] if where == "slicing" else row[where]
         return share(mine, other["low_per_s"])
 
     def again(self, row: Row, run: int) -> Row | None:
         """The same pair in an earlier run."""
         return next((each for each in self.earlier if each["run"] == run and key(each) == key(row)), None)
 
+    def predicted(self) -> list[tuple[Row, Row]]:
+        """Pairs that were predicted before they were measured: what was said, what came."""
+        came = {key(row): row for row in self.lines("fresh")}
+        return [(row, came[key(row)]) for row in self.lines("predict") if key(row) in came]
+
 
 def overheads(all_: Measured) -> list[tuple[Row, float, float, float]]:
     """Of each pair back to back: shim and measuring over hooks that do nothing; the hooks' own time of p50."""
     found = []
-    for row in (row for row in all_.pairs if "bypass" in row):
+    for row in (row for row in all_.pairs if "shim" in row):
         program = all_.programs[row["high"]]
-        own = row["ns_a_launch"] * program["seen"] / REQUESTS / 1e6 / row["alone"]["p50_ms"]
-        none = slow(row, "bypass")
-        found.append((row, slow(row, "shim") / none, 1 / none, own))
+        own = row.get("ns_a_launch", 0) * program["seen"] / REQUESTS / 1e6 / row["alone"]["p50_ms"]
+        found.append((row, float(row["shim"]["over_bypass"]), float(row["alone"]["over_bypass"]), own))
     return found

@@ -12,6 +12,7 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kHookSample = 256;      // one launch in so many is timed through the hook itself
+constexpr int64_t kInterrupted = 20000;    // a hook that took longer was interrupted by the machine
 constexpr uint64_t kLargeCopy = 1 << 20;   // smaller copies pass unseen
 
 std::atomic<int> captures{0};
@@ -186,7 +187,7 @@ void Launch::done() {
     gate().flight.end(known_, step_now(*trail_), stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
     if (gated_) gate().publish(with, go_ns_);
   }
-  if (measured_ && hook_ns_ > 0) {  // what comes after the driver's function is a test or two, and this
+  if (measured_ && hook_ns_ > 0 && hook_ns_ < kInterrupted) {  // what comes after the driver's function is a test or two, and this
     add(slot_->ledger.hook_ns, hook_ns_);
     add(slot_->ledger.hooked, uint64_t{1});
   }

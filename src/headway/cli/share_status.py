@@ -15,6 +15,7 @@ from headway.errors import ShareError
 from headway.live.kernels.places import Place
 from headway.live.kernels.status import since, snapshot
 from headway.live.kernels.tables import SHAPES
+from headway.profiling.kernels_summary import readable
 from headway.units import format_duration, parse_duration
 
 _RIGHT = ("prio", "pid", "launches", "waited", "waits", "GPU busy", "harvested", "delay caused", "slow-down")
@@ -105,7 +106,7 @@ def table_of(now: Row, before: Row | None) -> Table:
             f"{row['harvested_ms']:,.0f} ms",
             f"{row['delay_ms']:,.1f} ms",
             f"{row['slowdown']:.3f}×" if row["slowdown"] is not None and not row["gated"] else "–",
-            row["blamed_kernel"][:40] or "–",
+            readable(row["blamed_kernel"])[:40] or "–",
             _state(row, bool(now["stopping"])),
         )
     return table
