@@ -58,13 +58,20 @@ struct alignas(64) Trail {
 
 namespace {
 
-Trail* fresh_trail(Trail* old, Slot* slot) {
-  delete old;
-  auto* made = new Trail{};
-  made->slot = slot;
+thread_local Trail* mine __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// Once a thread, and where its slot has changed.
+Trail& fresh_trail(Slot* slot) {
+  static thread_local struct Owner {
+    ~Owner() { delete mine, mine = nullptr; }
+  } owner;
+  (void)owner;
+  delete mine;
+  mine = new Trail{};
+  mine->slot = slot;
+  mine->born = generation.load(relaxed);
   slot->ledger.threads.fetch_add(1, relaxed);
-  made->born = generation.load(relaxed);
-  return made;
+  return *mine;
 }
 
 int64_t blend(int64_t mean, int64_t value, uint32_t seen) {
@@ -169,16 +176,8 @@ void forget_trail() {
 }
 
 Trail& trail(Slot* slot) {
-  static thread_local Trail* mine __attribute__((tls_model("initial-exec"))) = nullptr;
-  static thread_local struct Owner {
-    Trail** held = nullptr;
-    ~Owner() {
-      if (held) delete *held, *held = nullptr;
-    }
-  } owner;
   if (mine && mine->slot == slot && mine->born == generation.load(relaxed)) return *mine;
-  owner.held = &mine;
-  return *(mine = fresh_trail(mine, slot));
+  return fresh_trail(slot);
 }
 
 bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Known* known) {
