@@ -26,7 +26,9 @@ def named(run: Run, name: str) -> list[dict[str, Any]]:
     return [row for row in run.calls("cuLaunchKernel") if row["name"] == name]
 
 
-def test_threads_that_launch_are_counted_and_so_is_each_launch(built: Built, broker: MiniBroker, tmp_path: Path) -> None:
+def test_threads_that_launch_are_counted_and_so_is_each_launch(
+    built: Built, broker: MiniBroker, tmp_path: Path
+) -> None:
     run = built.run(tmp_path, broker.path, "--threads", "4", "--launch", "300", "--sync-every", "10")
     assert right(run)
     ledger = broker.wait(1)[0].ledger
