@@ -70,7 +70,10 @@ def sms() -> int:
     """Streaming multiprocessors of the GPU."""
     # In a process of its own: one that holds the GPU here would take slices from those that are measured.
     ask = "import torch; print(torch.cuda.get_device_properties(0).multi_processor_count)"
-    found = subprocess.run([sys.executable, "-c", ask], check=True, capture_output=True, text=True)
+    found = subprocess.run([sys.executable, "-c", ask], check=False, capture_output=True, text=True)
+    if found.returncode:
+        why = (found.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise SystemExit(f"an NVIDIA GPU and PyTorch are needed: {why}")
     return int(found.stdout)
 
 
@@ -136,6 +139,9 @@ def digests(state: Path, name: str, session: Session) -> None:
 def wanted(only: str | None, group: str | None, every: Sequence[tuple[str, str]]) -> list[tuple[str, str, float]]:
     """The pairs and pauses that are asked for."""
     mine = [p for p in every if only is None or f"{p[0]}+{p[1]}" in only.split(";")]
+    known = [f"{h}+{low}" for h, low in PAIRS + FRESH]
+    if only is not None and not set(known) & set(only.split(";")):
+        raise SystemExit(f"--only {only}: no such pair; there are {'; '.join(known)}")
     return [(h, low, think) for h, low in mine if not group or h in GROUPS[group] for think in THINKS_MS]
 
 
@@ -245,14 +251,16 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
 def main() -> None:
     """Do the parts that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=list(PARTS))
-    parser.add_argument("--state", type=Path, default=Path("/tmp/headway-share"))
+    parser.add_argument(
+        "parts", nargs="+", choices=list(PARTS), help="done in this order; fresh: pairs predicted first"
+    )
+    parser.add_argument("--state", type=Path, default=Path("/tmp/headway-share"), help="results (/tmp/headway-share)")
     parser.add_argument("--out", type=Path, help="copy the results there at the end")
     parser.add_argument("--budget", type=float, default=500.0, help="seconds")
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
     parser.add_argument("--seconds", type=float, default=3.6, help="a pair and pause, without MPS's blocks")
-    parser.add_argument("--slo", type=float, default=1.05)
+    parser.add_argument("--slo", type=float, default=1.05, help="slow-down aimed at")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, MINE)

@@ -10,9 +10,9 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
-constexpr int64_t kLong = 30000;
-constexpr int64_t kIdle = 100000;         // who leaves fewer events than this has nobody above
-constexpr uint32_t kCareful = 64;
+constexpr int64_t kLong = 30000;          // who is so long has an event of its own while somebody is above
+constexpr int64_t kIdle = 100000;         // marks further apart than this are those of a program with nobody above
+constexpr uint32_t kCareful = 64;         // so many launches have one each, after several together took far too long
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
 
@@ -118,14 +118,18 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
 }
 
 void Flight::finish(Share& share, Entry& entry, int64_t now) {
-  const bool beside = above_ns_ > entry.go_ns;
+  // A program above may have run beside it; beside one with nobody above those below do, unless they are held.
+  const Rules& rules = share.slot->rules;
+  const bool filled = !rules.gate.load(relaxed) && !rules.watched.load(relaxed);
+  const bool beside = filled || above_ns_ > entry.go_ns;
   if (entry.begin) {
     float ms = 0;
     if (driver().event_elapsed.get()(&ms, entry.begin, entry.end) == CUDA_SUCCESS) {
       const int64_t raw = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
       const int64_t took = most(1000, raw - least(entry.between_ns, raw * 3 / 4));
-      // One that ran beside a program above was held up by it: no news, unless nothing was known or it was quicker.
-      const int64_t before = entry.step ? int64_t{entry.step->work_ns.load(relaxed)} : entry.kernel->work_ns.load(relaxed);
+      // One that ran beside another program was held up by it: no news, unless nothing was known or it was quicker.
+      const bool by_place = entry.step && entry.kernel->varied.load(relaxed);
+      const int64_t before = by_place ? int64_t{entry.step->work_ns.load(relaxed)} : entry.kernel->work_ns.load(relaxed);
       if (raw > 0 && took < kAbsurd && !(beside && before && took > before)) {
         learn(entry.kernel, entry.step, took);
         add(share.slot->ledger.samples, 1);

@@ -13,7 +13,7 @@ class Flight {
  public:
   // Before a launch: a begin event when this launch is to be timed, else null.
   CUevent begin(Slot* slot, const Known& known, const Step* step, CUstream stream);
-  // After it: an end event when it is timed, or when enough has gone without one.
+  // After it: an end event when it is timed, when enough has gone without one, or when it is one to keep an eye on.
   void end(const Known& known, Step* step, CUstream stream, CUevent begun, int64_t go_ns, int64_t fill_ns,
            int64_t mark_after_ns, bool gpu_idle);
   // The last launch of a program above: what ran then ran beside it.

@@ -207,6 +207,7 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     ledger.beat_ns.store(now, relaxed);
     if (looks % 16 == 0 && !trusted(share, now)) {
       ledger.open.store(1, relaxed);
+      mark_ns_ = kIdleMark;  // nothing hangs on what is in flight
       break;
     }
     const Look seen = look(share, known, fill_ns, now, looks > 0);

@@ -139,7 +139,10 @@ void forget_graph(CUgraphExec graph) {
   }
 }
 
-void forget_handles() { generation.fetch_add(1, relaxed); }
+void forget_handles() {
+  generation.fetch_add(1, relaxed);
+  rows_of.store(nullptr, relaxed);  // rows are counted anew
+}
 
 uint32_t handles_now() { return generation.load(relaxed); }
 
@@ -223,10 +226,12 @@ Known identify_copy(Slot* slot, uint64_t bytes) {
 }
 
 int64_t predicted_ns(const Kernel* kernel, const Step* step) {
-  if (step)
-    if (const int64_t here = step->work_ns.load(relaxed)) return here;
   if (!kernel) return kUnknown;
-  const int64_t known = kernel->varied.load(relaxed) ? kernel->longest_ns.load(relaxed) : kernel->work_ns.load(relaxed);
+  // Of one whose time depends on its place a single sample there says more than all others; else their mean does.
+  const bool varied = kernel->varied.load(relaxed) != 0;
+  if (varied && step)
+    if (const int64_t here = step->work_ns.load(relaxed)) return here;
+  const int64_t known = varied ? kernel->longest_ns.load(relaxed) : kernel->work_ns.load(relaxed);
   if (known > 0 && known < kSane) return known;
   return kernel->kind.load(relaxed) == kGraph ? kGraphUnknown : kUnknown;
 }

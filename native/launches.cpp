@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kHookSample = 256;      // one launch in so many is timed through the hook itself
-constexpr int64_t kInterrupted = 20000;    // a hook that took longer was interrupted by the machine
+constexpr int64_t kInterrupted = 20000;    // a hook that took longer was interrupted by the machine: it counts as this
 constexpr uint64_t kLargeCopy = 1 << 20;   // smaller copies pass unseen
 
 std::atomic<int> captures{0};
@@ -43,9 +43,16 @@ void forget_all() {
   many_streams.store(false);
 }
 
+// The slot is another one, or the same with nothing in it: what was remembered of its rows is void.
+void forget_slot() {
+  forget_trail();
+  forget_handles();
+}
+
 Share& joined() {
   static const bool once = [] {
     on_fork(forget_all);
+    on_join(forget_slot);
     return true;
   }();
   (void)once;
@@ -64,6 +71,7 @@ void note_stream(CUstream stream) {
 void forget_context() {
   const std::lock_guard<std::mutex> lock(gate().mutex);
   gate().flight.forget();
+  forget_handles();  // its functions go too, and their handles may come back as others
 }
 
 void capture_began() { captures.fetch_add(1); }
@@ -106,21 +114,22 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   if (slot->rules.bypass.load(relaxed)) return;
   __builtin_prefetch(&slot->pulse, 1);
   __builtin_prefetch(&slot->ledger, 1);
-  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block &&
+  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block && slot != trace_slot() &&
       (slot->owner.load(relaxed) != with.process || replaced(with, now_ns()))) {
-    lost(with);
+    lost(with, slot);
     return;
   }
   slot_ = slot;
   measured_ = slot->pulse.launches.load(relaxed) % kHookSample == kHookSample - 1;
   if (measured_) before_ns_ = now_ns();
-  trail_ = &trail(slot);
   idle_ = is_capturing(stream_);
   if (idle_) slot->ledger.captured.fetch_add(1, relaxed);
 }
 
 void Launch::kernel(CUfunction function, const Shape& shape) {
-  if (!idle_ && !as_before(*trail_, slot_, function, shape, &known_)) known_ = identify(slot_, function, shape);
+  if (idle_) return;
+  trail_ = &trail(slot_);
+  if (!as_before(*trail_, slot_, function, shape, &known_)) known_ = identify(slot_, function, shape);
 }
 
 void Launch::graph(CUgraphExec graph) {
@@ -152,6 +161,7 @@ void Launch::ready() {
   }
   Share& with = share();
   Slot& slot = *slot_;
+  if (!trail_) trail_ = &trail(slot_);
   const Step* ahead = step_ahead(*trail_, slot_, known_);
   fill_ns_ = predicted_ns(known_.kernel, ahead);
   count();
@@ -174,7 +184,7 @@ void Launch::ready() {
     if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
   }
   gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
-  observe_launch(*trail_, slot_, known_, go_ns_, fill_ns_);
+  step_ = observe_launch(*trail_, slot_, known_, go_ns_, fill_ns_);
   if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
   if (measured_) hook_ns_ = gated_ || begun_ ? 0 : now_ns() - before_ns_;
 }
@@ -184,11 +194,11 @@ void Launch::done() {
   Share& with = share();
   if (gated_ || begun_) {
     const std::lock_guard<std::mutex> lock(gate().mutex);
-    gate().flight.end(known_, step_now(*trail_), stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
+    gate().flight.end(known_, step_, stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
     if (gated_) gate().publish(with, go_ns_);
   }
-  if (measured_ && hook_ns_ > 0 && hook_ns_ < kInterrupted) {  // what comes after the driver's function is a test or two, and this
-    add(slot_->ledger.hook_ns, hook_ns_);
+  if (measured_ && hook_ns_ > 0) {  // what comes after the driver's function is a test or two, and this
+    add(slot_->ledger.hook_ns, hook_ns_ < kInterrupted ? hook_ns_ : kInterrupted);
     add(slot_->ledger.hooked, uint64_t{1});
   }
 }

@@ -28,6 +28,7 @@ class Launch {
   Kind kind_;
   Slot* slot_ = nullptr;
   Trail* trail_ = nullptr;
+  Step* step_ = nullptr;
   CUstream stream_;
   Known known_;
   int64_t fill_ns_ = 0, go_ns_ = 0, hook_ns_ = 0, before_ns_ = 0;

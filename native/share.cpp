@@ -23,12 +23,13 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kSecond = 1000000000;
 
 std::mutex joining;
-std::atomic<bool> seeded_once{false};
+std::atomic<bool> tried{false};
 std::atomic<bool> joined{false};
 std::atomic<uint32_t> said{0};
 Share mine;
 std::atomic<uint64_t> mapped_inode{0};
 void (*forget_more)() = nullptr;
+void (*forget_rows_of_slot)() = nullptr;
 
 const char* variable(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -72,7 +73,6 @@ Block* map_block(const char* path) {
     return nullptr;
   }
   auto* block = static_cast<Block*>(at);
-  mapped_inode.store(about.st_ino, relaxed);
   const Header& header = block->header;
   if (header.magic.load() != kMagic || header.version.load() != kVersion || header.slots.load() != kSlots ||
       header.slot_bytes.load() != sizeof(Slot)) {
@@ -80,7 +80,15 @@ Block* map_block(const char* path) {
     munmap(at, sizeof(Block));
     return nullptr;
   }
+  mapped_inode.store(about.st_ino, relaxed);
   return block;
+}
+
+// Whether another block lies where the one that is mapped was.
+bool elsewhere() {
+  const char* path = std::getenv("HEADWAY_SHARE");
+  struct stat about{};
+  return path && stat(path, &about) == 0 && about.st_ino != mapped_inode.load(relaxed);
 }
 
 // The block at that path: the one that is mapped already, if it is still that one.
@@ -117,7 +125,7 @@ void leave_earlier(Block* block, uint64_t ticks) {
   }
 }
 
-Slot* claim(Block* block, uint32_t* index, uint32_t priority) {
+Slot* claim(Block* block, uint32_t priority) {
   const uint64_t ticks = start_ticks();
   leave_earlier(block, ticks);
   for (uint32_t i = 0; i < kSlots; ++i) {
@@ -131,7 +139,6 @@ Slot* claim(Block* block, uint32_t* index, uint32_t priority) {
     copy_text(slot.program, sizeof slot.program, variable("HEADWAY_PROGRAM", "program"));
     slot.owner.store(static_cast<uint32_t>(getpid()));
     slot.state.store(2, std::memory_order_release);
-    *index = i;
     return &slot;
   }
   return nullptr;
@@ -154,16 +161,15 @@ void after_fork() {
   if (mine.block) munmap(mine.block, sizeof(Block));
   mine.block.set(nullptr);
   mine.slot.set(nullptr);
-  mine.index = mine.priority = mine.process = 0;
+  mine.priority = mine.process = 0;
   joined.store(false);
-  seeded_once.store(false);
+  tried.store(false);
   trace_forget();
   if (forget_more) forget_more();
 }
 
 // What the broker knows of a program comes a moment after it joins; it waits for it a little, once.
 void await_seed(const Share& with) {
-  if (seeded_once.exchange(true)) return;  // after that it has learnt enough itself, and somebody waits for an answer
   const int64_t begin = now_ns();
   while (!with.slot->seeded.load(std::memory_order_acquire) && now_ns() - begin < 300000000) sleep_ns(1000000);
 }
@@ -175,17 +181,19 @@ void join_block(const char* path) {
   mine.priority = (end && *end == 0 && priority < kPriorities) ? static_cast<uint32_t>(priority) : 5;
   mine.process = static_cast<uint32_t>(getpid());
   mine.wants.store(true, relaxed);
+  const bool first = !tried.exchange(true);  // later somebody waits for an answer: it goes on without
   Block* block = block_at(path);
   if (!block) return;  // the one before, if there was one, stays mapped: other threads may look at it
   mine.block.set(block);
   if (!lives(block->header, now_ns())) return;
-  Slot* claimed = claim(mine.block, &mine.index, mine.priority);
+  Slot* claimed = claim(mine.block, mine.priority);
   if (!claimed) {
     say(Say::kFull, path);
     return;
   }
+  if (forget_rows_of_slot) forget_rows_of_slot();
   mine.slot.set(claimed);
-  await_seed(mine);
+  if (first) await_seed(mine);
 }
 
 void join() {
@@ -204,13 +212,17 @@ void join() {
 
 void on_fork(void (*forget)()) { forget_more = forget; }
 
+void on_join(void (*forget)()) { forget_rows_of_slot = forget; }
+
 Slot* nobody() {
   static Slot* empty = static_cast<Slot*>(std::calloc(1, sizeof(Slot)));
   return empty;
 }
 
-void lost(Share& with) {
+void lost(Share& with, const Slot* slot) {
   std::lock_guard<std::mutex> lock(joining);
+  // Another thread may have been here before, and have found another place, or the same one again.
+  if (with.slot != slot || (slot->owner.load(relaxed) == with.process && !elsewhere())) return;
   with.slot.set(nobody());
   joined.store(false, std::memory_order_release);
 }
@@ -253,7 +265,10 @@ void look_again(Share& with) {
   const Block* block = with.block;
   const bool other = !block || about.st_ino != mapped_inode.load(relaxed);
   const bool back = block && !block->header.stopping.load(relaxed) && now - block->header.beat_ns.load(relaxed) < kSecond;
-  if (other || back) joined.store(false, std::memory_order_release);
+  if (!other && !back) return;
+  std::lock_guard<std::mutex> lock(joining);
+  Slot* slot = with.slot;  // another thread may have found a place meanwhile
+  if (!slot || slot == nobody()) joined.store(false, std::memory_order_release);
 }
 
 bool replaced(const Share& with, int64_t now) {
@@ -266,9 +281,7 @@ bool replaced(const Share& with, int64_t now) {
   if (!stopping && now - block->header.beat_ns.load(relaxed) < 2 * kSecond) return false;
   // Whoever is not gated finds out here, and says so too: nobody yields to it any more.
   if (!stopping && block->header.magic.load(relaxed) == kMagic) say(Say::kGone, "no sign of life");
-  const char* path = std::getenv("HEADWAY_SHARE");
-  struct stat about{};
-  return path && stat(path, &about) == 0 && about.st_ino != mapped_inode.load(relaxed);
+  return elsewhere();
 }
 
 bool trusted(Share& with, int64_t now) {

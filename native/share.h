@@ -23,9 +23,8 @@ struct BlockCell {
 struct Share {
   BlockCell block;
   SlotCell slot;             // null: this program goes on as if headway were not there
-  uint32_t index = 0;
-  uint32_t priority = 0;
-  uint32_t process = 0;
+  U32 priority{0};
+  U32 process{0};
   std::atomic<bool> wants{false};  // was asked to share, and has not left
 };
 
@@ -41,7 +40,7 @@ void say(Say what, const char* more);
 
 // The slot has become another program's (the broker took this one for dead): leave it, join anew at the next launch.
 // Threads that still hold on to it write into a slot that is nobody's.
-void lost(Share& share);
+void lost(Share& share, const Slot* slot);
 Slot* nobody();
 
 // For a program without a place, at each launch: now and then it looks whether a broker that hung is back, or another has
@@ -51,6 +50,8 @@ void look_again(Share& share);
 // Whether the broker of this block is gone and another one has made a new block in its place. Looks once a second.
 bool replaced(const Share& share, int64_t now);
 
+// Called in a child after a fork; and when a slot is about to be used, before any thread sees it.
 void on_fork(void (*forget)());
+void on_join(void (*forget)());
 
 }  // namespace headway

@@ -328,6 +328,7 @@ Slot* trace_slot() {
     if (made) {  // gate stays 0: nobody waits
       made->rules.latency_ns.store(6000, relaxed);
       made->rules.sample_every.store(64, relaxed);
+      made->rules.watched.store(1, relaxed);  // nobody is below
     }
     return made;
   }();

@@ -16,7 +16,7 @@ constexpr uint32_t kPlaces = kSteps / 4 * 3;  // steps known by their place; the
 // A launch as it came last time at its place since a wait. In order of the places, and so of memory: a program goes
 // through a megabyte between two launches, and what lies scattered over tables would be fetched from far away each time.
 struct alignas(64) Passed {
-  CUfunction function;  // null: a graph or a copy
+  CUfunction function;  // null: a graph, a copy, or one to be looked up again
   Shape shape;
   uint32_t handles;     // handles may come back as something else: see forget_handles
   uint64_t previous;
@@ -59,6 +59,11 @@ struct alignas(64) Trail {
 namespace {
 
 thread_local Trail* mine __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// The one of this thread, if it has launched anything.
+Trail* begun(const Slot* slot) {
+  return mine && mine->slot == slot && mine->born == generation.load(relaxed) ? mine : nullptr;
+}
 
 // Once a thread, and where its slot has changed.
 Trail& fresh_trail(Slot* slot) {
@@ -176,8 +181,8 @@ void forget_trail() {
 }
 
 Trail& trail(Slot* slot) {
-  if (mine && mine->slot == slot && mine->born == generation.load(relaxed)) return *mine;
-  return fresh_trail(slot);
+  Trail* found = begun(slot);
+  return found ? *found : fresh_trail(slot);
 }
 
 bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Known* known) {
@@ -185,7 +190,7 @@ bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Kn
   t.ahead_key = 1;
   t.function = function;
   t.shape = shape;
-  if (at >= kRing) return false;
+  if (!function || at >= kRing) return false;  // places of graphs and copies have no function either
   const Passed& here = t.ring[at];
   if (here.function != function || here.previous != t.previous || !(here.shape == shape)) return false;
   if (here.handles != handles_now()) return false;
@@ -200,13 +205,11 @@ bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Kn
 Step* step_ahead(Trail& t, Slot* slot, const Known& known) {
   if (!t.ahead_key) return t.ahead;
   const uint64_t pair = mix(t.previous, known.kernel ? known.kernel->id.load(relaxed) : 1);
-  t.ahead_key = mix(pair, t.waited ? 1 : t.place + 1);
+  t.ahead_key = mix(pair, t.waited ? 1 : t.place <= kRing ? t.place + 1 : t.place);
   return t.ahead = find(slot, t.ahead_key, false);
 }
 
-Step* step_now(const Trail& t) { return t.step; }
-
-void observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
+Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
   close_stretch(t, now);
   const Kernel* kernel = launched.kernel;
   const uint64_t id = kernel ? kernel->id.load(relaxed) : 1;
@@ -215,7 +218,7 @@ void observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, in
     t.begin_ns = now;
     t.watched = slot->rules.watched.load(relaxed) != 0;
   }
-  ++t.place;
+  if (t.place <= kRing) ++t.place;  // a thread may never wait: far out all places are one
   const uint64_t pair = mix(t.previous, id);
   t.step = t.ahead_key ? by_place(slot, t, mix(pair, t.place)) : t.ahead;
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
@@ -244,12 +247,14 @@ void observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, in
   pulse.next_ns.store(next, relaxed);
   pulse.slack_ns.store(known ? known->slack_ns.load(relaxed) : 0, relaxed);
   pulse.launches.store(pulse.launches.load(relaxed) + 1, relaxed);
+  return t.step;
 }
 
 void observe_wait(Share& share, int64_t now) {
   Slot* slot = share.slot;
-  Trail& t = trail(slot);
-  if (t.waited || t.waiting || !t.launch_ns) return;
+  Trail* found = begun(slot);
+  if (!found || found->waited || found->waiting || !found->launch_ns) return;
+  Trail& t = *found;
   t.waiting = true;
   t.waiting_ns = now;
   // From each launch since the last wait: how much the GPU idled until this one. The GPU is at work now, the
@@ -273,16 +278,18 @@ void observe_wait(Share& share, int64_t now) {
 
 void observe_waited(Share& share, int64_t now, Over over) {
   Slot* slot = share.slot;
-  Trail& t = trail(slot);
   Ledger& ledger = slot->ledger;
   ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
-  Step* step = t.step ? t.step : t.pair;
-  if (step && t.waiting) account(slot, step, t.watched, t.waiting_ns - t.begin_ns, now - t.waiting_ns);
-  t.waiting = false;
-  t.waited = t.launch_ns != 0;
-  t.waited_ns = now;
-  const Step* known = expected(t);
-  const int64_t think = known ? known->think_ns.load(relaxed) : 0;
+  int64_t think = 0;
+  if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
+    Step* step = t->step ? t->step : t->pair;
+    if (step && t->waiting) account(slot, step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
+    t->waiting = false;
+    t->waited = t->launch_ns != 0;
+    t->waited_ns = now;
+    const Step* known = expected(*t);
+    think = known ? known->think_ns.load(relaxed) : 0;
+  }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
   if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);

@@ -8,7 +8,7 @@ namespace headway {
 
 struct Trail;
 
-// This thread's way through its kernels.
+// This thread's way through its kernels: begun with its first launch.
 Trail& trail(Slot* slot);
 
 // The launch that comes now, if it is the one that came last time at this place since the last wait: nothing has to be
@@ -16,11 +16,9 @@ Trail& trail(Slot* slot);
 bool as_before(Trail& trail, Slot* slot, CUfunction function, const Shape& shape, Known* known);
 // The step that the next launch of this thread will be, as far as it is known: null if it never was.
 Step* step_ahead(Trail& trail, Slot* slot, const Known& known);
-// The step of this thread's last launch.
-Step* step_now(const Trail& trail);
 
-// A launch that goes to the GPU now.
-void observe_launch(Trail& trail, Slot* slot, const Known& known, int64_t now, int64_t work_ns);
+// A launch that goes to the GPU now; returns its step, if it has one.
+Step* observe_launch(Trail& trail, Slot* slot, const Known& known, int64_t now, int64_t work_ns);
 
 // The program waits for the GPU, and has waited: for everything, for one of several streams, or for an event, behind
 // which there may be any amount of work.

@@ -143,7 +143,7 @@ def test_a_program_whose_broker_was_replaced_joins_the_new_one(
 def test_events_of_a_context_that_is_gone_are_forgotten(
     built: Built, share: Path, tmp_path: Path, way: str, priority: int
 ) -> None:
-    with MiniBroker(share, {priority: {"sample_every": 1}}) as broker:
+    with MiniBroker(share, {priority: {"sample_every": 1, "watched": 1}}) as broker:
         flags = ("--verb", "contexts", "--kernel", "some:200", "--launch", "40", "--reach", way)
         run = built.run(tmp_path, share, *flags, priority=priority)
         ledger = broker.wait(1)[0].ledger

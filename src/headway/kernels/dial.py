@@ -62,6 +62,7 @@ class _Above:
     slowdown_ppm: int = MILLION
     stretch_ns: int = 2 * MS
     heard: bool = False
+    seen_epochs: int = 0
 
 
 @dataclass(slots=True)
@@ -143,9 +144,13 @@ class Dial:
             if client.priority == lowest and len(seen) > 1 and client.priority != min(c.priority for c in seen):
                 continue
             above = self._above.setdefault(client.index, _Above())
+            if phase:  # requests while those below are held are in neither sum
+                above.epochs += client.epochs - above.seen_epochs
+            above.seen_epochs = client.epochs
             actual, alone = client.actual_ns - above.actual_ns, client.alone_ns - above.alone_ns
             if actual < 0 or alone < 0:
-                self._above[client.index] = _Above(client.actual_ns, client.alone_ns, client.epochs)
+                fresh = _Above(client.actual_ns, client.alone_ns, client.epochs, seen_epochs=client.epochs)
+                self._above[client.index] = fresh
                 continue
             if phase or alone < 20 * MS:
                 continue

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headway.kernels.alone import Moment, moments
-from headway.kernels.device import Device
+from headway.kernels.device import MILLION, Device
+from headway.kernels.kernel import GRAPH
 from headway.kernels.program import Client
 
 FIRST = -1
@@ -33,6 +34,8 @@ class Step(NamedTuple):
 
 
 UNKNOWN = Step(0, 0, 0, 0, 0, False)
+GRAPH_PARTS = 8
+"""Nobody sees into a graph: it is taken to fill the GPU, in so many parts between which others get in."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ def learn(client: Client, device: Device) -> Expected:
         before = launch.kernel
     return Expected(
         tuple(totals[kernel][0] // max(1, totals[kernel][1]) for kernel in range(len(program.kernels))),
-        tuple(device.width_ppm(kernel) for kernel in program.kernels),
-        tuple(device.waves(kernel) for kernel in program.kernels),
+        tuple(MILLION if kernel.kind == GRAPH else device.width_ppm(kernel) for kernel in program.kernels),
+        tuple(GRAPH_PARTS if kernel.kind == GRAPH else device.waves(kernel) for kernel in program.kernels),
         {key: _mean(steps) for key, steps in found.items()},
     )
 

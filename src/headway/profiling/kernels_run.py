@@ -40,6 +40,10 @@ def run(
         status = _ran(command, seconds, _environment(place, seconds, library, program, environment), place)
         found = [read(path) for path in sorted(place.glob("trace.*")) if path.suffix != ".part"]
     shown = " ".join(command)
+    if not found and status == -signal.SIGINT:
+        raise ProfileError(
+            f"{shown}: stopped; ended by a signal it wrote no trace: --seconds 10 takes ten seconds of it"
+        )
     if not found:
         failed = f"it ended with status {status}; " if status else ""
         raise ProfileError(f"{shown}: no launch was seen: {failed}is it a CUDA program, and did it end by itself?")

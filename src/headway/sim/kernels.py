@@ -7,7 +7,8 @@ much. The twin of the live shim: there the threads are real.
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from headway.kernels.actions import Action, WakeAt
+from headway.errors import ExperimentError
+from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.alone import NEVER
 from headway.kernels.device import Sharing
 from headway.kernels.events import (
@@ -191,8 +192,10 @@ class SimulatedGpu:
             if at not in self._wakes and not self._state.over():
                 self._wakes.add(at)
                 self._push(at, _WAKE)
-        else:
+        elif isinstance(action, LetGo):
             self._launch(now, action.client)
+        else:
+            raise ExperimentError(f"the policy yields {action!r}: LetGo or WakeAt is expected")
 
 
 def _rank(event: Event) -> int:

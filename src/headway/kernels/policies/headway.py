@@ -13,7 +13,18 @@ from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.dial import Dial, Rules, Seen
 from headway.kernels.flight import IDLE_MARK_NS, MARK_NS, Flight
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
-from headway.kernels.reflex import LONGEST_NS, MILLION, POLL_NS, Look, Reason, Verdict, Waiter, choose, settle
+from headway.kernels.reflex import (
+    LONGEST_NS,
+    MILLION,
+    POLL_NS,
+    WIDEST_PPM,
+    Look,
+    Reason,
+    Verdict,
+    Waiter,
+    choose,
+    settle,
+)
 from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 8_000_000
@@ -33,13 +44,25 @@ PATIENCE = 4_000
 class _Gate:
     """What the shim of one gated client keeps."""
 
-    __slots__ = ("accrued", "asleep", "credit", "debt", "epoch", "flight", "lag", "lag_slack", "look_at", "seen")
+    __slots__ = (
+        "accrued",
+        "asleep",
+        "credit",
+        "debt",
+        "epoch",
+        "flight",
+        "lag",
+        "lag_slack",
+        "look_at",
+        "seen",
+        "told",
+    )
 
     def __init__(self) -> None:
         self.flight = Flight()
         self.look_at = self.seen = self.asleep = -1
         """When to look at the latest, if nothing happens; what was seen last; and until when nothing is."""
-        self.accrued = self.credit = self.debt = self.lag = self.lag_slack = self.epoch = 0
+        self.accrued = self.credit = self.debt = self.lag = self.lag_slack = self.epoch = self.told = 0
 
 
 class Headway(KernelsPolicy):
@@ -140,7 +163,7 @@ class Headway(KernelsPolicy):
         return Look(  # by position, in the order of the fields: this is made at every look
             *(now, above, busy, following, slack, filled, fill),
             fill // client.expected.waves[kernel],
-            client.expected.widths_ppm[kernel] * (rules.scale_ppm or MILLION) // MILLION,
+            client.expected.widths_ppm[kernel] * min(rules.scale_ppm or MILLION, WIDEST_PPM) // MILLION,
             max(0, gate.lag - max(0, gate.lag_slack - slack)),
             gate.credit,
             max(0, gate.debt),
@@ -150,19 +173,23 @@ class Headway(KernelsPolicy):
         )
 
     def _filled(self, now: int, state: KernelsState, client: ClientState, latency: int) -> int:
-        """When the fills in flight end: one's own as of this look, of others as of their last one."""
+        """When the fills in flight end: one's own as of this look, of others as they last told."""
+        gate = self._gates[client.id]
+        gate.told = mine = gate.flight.end(now, latency)
         if len(state.clients) == 2:
-            return self._gates[client.id].flight.end(now, latency)
-        return max(self._gates[each.id].flight.end(now, latency) for each in state.clients if each.gated)
+            return mine
+        others = (self._gates[each.id].told for each in state.clients if each.gated and not each.left)
+        return max(mine, *others)
 
     def _crowd(self, state: KernelsState) -> bool:
         """Whether others are gated too, who hang on what is told of a client's work."""
-        return len(state.clients) > 2 and sum(1 for each in state.clients if each.gated) > 1
+        return len(state.clients) > 2 and sum(1 for each in state.clients if each.gated and not each.left) > 1
 
     def _go(self, state: KernelsState, gate: _Gate, client: ClientState, look: Look, verdict: Verdict) -> None:
         gate.asleep = -1
         mark = IDLE_MARK_NS if not look.above else MARK_NS // 2 if self._crowd(state) else MARK_NS
         gate.flight.launch(client.reached, look.now_ns, look.fill_ns, mark)
+        gate.told = gate.flight.end(look.now_ns, look.latency_ns)
         if not look.above:
             return
         gate.debt = max(-SURPLUS_NS, gate.debt - look.fill_ns)
@@ -198,7 +225,9 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
     if look.filled_ns <= now:
         owed = now + _grown(look.fill_ns - look.debt_ns, rules.floor_ppm, look.fill_ns <= LONGEST_NS)
     until = max(verdict.until_ns, now + pause)
-    if reason == Reason.TURN:
+    if reason == Reason.DEPTH:
+        until = min(until, max(now + GLANCE_NS, now + pause))
+    elif reason == Reason.TURN:
         until = now + 10 * pause  # whoever goes instead is a change
     elif reason == Reason.THRESHOLD:
         until = max(until, look.next_ns)

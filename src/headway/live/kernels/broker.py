@@ -1,4 +1,4 @@
-"""The broker of one GPU: twenty times a second it looks at who shares it, and sets the rules of each.
+"""The broker of one GPU: twenty times a second and oftener it looks at who shares it, and sets the rules of each.
 
 It gives a client that joins what is known of its program, applies the dial, notices who has died, keeps what was
 learnt, and takes its leave when told or when nobody is left. It is never in the way of a launch: programs read the

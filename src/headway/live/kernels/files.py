@@ -20,7 +20,9 @@ def opened(path: Path, flags: int) -> int:
     try:
         # Without O_NONBLOCK a named pipe in its place would be waited for.
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-    except FileNotFoundError:
+    except FileNotFoundError as problem:
+        if flags & os.O_CREAT:
+            raise ShareError(_why(path, problem)) from None
         raise
     except OSError as problem:
         raise ShareError(_why(path, problem)) from None

@@ -206,8 +206,10 @@ def remove(place: Place) -> list[Path]:
 
 
 def remove_one(path: Path) -> None:
-    """Take away a file or a folder, if it is there."""
+    """Take away a file, or the folder of MPS, if it is there."""
     if path.is_dir() and not path.is_symlink():
+        if ".mps" not in path.suffixes:  # headway makes no other
+            raise ShareError(f"{path} is a folder, and none of headway's: have it removed, or choose another folder")
         rmtree(path, ignore_errors=True)
         return
     try:

@@ -25,6 +25,7 @@ PLAIN = Dial()
 Say = Callable[[str], None]
 _TURN_S = 0.05
 _GRACE_S = 5.0
+_HEARD_S = 2.0
 _MPS_S = 60.0
 """MPS may take so long to end."""
 
@@ -193,7 +194,7 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
             told = True
             say("draining: every program goes on ungated; the broker stays until they end, for MPS is theirs too")
         if time.monotonic() > until:
-            if told:
+            if told or (not kill and _heeds(place)):  # it has been asked: how long one waits for it is one's own affair
                 return False
             _put_down(place, say)
             return _clear_up(place, say)
@@ -209,6 +210,16 @@ def _sharing(place: Place) -> list[str]:
         return [str(client["name"]) for client in snapshot(place)["clients"]]
     except ShareError:
         return []
+
+
+def _heeds(place: Place) -> bool:
+    """Whether the broker has heard that it is to stop, or hears it within a moment."""
+    until = time.monotonic() + _HEARD_S
+    while places.held(place.lock) and time.monotonic() < until:
+        if places.read_json(place.state).get("stopping"):
+            return True
+        time.sleep(_TURN_S)
+    return not places.held(place.lock)
 
 
 def _put_down(place: Place, say: Say) -> None:
