@@ -113,4 +113,4 @@ def test_the_commands_for_programs_on_one_gpu_run_without_one(capsys: pytest.Cap
     compare, predict = (shlex.split(line)[1:] for line in block.splitlines())
     told = _call(capsys, [*compare, "--seconds", "0.05"])
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["time-slicing", "mps", "headway"]
-    assert "gate" in _call(capsys, [*predict, "--seconds", "0.05"])
+    assert "slow-down aimed at 1.05" in _call(capsys, [*predict, "--seconds", "0.05"])
