@@ -189,7 +189,8 @@ def _modes(session: Session, modes: Modes, found: Round, a_request: Sequence[flo
             done = [sum(progress(spans[name], s.begin, s.end) for s in stretches) for name in who]
         row[mode]["low_per_s"] = [each / over for each in done]
         if "bypass" in found.modes and mode in ("shim", "alone", "gate"):
-            row[mode]["over_bypass"] = float(median(paired(spans["high"], stretches, found.modes["bypass"])))
+            over_bypass = paired(spans["high"], stretches, found.modes["bypass"])
+            row[mode]["over_bypass"] = float(median(over_bypass)) if over_bypass else None
     return row
 
 
@@ -228,7 +229,7 @@ def line(row: dict[str, Any]) -> str:
     alone = row["alone"]
     parts = [f"{row['high']}+{row['low']} {row['think_ms']}ms alone {alone['p50_ms']:.2f}/{alone['p99_ms']:.2f}"]
     for mode in ("shim", "alone", "gate"):
-        if "over_bypass" in row.get(mode, {}):
+        if row.get(mode, {}).get("over_bypass"):
             parts.append(f"{mode}/bypass {row[mode]['over_bypass']:.3f}")
     for mode in (mode for mode in ("gate", *BARE) if mode in row):
         got = row[mode]

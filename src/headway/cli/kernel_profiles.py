@@ -92,10 +92,10 @@ def _check_targets(out: str, perfetto: str) -> None:
     """What cannot be written is said before the program is run."""
     if out and not Path(out).absolute().parent.is_dir():
         raise ProfileError(f"--out {out}: there is no folder {Path(out).absolute().parent}")
-    if out and Path(out).suffix != ".parquet":
-        raise ProfileError(f"--out {out}: a trace is a Parquet file: give a name that ends in .parquet")
     if out and Path(out).is_dir():
         raise ProfileError(f"--out {out}: is a folder, not a file")
+    if out and Path(out).suffix != ".parquet":
+        raise ProfileError(f"--out {out}: a trace is a Parquet file: give a name that ends in .parquet")
     if perfetto:
         kernel_timeline.check(Path(perfetto))
 
