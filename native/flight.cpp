@@ -125,7 +125,7 @@ void Flight::finish(Share& share, Entry& entry, int64_t now) {
   if (entry.begin) {
     float ms = 0;
     if (driver().event_elapsed.get()(&ms, entry.begin, entry.end) == CUDA_SUCCESS) {
-      const int64_t raw = static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+      const int64_t raw = static_cast<int64_t>(static_cast<double>(ms) * 1e6 + 0.5);
       const int64_t took = most(1000, raw - least(entry.between_ns, raw * 3 / 4));
       // One that ran beside another program was held up by it: no news, unless nothing was known or it was quicker.
       const bool by_place = entry.step && entry.kernel->varied.load(relaxed);
