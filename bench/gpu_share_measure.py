@@ -23,7 +23,6 @@ SETTLE_S = 0.06
 """Of a block without a gate: what was launched ahead comes first."""
 DRAIN_S = 0.1
 BLOCKS = 2
-Spans = "np.ndarray[Any, Any]"
 
 
 def progress(spans: "np.ndarray[Any, Any]", begin: int, end: int) -> float:

@@ -114,7 +114,7 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   if (slot->rules.bypass.load(relaxed)) return;
   __builtin_prefetch(&slot->pulse, 1);
   __builtin_prefetch(&slot->ledger, 1);
-  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block && slot != trace_slot() &&
+  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block && !(tracing() && slot == trace_slot()) &&
       (slot->owner.load(relaxed) != with.process || replaced(with, now_ns()))) {
     lost(with, slot);
     return;
