@@ -42,15 +42,18 @@ def test_what_threads_wrote_is_read_in_the_order_of_the_launches(tmp_path: Path)
     span=st.integers(10**6, 10**12),
     drift_ppm=st.integers(-50, 50),
     share=st.integers(0, 1000),
+    took=st.integers(0, 10**9),
 )
 def test_cuptis_times_are_moved_into_the_machines_clock(
-    tmp_path_factory: pytest.TempPathFactory, ahead: int, span: int, drift_ppm: int, share: int
+    tmp_path_factory: pytest.TempPathFactory, ahead: int, span: int, drift_ppm: int, share: int, took: int
 ) -> None:
     longer = span + span * drift_ppm // 1_000_000
     at = longer * share // 1000
-    content = file_of(clocks((5_000, ahead), (5_000 + span, ahead + longer)), kernel(ahead + at + 1, ahead + at + 1))
+    ran = kernel(ahead + at + 1, ahead + at + 1 + took)
+    content = file_of(clocks((5_000, ahead), (5_000 + span, ahead + longer)), ran)
     found = read(written(tmp_path_factory.mktemp("trace"), content)).activities[0]
     assert abs(int(found["start_ns"]) - (5_000 + span * share // 1000)) <= 3
+    assert int(found["end_ns"] - found["start_ns"]) == took
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,11 @@ def _sections(path: Path, content: bytes) -> dict[int, Rows]:
 
 
 def _aligned(activities: Rows, clocks: Rows) -> Rows:
-    """Activities with their times in the machine's clock: the line through the first and the last pair of readings."""
+    """Activities with their times in the machine's clock: the line through the first and the last pair of readings.
+
+    Only the beginnings are moved along that line. A duration stays CUPTI's own: a reading that came a microsecond late,
+    in a recording of milliseconds, would stretch every one of them.
+    """
     moved = activities.astype(
         [
             (name, "<i8") if name.endswith("_ns") else (name, activities.dtype[name])
@@ -130,7 +134,8 @@ def _aligned(activities: Rows, clocks: Rows) -> Rows:
     ours, theirs = clocks["monotonic_ns"].astype(np.int64), clocks["cupti_ns"].astype(np.int64)
     span = int(theirs[-1] - theirs[0])
     drift = (int(ours[-1] - ours[0]) - span) / span if span > 0 else 0.0
-    for name in ("start_ns", "end_ns"):
-        since = activities[name].astype(np.int64) - theirs[0]
-        moved[name] = ours[0] + since + np.rint(since * drift).astype(np.int64)
+    since = moved["start_ns"] - theirs[0]
+    took = moved["end_ns"] - moved["start_ns"]
+    moved["start_ns"] = ours[0] + since + np.rint(since * drift).astype(np.int64)
+    moved["end_ns"] = moved["start_ns"] + took
     return moved
