@@ -10,8 +10,8 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
-constexpr int64_t kLong = 30000;          // who is so long has an event of its own while somebody is above
-constexpr int64_t kIdle = 100000;         // marks further apart than this are those of a program with nobody above
+constexpr int64_t kLong = 30000;          // who is so long, and half a mark, has an event of its own
+constexpr int64_t kIdle = 400000;         // unless marks are as far apart as this: then nobody is above
 constexpr uint32_t kCareful = 64;         // so many launches have one each, after several together took far too long
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
@@ -101,7 +101,7 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   if (careful_ && mark_after_ns < INT64_MAX) mark_after_ns = 0, --careful_;
   // One that is long by itself, or of whose time nothing is known at this place, has an event of its own.
   const bool varied = known.kernel && known.kernel->varied.load(relaxed) && !(step && step->work_ns.load(relaxed));
-  const bool own = mark_after_ns < kIdle && (fill_ns >= kLong || varied);
+  const bool own = mark_after_ns < kIdle && (fill_ns >= most(kLong, mark_after_ns / 2) || varied);
   if (known.nccl || (!begun && !own && unmarked_ns_ < mark_after_ns)) return;
   const Relaxed relaxed_here;
   CUevent at = !broken_ && count_ < kEntries && here() ? left(stream) : nullptr;

@@ -20,8 +20,8 @@ constexpr int64_t kSurplus = 5000000;   // what was had in good times is not hel
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
 constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits no longer for work of its own
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
-constexpr int64_t kMark = 60000;        // after so much predicted work an event is left behind: half of what may be in flight
-constexpr int64_t kIdleMark = 400000;   // and with nobody above, where far more may be
+constexpr int64_t kMark = 60000;        // after half of what may be in flight an event is left behind, but not after less
+constexpr int64_t kIdleMark = 400000;   // nor, and with nobody above always, after more
 constexpr int64_t kGlance = 50000;      // who waits for work of its own looks this often whether it is done
 
 template <typename T, typename V>
@@ -176,7 +176,7 @@ void Gate::blame(Share& share, int64_t now) {
 void Gate::go(Share& share, const Known& known, const Look& look, const Verdict& verdict) {
   Ledger& ledger = share.slot->ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
-  mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : kMark;
+  mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark);
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
   debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);

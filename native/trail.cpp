@@ -280,7 +280,7 @@ void observe_waited(Share& share, int64_t now, Over over) {
   Slot* slot = share.slot;
   Ledger& ledger = slot->ledger;
   ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
-  int64_t think = 0;
+  int64_t think = 0, slack = 0;
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
     if (step && t->waiting) account(slot, step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
@@ -289,11 +289,15 @@ void observe_waited(Share& share, int64_t now, Over over) {
     t->waited_ns = now;
     const Step* known = expected(*t);
     think = known ? known->think_ns.load(relaxed) : 0;
+    // What is launched in the pause and runs on beyond it delays the beginning of the next request: what that one absorbs,
+    // if it is as the last one was.
+    if (t->waited && t->ring[0].step) slack = slot->steps[t->ring[0].step - 1].slack_ns.load(relaxed);
   }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
   if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
+  pulse.slack_ns.store(slack, relaxed);
   pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
 }
 

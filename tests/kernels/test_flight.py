@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.kernels.flight import IDLE_MARK_NS, LONG_NS, MARK_NS, STUCK_NS, Flight
+from headway.kernels.flight import IDLE_MARK_NS, LONG_NS, MARK_NS, STUCK_NS, Flight, mark
 
 LATENCY = 6_000
 
@@ -65,6 +65,18 @@ def test_long_kernels_have_events_of_their_own_unless_nobody_is_above() -> None:
     idle = Flight()
     idle.launch(0, 0, LONG_NS, IDLE_MARK_NS)
     assert not idle.marked
+
+
+def test_who_may_launch_further_ahead_leaves_events_further_apart() -> None:
+    depths = (0, 120_000, 240_000, 480_000, 10**9)
+    assert [mark(depth, alone=False, crowd=False) for depth in depths] == [60_000, 60_000, 120_000, 240_000, 400_000]
+    assert {mark(depth, alone=False, crowd=True) for depth in depths} == {30_000}, "others hang on it"
+    assert {mark(depth, alone=True, crowd=False) for depth in depths} == {400_000}
+    flight = Flight()
+    flight.launch(0, 0, 119_999, 240_000)
+    assert not flight.marked, "less than half a mark"
+    flight.launch(1, 0, 120_000, 240_000)
+    assert list(flight.marked) == [(1, 0, 239_999)]
 
 
 def test_short_kernels_share_an_event() -> None:

@@ -9,8 +9,8 @@ from tests.native.harness import NATIVE, compiled
 
 LATENCY = 6_000
 PAUSES = (0, 1, 500, 5_000, 50_000, 500_000, 30_000_000)
-FILLS = (1, 900, 10_000, 29_999, 30_000, 60_000, 1_000_000)
-MARKS = (30_000, 60_000, 400_000)
+FILLS = (1, 900, 10_000, 29_999, 30_000, 60_000, 119_999, 120_000, 1_000_000)
+MARKS = (30_000, 60_000, 90_000, 240_000, 399_999, 400_000)
 
 
 def history(drawn: random.Random) -> tuple[list[str], list[int]]:

@@ -58,6 +58,29 @@ def test_a_kernel_that_fits_goes(built: Built, share: Path, tmp_path: Path) -> N
     assert seen["low"].ledger["harvested_ns"] > 0
 
 
+def test_in_a_pause_it_is_told_what_the_next_request_absorbs(built: Built, share: Path, tmp_path: Path) -> None:
+    """Requests of five short kernels a millisecond apart, with pauses: four milliseconds in which the GPU idles."""
+    rules = STEADY | {"absorb_ppm": 1_000_000, "whole": 0, "depth_ns": 1_000_000}
+    asked = ("--kernel", "short:20", "--gap-us", "1000", "--sync-every", "5", "--think-us", "20000")
+    with MiniBroker(share, {5: rules}) as broker:
+        high = built.start(tmp_path, share, *asked, "--launch", "1000000", "--for-ms", "60000", name="high")
+        broker.until(lambda slot: slot.ledger.syncs > 12, "high")
+        # In the pause, and only then: the wait is over, and the next launch far away.
+        broker.until(
+            lambda slot: slot.pulse.next_ns > slot.pulse.launch_ns + 10_000_000 and slot.pulse.slack_ns > 0, "high"
+        )
+        slot = next(slot for slot in broker.block.slots if slot.name == b"high")
+        slacks = sorted(step.slack_ns for step in slot.steps if step.key)
+        low = built.start(tmp_path, share, "--kernel", "long:23000", "--launch", "12", priority=5, name="low")
+        ended = low.end()
+        seen = of(broker, 1)
+        high.process.kill()
+        high.process.communicate()
+    assert slacks[-1] > 3_000_000
+    assert ended.did["launches"] == 12
+    assert seen["low"].ledger["reasons"][Reason.ABSORBED] > 0
+
+
 def test_with_a_floor_nobody_starves(built: Built, share: Path, tmp_path: Path) -> None:
     with MiniBroker(share, {5: STEADY | {"floor_ppm": 200_000}}) as broker:
         slow = ("--kernel", "long:20000", "--launch", "12", "--sync-every", "1")

@@ -69,8 +69,10 @@ def _term(term: str) -> str:
         return term
     path, name, options = match.groups()
     classes = {key: value for key, value in vars(_module(Path(path).expanduser().resolve())).items() if _kind(value)}
+    if not classes:
+        raise ExperimentError(f"policy file {path}: unknown part {name!r}: no class in it derives from {_KINDS}")
     if name not in classes:
-        raise ExperimentError(f"policy file {path}: {unknown_name('part', name, classes or ['none'])}")
+        raise ExperimentError(f"policy file {path}: {unknown_name('part', name, classes)}")
     return register(classes[name], f"policy file {path}") + (options or "")
 
 
@@ -84,7 +86,7 @@ def _module(path: Path) -> Any:
     module = importlib.util.module_from_spec(described)
     try:
         described.loader.exec_module(module)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         reason = (str(problem).splitlines() or [""])[0]
         raise ExperimentError(f"policy file {path}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
     return module

@@ -183,6 +183,9 @@ class Dial:
             plain,
             hold=1 if phase else 0,
             absorb_ppm=min(MILLION, boldness // 2) // max(1, beside),
+            # Who is bold launches further ahead: a thread that the machine interrupts then leaves the GPU no gap. Not
+            # where those above have no priority: all that is in flight would be before them.
+            depth_ns=plain.depth_ns if plain.whole else plain.depth_ns * max(MILLION, boldness) // MILLION,
             scale_ppm=MILLION * MILLION // boldness,
             # No request pays much more than its share of the slow-down that is aimed at: that keeps the tail short.
             credit_ppm=allowed,

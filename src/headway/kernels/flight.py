@@ -8,13 +8,21 @@ for nearly done, however long it has run.
 from collections import deque
 
 MARK_NS = 60_000
-"""After so much predicted work an event is left behind; half of it where others are gated too."""
+"""After half of what may be in flight an event is left behind, but not after less than this; half of this where others
+are gated too."""
 IDLE_MARK_NS = 400_000
-"""And with nobody above."""
+"""Nor after more; and after as much with nobody above."""
 LONG_NS = 30_000
-"""A kernel of this length has an event of its own, unless nobody is above."""
+"""A kernel of this length, and of half a mark, has an event of its own, unless nobody is above."""
 STUCK_NS = 20_000_000
 """What is late by this much waits for something else: it is not counted."""
+
+
+def mark(depth: int, alone: bool, crowd: bool) -> int:
+    """After how much work an event is left behind, where ``depth`` may be in flight."""
+    if alone:
+        return IDLE_MARK_NS
+    return MARK_NS // 2 if crowd else min(max(MARK_NS, depth // 2), IDLE_MARK_NS)
 
 
 class Flight:
@@ -36,7 +44,7 @@ class Flight:
         elif not self.unmarked:
             self.unmarked_go = go
         self.unmarked += fill
-        if self.unmarked >= mark or (fill >= LONG_NS and mark < IDLE_MARK_NS):
+        if self.unmarked >= mark or (mark < IDLE_MARK_NS and fill >= max(LONG_NS, mark // 2)):
             self.marked.append((number, self.unmarked_go, self.unmarked))
             self.total += self.unmarked
             self.unmarked = 0

@@ -138,6 +138,8 @@ class KernelsState:
             client.epoch += 1
             self._close(now, client)
             client.next = now + client.step.think
+            following = client.client.launch(client.launched).kernel
+            client.slack = client.expected.step(client.kernel, following).slack  # of the request to come
             client.busy = min(client.busy, now)
             return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
         if isinstance(event, ClientLeft):

@@ -7,8 +7,8 @@ much. The twin of the live shim: there the threads are real.
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from headway.errors import ExperimentError
-from headway.kernels.actions import Action, LetGo, WakeAt
+from headway.errors import InfeasibleActionError
+from headway.kernels.actions import Action, WakeAt
 from headway.kernels.alone import NEVER
 from headway.kernels.device import Sharing
 from headway.kernels.events import (
@@ -188,14 +188,14 @@ class SimulatedGpu:
     def execute(self, now: int, action: Action) -> None:
         """Let a kernel go, or remember a time."""
         if isinstance(action, WakeAt):
-            at = max(action.time, now + 1)
+            at = action.time
+            if at <= now:  # would go on one nanosecond at a time
+                raise InfeasibleActionError(f"WakeAt(time={at}) at {now} ns: must be later than now")
             if at not in self._wakes and not self._state.over():
                 self._wakes.add(at)
                 self._push(at, _WAKE)
-        elif isinstance(action, LetGo):
-            self._launch(now, action.client)
         else:
-            raise ExperimentError(f"the policy yields {action!r}: LetGo or WakeAt is expected")
+            self._launch(now, action.client)
 
 
 def _rank(event: Event) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from headway.errors import ExperimentError
 from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.dial import Dial, Rules, Seen
-from headway.kernels.flight import IDLE_MARK_NS, MARK_NS, Flight
+from headway.kernels.flight import Flight, mark
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
 from headway.kernels.reflex import (
     LONGEST_NS,
@@ -187,8 +187,8 @@ class Headway(KernelsPolicy):
 
     def _go(self, state: KernelsState, gate: _Gate, client: ClientState, look: Look, verdict: Verdict) -> None:
         gate.asleep = -1
-        mark = IDLE_MARK_NS if not look.above else MARK_NS // 2 if self._crowd(state) else MARK_NS
-        gate.flight.launch(client.reached, look.now_ns, look.fill_ns, mark)
+        after = mark(look.depth_ns, not look.above, self._crowd(state))
+        gate.flight.launch(client.reached, look.now_ns, look.fill_ns, after)
         gate.told = gate.flight.end(look.now_ns, look.latency_ns)
         if not look.above:
             return

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.named import chosen, described, made
+from headway.kernels.policies.checked import checked
 from headway.kernels.policies.fikit import Fikit
 from headway.kernels.policies.headway import Headway
 from headway.kernels.policies.mps import Mps, MpsPriority
@@ -34,7 +35,7 @@ POLICIES: dict[str, type[KernelsPolicy]] = {
 def build(spec: str, *, defaults: Mapping[str, Any] | None = None) -> KernelsPolicy:
     """The policy that a string names. ``defaults``: options that are not given, where the policy has them."""
     policy, options = chosen(spec, POLICIES, kind="kernel policy", example="mps or headway(slo=1.05)")
-    return made(policy, policy.name, options, defaults or {})
+    return made(checked(policy), policy.name, options, defaults or {})
 
 
 def describe(policy: KernelsPolicy) -> str:

@@ -1,0 +1,149 @@
+"""A policy from outside the package, looked at while it decides: what it gets wrong is said in one line.
+
+Its methods are looked at before the first run; then each thing that it yields, and whether it left alone what it was
+shown. The policies that come with the package are held to the same by the tests, and run without it.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from functools import cache
+from numbers import Integral
+from operator import attrgetter
+from traceback import walk_tb
+from typing import Any, TypeVar
+
+from headway.errors import ExperimentError
+from headway.kernels.actions import Action, LetGo, WakeAt
+from headway.kernels.device import Sharing
+from headway.kernels.policies.parts import KernelsPolicy
+from headway.kernels.reflex import Reason
+from headway.kernels.state import ClientState, KernelsState
+
+MOST_ACTIONS = 1_000
+"""In one instant: each client has one launch at the gate, and a time to be asked again at is needed once."""
+LATEST = 2**62
+_METHODS = {"decide": ("now", "state"), "gates": ("client", "clients"), "bind": ("state",)}
+_SLOTS = tuple(slot for slot in ClientState.__slots__ if slot not in ("client", "expected"))
+_slots = attrgetter(*_SLOTS)
+_REASONS = frozenset(int(reason) for reason in Reason)
+Chosen = TypeVar("Chosen", bound=type[KernelsPolicy])
+Seen = list[tuple[Any, ...]]
+
+
+def checked(policy: Chosen) -> Chosen:
+    """The same class, and what it decides is checked; one that comes with the package as it is."""
+    return policy if policy.__module__.partition(".")[0] == "headway" else _checked(policy)
+
+
+@cache
+def _checked(policy: Any) -> Any:
+    for method, arguments in _METHODS.items():
+        _check_method(policy, method, arguments)
+    if not isinstance(policy.sharing, Sharing):
+        wanted = " or ".join(f"Sharing.{each.name}" for each in Sharing)
+        raise ExperimentError(f"policy {policy.name}: sharing = {policy.sharing!r} must be {wanted}")
+    if policy.gating and policy.decide is KernelsPolicy.decide and policy.gates is KernelsPolicy.gates:
+        raise ExperimentError(
+            f"policy {policy.name}: defines no decide(self, now, state), so that nobody below would ever go; "
+            "define it, or say gating = False"
+        )
+    return type(policy)(policy.__name__, (_Checked, policy), {"__module__": policy.__module__})
+
+
+def _check_method(policy: type[KernelsPolicy], name: str, arguments: tuple[str, ...]) -> None:
+    method = getattr(policy, name)
+    rule = f"define it as {name}({', '.join(('self', *arguments))})"
+    if not callable(method):
+        raise ExperimentError(f"policy {policy.name}: {name} = {method!r} is no method: {rule}")
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise ExperimentError(f"policy {policy.name}: {name} is async, and nobody awaits it: {rule}")
+    own = inspect.getattr_static(policy, name)
+    bound = method if isinstance(own, staticmethod | classmethod) else method.__get__(object())
+    try:
+        inspect.signature(bound).bind(*arguments)
+    except (TypeError, ValueError):
+        has = inspect.signature(method)
+        raise ExperimentError(f"policy {policy.name}: {name}{has} has the wrong arguments: {rule}") from None
+
+
+class _Checked(KernelsPolicy):
+    """In front of a policy."""
+
+    def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
+        """What the policy behind it decides."""
+        before = _seen(state)
+        try:
+            actions: Any = super().decide(now, state)
+            if not isinstance(actions, Iterable) or isinstance(actions, str | bytes | LetGo | WakeAt):
+                wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
+                raise ExperimentError(f"policy {self.name} at {now} ns: {wrong}")
+            for count, action in enumerate(actions, 1):
+                found = _changed(before, state) or _wrong(now, action) or state.check(action)
+                if found is None and count > MOST_ACTIONS:
+                    found = f"decide yields without end: more than {MOST_ACTIONS} actions in this instant"
+                if found is not None:
+                    raise ExperimentError(f"policy {self.name} at {now} ns{_line(actions)}: {found}")
+                yield action
+                before = _seen(state)
+        except (SystemExit, RuntimeError) as problem:
+            if isinstance(problem, SystemExit) or isinstance(problem.__cause__, StopIteration):
+                raise ExperimentError(f"policy {self.name} at {now} ns: {_stopped(problem)}") from problem
+            raise
+        if (found := _changed(before, state)) is not None:
+            raise ExperimentError(f"policy {self.name} at {now} ns: {found}")
+
+
+def _line(actions: object) -> str:
+    """Where it yielded, if it is a generator."""
+    if not inspect.isgenerator(actions) or actions.gi_frame is None:
+        return ""
+    return f" ({_file(actions.gi_code.co_filename)}, line {actions.gi_frame.f_lineno})"
+
+
+def _stopped(problem: BaseException) -> str:
+    raised = problem if isinstance(problem, SystemExit) else problem.__cause__ or problem
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(raised.__traceback__)]
+    file, line = [place for place in places if not place[0].startswith("<")][-1]  # quit() is in none
+    return f"{type(raised).__name__} in {_file(file)}, line {line}; decide ends by itself or by return"
+
+
+def _file(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _wrong(now: int, action: object) -> str | None:
+    """What is wrong with an action, whatever the state is."""
+    if isinstance(action, WakeAt):
+        if not isinstance(action.time, Integral):
+            return f"WakeAt(time={action.time!r}): a time is a whole number of nanoseconds"
+        if action.time <= now:
+            return f"WakeAt(time={action.time}): must be later than now, {now}"
+        return None if action.time < LATEST else f"WakeAt(time={action.time}): must be below {LATEST}"
+    if not isinstance(action, LetGo):
+        return f"decide yields {action!r}; it must yield LetGo(client, launch, reason) or WakeAt(time)"
+    for key, value in zip(action._fields, action, strict=True):
+        if not isinstance(value, Integral):
+            return f"LetGo({key}={value!r}): must be a whole number{_HINTS.get(key, '')}"
+    if action.reason not in _REASONS:
+        return f"LetGo(reason={action.reason}): is no Reason of headway.kernels.reflex"
+    return None if abs(action.harm) < LATEST else f"LetGo(harm={action.harm}): must be below {LATEST}"
+
+
+_HINTS = {"client": ", the client's id", "launch": ", the client's reached", "reason": ", a Reason"}
+
+
+def _seen(state: KernelsState) -> Seen:
+    return [(state.changes, *state.waiting), *map(_slots, state.clients)]
+
+
+def _changed(before: Seen, state: KernelsState) -> str | None:
+    """What a policy changed since then, of what it may only read."""
+    after = _seen(state)
+    if after == before:
+        return None
+    what = "who waits, or how many clients there are"
+    for index, (old, new) in enumerate(zip(before[1:], after[1:], strict=False)):
+        for slot, was, now in zip(_SLOTS, old, new, strict=True):
+            if was != now:
+                what = f"{slot} of client {index} from {was!r} to {now!r}"
+    return f"decide changed the state that it is shown ({what}); it may only read it"
