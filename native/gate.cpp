@@ -236,6 +236,7 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     const int64_t until = verdict.reason == kDepth ? least(verdict.until_ns, now + kGlance) : verdict.until_ns;
     wait_until(most(until, now + kPoll + patience), now, now - begin > kSpin);
   }
+  at_once_ = !waited;
   if (waited) {
     slot.want.fill_ns.store(0, relaxed);
     add(ledger.waits, uint64_t{1});

@@ -14,6 +14,8 @@ class Gate {
  public:
   // Waits until the kernel may go; returns the time it went. Never waits for one who cannot be trusted.
   int64_t enter(Share& share, const Known& known, int64_t fill_ns);
+  // Whether the last one went without waiting.
+  bool at_once() const { return at_once_; }
   // Tell the others what is in flight now.
   void publish(Share& share, int64_t now);
   // After so much predicted work since the last one an event is left behind.
@@ -44,6 +46,7 @@ class Gate {
   int64_t last_fill_ns_ = 0;
   int64_t mark_ns_ = 0;
   bool crowd_ = false;  // others are gated too
+  bool at_once_ = false;
 };
 
 Gate& gate();

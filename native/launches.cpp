@@ -173,6 +173,7 @@ void Launch::ready() {
     const std::lock_guard<std::mutex> lock(gate().mutex);
     go_ns_ = gate().enter(with, known_, fill_ns_);
     begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
+    measured_ = measured_ && gate().at_once();
   } else {
     go_ns_ = now_ns();
     if (due(slot_, known_, ahead) && gate().mutex.try_lock()) {
@@ -186,21 +187,24 @@ void Launch::ready() {
   gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
   step_ = observe_launch(*trail_, slot_, known_, go_ns_, fill_ns_);
   if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
-  if (measured_) hook_ns_ = gated_ || begun_ ? 0 : now_ns() - before_ns_;
+  if (measured_) hook_ns_ = !gated_ && begun_ ? 0 : now_ns() - before_ns_;
 }
 
 void Launch::done() {
   if (idle_) return;
   Share& with = share();
+  const bool asked = measured_ && gated_;
+  if (asked) before_ns_ = now_ns();
   if (gated_ || begun_) {
     const std::lock_guard<std::mutex> lock(gate().mutex);
     gate().flight.end(known_, step_, stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
     if (gated_) gate().publish(with, go_ns_);
   }
-  if (measured_ && hook_ns_ > 0) {  // what comes after the driver's function is a test or two, and this
-    add(slot_->ledger.hook_ns, hook_ns_ < kInterrupted ? hook_ns_ : kInterrupted);
-    add(slot_->ledger.hooked, uint64_t{1});
-  }
+  if (!measured_ || hook_ns_ <= 0) return;
+  if (asked) hook_ns_ += now_ns() - before_ns_;  // of others what comes after the driver's function is a test or two
+  Ledger& ledger = slot_->ledger;
+  add(asked ? ledger.asked_ns : ledger.hook_ns, least(hook_ns_, kInterrupted));
+  add(asked ? ledger.asked : ledger.hooked, uint64_t{1});
 }
 
 Wait::Wait(bool everything, bool event) : everything_(everything), event_(event) {

@@ -92,7 +92,9 @@ struct alignas(64) Ledger {
   U64 threads;
   I64 hook_ns;       // time spent in the hooks, as sampled
   U64 hooked;        // samples of it
-  I64 spare[4];
+  I64 asked_ns;      // and of launches that had to ask and went at once: looking, leaving events, asking for them
+  U64 asked;
+  I64 spare[2];
 };
 
 struct alignas(64) Kernel {

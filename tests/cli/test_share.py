@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from headway.live.kernels.serve import PLAIN
 from tests.cli.conftest import Shared
 
 LONG = ("--for-ms", "60000", "--kernel", "a:50", "--gap-us", "200")
@@ -71,6 +72,41 @@ def test_a_second_start_knows_the_program(shared: Shared) -> None:
     assert shared.do(*command)[2] == ""
     assert "kernels of client-linked" in (shared.kept / "headway" / "share-0.log").read_text()
     assert shared.do("stop") == (0, "", "headway: the broker of GPU 0 has ended (nobody shared it)\n")
+    assert shared.left() == []
+
+
+def test_what_a_second_start_changes_of_the_broker_is_said(shared: Shared) -> None:
+    def told(*flags: str) -> str:
+        status, _, err = shared.do("run", *flags, "--", shared.client, "--launch", "50")
+        assert status == 0, err
+        return err
+
+    assert "broker of GPU 0 started" in told("--linger", "60s", "--slo", "1.1")
+    assert told("--linger", "60s", "--slo", "1.1") == ""
+    assert told("--linger", "90s") == "headway: told the broker of GPU 0: linger 1m 30s (it was 1m 00s)\n"
+    assert told("--linger", "2m", "--slo", "1.2", "--floor", "5%") == (
+        "headway: told the broker of GPU 0: slo 1.2 (it was 1.1), "
+        f"floor 0.05 (it was {PLAIN.floor_ppm / 1e6:g}), "
+        "linger 2m 00s (it was 1m 30s)\n"
+    )
+    assert told() == ""
+    status, _, err = shared.do("run", "--mps", "on", "--slo", "1.3", "--", shared.client)
+    assert (status, err.count("\n")) == (2, 1)  # refused as a whole
+    assert json.loads((shared.folder / "headway-share-0.asked.json").read_text())["slo_ppm"] == 1_200_000
+    assert shared.do("stop")[0] == 0
+
+
+def test_a_broker_that_stays_says_that_no_linger_is_heard(shared: Shared) -> None:
+    with shared.start("broker") as broker:
+        clients(shared, lambda rows: not rows)
+        command = ("run", "--linger", "0s", "--slo", "1.2", "--", shared.client, "--launch", "50")
+        assert shared.do(*command)[2] == (
+            "headway: the broker of GPU 0 stays until it is stopped: --linger changes nothing\n"
+            f"headway: told the broker of GPU 0: slo 1.2 (it was {PLAIN.slo_ppm / 1e6:g})\n"
+        )
+        assert broker.poll() is None
+        broker.terminate()
+        assert broker.wait(timeout=60) == 0
     assert shared.left() == []
 
 

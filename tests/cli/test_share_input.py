@@ -70,6 +70,33 @@ def test_no_gpu_no_library_no_folder(
     assert "no NVIDIA driver is here" in failed(capsys, "run", "--", str(program))
 
 
+@pytest.mark.parametrize("command", ["run", "status", "stop", "doctor", "broker"])
+@pytest.mark.parametrize("number", ["-1", "-12"])
+def test_a_negative_gpu_is_refused_by_every_command(
+    capsys: pytest.CaptureFixture[str], command: str, number: str
+) -> None:
+    words = (command, "--gpu", number, *(("--", "true") if command == "run" else ()))
+    assert failed(capsys, *words) == f"--gpu {number}: GPUs are numbered from 0 (nvidia-smi -L lists them)"
+
+
+@pytest.mark.parametrize("words", [("run", "--", "true"), ("broker",)])
+def test_a_gpu_in_prohibited_mode_is_refused_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv(gpus.ANY_GPU)
+    monkeypatch.setattr(gpus, "gpus", lambda: [gpus.Gpu(0, "GPU-aa", "NVIDIA H200", "580.1", 1, "Prohibited")])
+    line = (
+        "GPU 0 (NVIDIA H200) is in compute mode Prohibited, in which no program may use it: nvidia-smi -i 0 -c DEFAULT"
+    )
+    assert line in failed(capsys, *words)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit) as ended:  # the doctor looks at all the same
+        main(["share", "doctor", "--json"])
+    (check,) = [row for row in json.loads(capsys.readouterr().out)["checks"] if row["name"] == "compute mode"]
+    assert (ended.value.code, check["ok"], check["found"]) == (1, False, "Prohibited")
+    assert "nvidia-smi -c DEFAULT" in check["advice"]
+
+
 def test_an_mps_that_is_wanted_and_cannot_be_had_is_the_brokers_last_word(capsys: pytest.CaptureFixture[str]) -> None:
     line = failed(capsys, "run", "--mps", "on", "--", "true")
     assert line.startswith("the broker did not start: --mps on: nvidia-cuda-mps-control is not installed; --mps auto")
@@ -120,6 +147,23 @@ def test_a_link_in_the_place_of_a_lock_is_one_line(
     for ending in ("lock", "users"):
         (tmp_path / f"headway-share-0.{ending}").symlink_to(tmp_path / "precious")
     assert "is a symbolic link, and none is followed here: have it removed" in failed(capsys, *words)
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("words", [("run", "--", "true"), ("status",), ("stop",), ("broker",)])
+def test_a_link_in_the_place_of_the_block_is_one_line_and_stays(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("headway.cli.share.signal.signal", lambda number, handler: None)
+    (tmp_path / "precious").write_text("precious")
+    block = tmp_path / "headway-share-0"
+    block.symlink_to(tmp_path / "precious")
+    assert failed(capsys, *words) == (
+        f"{block} is a symbolic link, and none is followed here: "
+        "have it removed, or choose another folder (HEADWAY_SHARE_FOLDER)"
+    )
+    assert list(tmp_path.glob("headway-share-*")) == [block]
+    assert block.readlink() == tmp_path / "precious"
     assert (tmp_path / "precious").read_text() == "precious"
 
 

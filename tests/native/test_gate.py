@@ -58,6 +58,20 @@ def test_a_kernel_that_fits_goes(built: Built, share: Path, tmp_path: Path) -> N
     assert seen["low"].ledger["harvested_ns"] > 0
 
 
+def test_what_it_costs_to_ask_is_told_apart_from_the_hooks(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {5: STEADY}) as broker:
+        asked = ("--kernel", "small:2", "--launch", "3000", "--sync-every", "50")
+        low = built.run(tmp_path, share, *asked, priority=5, name="low")
+        high = built.run(tmp_path, share, *asked, name="high")
+        seen = of(broker, 2)
+    assert (low.did["launches"], high.did["launches"]) == (3000, 3000)
+    below, above = seen["low"].ledger, seen["high"].ledger
+    assert below["asked"] + below["waits"] >= 3000 // 256, "one in 256, and not those that waited"
+    assert below["asked_ns"] > 0
+    assert (below["hooked"], above["asked"], above["asked_ns"]) == (0, 0, 0)
+    assert above["hooked"] > 0
+
+
 def test_in_a_pause_it_is_told_what_the_next_request_absorbs(built: Built, share: Path, tmp_path: Path) -> None:
     """Requests of five short kernels a millisecond apart, with pauses: four milliseconds in which the GPU idles."""
     rules = STEADY | {"absorb_ppm": 1_000_000, "whole": 0, "depth_ns": 1_000_000}

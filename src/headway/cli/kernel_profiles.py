@@ -65,7 +65,7 @@ def kernels(
     _check_targets(out, perfetto)
     if not given:
         raise ProfileError("no program was given: headway profile kernels -- python serve.py")
-    found = gpus.chosen(gpu)
+    found = gpus.usable(gpus.chosen(gpu))
     program = name or program_key(given)
     recorded = run(given, seconds, library=library(), program=program, say=console.note)
     _complain(recorded)

@@ -7,8 +7,9 @@ program that shares, and must need neither polars nor much time.
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +22,7 @@ from headway.live.kernels import launch, places, serve
 from headway.live.kernels.launch import Program
 from headway.live.kernels.mps import WISHES, Mps
 from headway.live.kernels.serve import PLAIN, Settings
-from headway.units import parse_duration, parse_size
+from headway.units import format_duration, parse_duration, parse_size
 
 MILLION = 1_000_000
 
@@ -35,7 +36,10 @@ share = typer.Typer(
 )
 app.add_typer(share)
 
-GpuFlag = Annotated[int | None, typer.Option("--gpu", help="Its number, as nvidia-smi -L lists it.", show_default="0")]
+GpuFlag = Annotated[
+    int | None,
+    typer.Option("--gpu", help="Its number, as nvidia-smi -L lists it.", show_default="0", callback=gpus.numbered),
+]
 SloFlag = Annotated[
     str,
     typer.Option(
@@ -88,8 +92,8 @@ def run(
         )
     )
     settings = Settings(slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
-    shim, device = library(), gpus.chosen(gpu)
-    place = places.place_of(device.index)
+    shim, device = library(), gpus.usable(gpus.chosen(gpu))
+    place = places.checked(places.place_of(device.index))
     with places.using(place):
         given = {name for name, text in (("slo", slo), ("floor", floor), ("linger", linger)) if text}
         joined = _join(place, settings, given)
@@ -111,27 +115,43 @@ def run(
 
 
 def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | None:
-    """Find or start the broker, tell it what is wished of the dial, and say under which MPS programs run."""
+    """Find or start the broker, tell it what is wished of it, and say under which MPS programs run."""
     wishes = [f"--slo={settings.slo_ppm / MILLION}", f"--floor={settings.floor_ppm / MILLION}"]
     linger = f"--linger={settings.linger_ns}ns"
     command = [sys.executable, "-m", "headway", "share", "broker", f"--gpu={place.gpu}", f"--mps={settings.mps}"]
     state, started = launch.ensure_broker(place, [*command, *wishes, linger], console.note)
-    if not started:
-        dial = {name: getattr(settings, f"{name}_ppm") for name in ("slo", "floor") if name in given}
-        if given:
-            wished = {f"{name}_ppm": value for name, value in dial.items()}
-            places.ask(place, **wished, **({"linger_ns": settings.linger_ns} if "linger" in given else {}))
-        if dial:
-            told = ", ".join(f"{name} {value / MILLION:g}" for name, value in dial.items())
-            console.note(f"headway: told the broker of GPU {place.gpu}: {told}")
     mode = state["mode"]
     if {"on": "coarse", "off": "mps"}.get(settings.mps) == mode:
         raise ShareError(
             f"--mps {settings.mps}: the broker of GPU {place.gpu} runs {'with' if mode == 'mps' else 'without'} MPS: "
             "headway share stop, then start again"
         )
+    if not started and given:
+        _tell(place, state, settings, given)
     found = state.get("mps")
     return Mps(Path(found["pipe"]), Path(found["log"]), owned=False) if found else None
+
+
+def _tell(place: places.Place, state: Mapping[str, Any], settings: Settings, given: set[str]) -> None:
+    """Pass on what was given to the broker that runs, and say what it changes there: it holds for everyone."""
+    if "linger" in given and state.get("linger_ns", 0) is None:
+        console.note(f"headway: the broker of GPU {place.gpu} stays until it is stopped: --linger changes nothing")
+        given = given - {"linger"}
+    keys = {name: f"{name}_ns" if name == "linger" else f"{name}_ppm" for name in ("slo", "floor", "linger")}
+    wished = {keys[name]: getattr(settings, keys[name]) for name in keys if name in given}
+    before = {**state, **places.read_json(place.asked)}  # it says only now and then what it has heard
+    places.ask(place, **wished)
+    told = [
+        f"{name} {_shown(key, wished[key])}" + (f" (it was {_shown(key, before[key])})" if key in before else "")
+        for name, key in keys.items()
+        if key in wished and wished[key] != before.get(key)
+    ]
+    if told:
+        console.note(f"headway: told the broker of GPU {place.gpu}: {', '.join(told)}")
+
+
+def _shown(key: str, value: int) -> str:
+    return format_duration(value) if key.endswith("_ns") else f"{value / MILLION:g}"
 
 
 @share.command()
@@ -146,7 +166,7 @@ def broker(
 
     headway share broker --slo 1.05
     """
-    device = gpus.chosen(gpu)
+    device = gpus.usable(gpus.chosen(gpu))
     settings = Settings(
         slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger, what="--linger") if linger else None
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
-from headway.errors import ExperimentError, InputError, unknown_name
+from headway.errors import ExperimentError, InputError, TraceError, unknown_name
 from headway.formats import kernel_programs, kernel_trace
 from headway.formats.kernel_profile import from_profile
 from headway.formats.plugins import resolve
@@ -30,6 +30,7 @@ from headway.units import MILLISECOND, SECOND, parse_duration
 
 SCENARIO = "kernels"
 LOW_PRIORITY = 1
+TRACE = ".parquet"
 MOST_SECONDS = 600
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
@@ -121,27 +122,67 @@ def think_time(text: str | None) -> int:
 # --- programs -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Source:
+    """A program, and what is known of how it came to be."""
+
+    program: Program
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What its trace says of itself: gpu, driver, sms. Empty where it was not recorded."""
+    notes: tuple[str, ...] = ()
+    """What its user should know of it."""
+
+
 def program_of(name: str) -> Program:
     """A shipped program, a kernel trace, a recipe, or one whose kernels are in the profile store, in this order."""
+    return source_of(name).program
+
+
+def source_of(name: str) -> Source:
+    """The same, with where it comes from."""
+    if name.endswith(TRACE):
+        trace = kernel_trace.read(name)
+        return Source(kernel_programs.from_trace(trace, Path(name).stem), trace.metadata)
     if name.endswith(kernel_programs.SUFFIXES) or name in kernel_programs.shipped():
-        return kernel_programs.load(name)
+        return Source(kernel_programs.load(name))
     known = stores()
-    for store in known:
-        if (tables := store.load(name)) is not None:
-            return from_profile(name, *tables)
-    names = {*kernel_programs.shipped(), *(program for store in known for program in store.programs())}
-    raise ExperimentError(f"{unknown_name('program', name, names)}, or a kernel trace: FILE.parquet")
+    having = [store for store in known if store.path(name).is_file()]
+    if not having:
+        names = {*kernel_programs.shipped(), *(program for store in known for program in store.programs())}
+        raise ExperimentError(f"{unknown_name('program', name, names)}, or a kernel trace: FILE.parquet")
+    found = _stored(having[0], name)
+    if len(having) == 1:
+        return found
+    which = f"note: {name} is known of {len(having)} GPUs or drivers: that of {having[0].folder} is taken"
+    return replace(found, notes=(which, *found.notes))
 
 
-def clients_of(each: KernelsExperiment) -> tuple[Client, ...]:
-    """The clients of a run; where each begins in its program, and when, is drawn."""
+def _stored(store: KernelStore, name: str) -> Source:
+    """A program of the store: from the trace that lies beside its profile, else from the means in it."""
+    path = store.path(name).with_suffix(TRACE)
+    why = f"{path} is not there (headway profile kernels --name {name} records it)"
+    if path.exists():
+        try:
+            trace = kernel_trace.read(path)
+            if trace.program in ("", name):
+                return Source(kernel_programs.from_trace(trace, name), trace.metadata)
+            why = f"{path} is a trace of {trace.program}"
+        except TraceError as problem:
+            why = str(problem)
+    if (tables := store.load(name)) is None:  # it went meanwhile
+        raise ExperimentError(f"the profile {store.path(name)} is gone")
+    return Source(from_profile(name, *tables), notes=(f"note: {name} is played from the means of its profile: {why}",))
+
+
+def clients_of(each: KernelsExperiment, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:
+    """The clients of a run; where each begins in its program, and when, is drawn. ``sources``: those read already."""
     if not each.high:
         raise ExperimentError("a run of kernels needs a program above: --high resnet50")
     draw = stream(each.seed, "kernels")
     clients: list[Client] = []
     for text, usual in (*((text, 0) for text in each.high), *((text, LOW_PRIORITY) for text in each.low)):
         name, priority = _prioritised(text, usual)
-        program = program_of(name)
+        program = sources[name].program if sources is not None else program_of(name)
         if usual == 0 and each.think >= SLEEP:
             program = cold(program, COLD_PPM, COLD_UNTIL)
         same = sum(client.program.name == program.name for client in clients)
@@ -253,19 +294,21 @@ def predict(
     """Slow-down and harvest of two programs, for each way to share, from their traces or profiles.
 
     ``write`` stores the row of a pair; left out, it goes where the traces' own GPU and driver are kept, if they say so.
-    ``tell`` hears how far it is, ``say`` what the numbers cannot say.
+    ``tell`` hears how far it is, ``say`` what the numbers cannot say, and why the row was not stored.
     """
     lows = (low,) if isinstance(low, str) else tuple(low)
+    said = say or (lambda line: None)
+    sources = {name: source_of(name) for name in (_prioritised(text, 0)[0] for text in (high, *lows))}
+    first = next(iter(sources.values()))
     given: dict[str, float] = {"slo": slo_ppm / MILLION}
     if floor_ppm is not None:
         given["floor"] = floor_ppm / MILLION
     each = KernelsExperiment(
-        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(high)
+        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first)
     )
-    clients = clients_of(each)
-    if say is not None:
-        for line in notes(clients):
-            say(line)
+    clients = clients_of(each, sources)
+    for line in (*(line for source in sources.values() for line in source.notes), *notes(clients)):
+        said(line)
     rows = compare(each, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * each.horizon)})
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
     names = [client["program"] for client in rows[0]["clients"]]
@@ -278,8 +321,10 @@ def predict(
         "measured": False,
     }
     stored = None
-    if len(lows) == 1:
-        stored = (write or _writer(high, lows[0]))([pair])
+    if why := _unfit(clients, modes["gate"], {} if write else sources):
+        said(f"not kept among pairs: {why}")
+    else:
+        stored = (write or _writer(first, said))([pair])
     return {
         "high": names[0],
         "low": names[1:],
@@ -298,29 +343,43 @@ def _mode(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: row[key] for key in keys}, "throughput_shares": each}
 
 
-def _metadata(name: str) -> dict[str, Any]:
-    if not name.endswith(".parquet"):
-        return {}
-    return kernel_trace.read(name).metadata
-
-
-def _device_of(name: str) -> Device:
+def _device_of(source: Source) -> Device:
     """The GPU that a trace was recorded on, as far as it says."""
-    sms = _metadata(name).get("sms")
+    sms = source.about.get("sms")
     return Device(sms=sms) if isinstance(sms, int) and sms > 0 else Device()
 
 
-def _writer(high: str, low: str) -> Callable[[Sequence[Mapping[str, Any]]], Path | None]:
-    """Into the store of the GPU and driver that both traces name; nowhere, where they name none or different ones."""
-    places = {(str(found.get("gpu", "")), str(found.get("driver", ""))) for found in map(_metadata, (high, low))}
-    if len(places) != 1 or not all(place := next(iter(places))):
-        return lambda rows: None
-    store = KernelStore(*place)
+def _unfit(clients: Sequence[Client], gate: Mapping[str, Any], sources: Mapping[str, Source]) -> str:
+    """Why a prediction is no row of pairs; empty where it is one."""
+    if len(clients) != 2:
+        return f"a pair is of two programs, these are {len(clients)}"
+    if gate["slowdown_p50"] is None:
+        return f"no slow-down of {clients[0].name} is known"
+    places = {name: _recorded_on(source) for name, source in sources.items()}
+    for name, place in places.items():
+        if not all(place):
+            return f"{name} is no trace that says on which GPU and driver it was recorded"
+    if len(set(places.values())) > 1:
+        return "; ".join(f"{name} was recorded on {gpu}, driver {driver}" for name, (gpu, driver) in places.items())
+    return ""
+
+
+def _recorded_on(source: Source) -> tuple[str, str]:
+    return str(source.about.get("gpu", "")), str(source.about.get("driver", ""))
+
+
+def _writer(source: Source, say: Callable[[str], None]) -> Callable[[Sequence[Mapping[str, Any]]], Path | None]:
+    """Into the store of the GPU and driver that the traces name."""
+    store = KernelStore(*_recorded_on(source))
 
     def write(rows: Sequence[Mapping[str, Any]]) -> Path | None:
         try:
-            return store.add_pairs(rows)
-        except InputError:  # a store that cannot be written costs the row, not the answer
-            return None
+            path = store.add_pairs(rows)
+            if all(row in store.pairs() for row in rows):
+                return path
+            say(f"not kept among pairs: {path} has that pair as it was measured, which counts for more")
+        except InputError as problem:  # a store that cannot be written costs the row, not the answer
+            say(f"not kept among pairs: {problem}")
+        return None
 
     return write

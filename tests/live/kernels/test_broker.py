@@ -152,6 +152,21 @@ def test_two_wishes_within_one_tick_of_the_clock_are_both_heard(tmp_path: Path) 
         assert broker.dial.slo_ppm == slo_ppm
 
 
+def test_how_long_a_broker_stays_can_be_asked_of_one_that_goes_by_itself(tmp_path: Path) -> None:
+    broker, _, said = broker_at(tmp_path, linger_ns=5 * SECOND)
+    places.ask(broker.place, linger_ns=60 * SECOND)
+    broker.step(time.monotonic_ns())
+    assert said == ["linger is 1m 00s now"]
+    assert places.read_json(broker.place.state)["linger_ns"] == 60 * SECOND
+    places.ask(broker.place, slo_ppm=1_200_000)  # what was asked before stays, and is said once
+    broker.step(time.monotonic_ns())
+    assert said[1:] == ["slo is 1.2 now"]
+    forever, _, said = broker_at(tmp_path)
+    forever.step(time.monotonic_ns())
+    assert forever.idle(time.monotonic_ns() + 10**6 * SECOND) is False
+    assert places.read_json(forever.place.state)["linger_ns"] is None
+
+
 def test_a_link_in_place_of_what_is_asked_is_not_followed(tmp_path: Path) -> None:
     broker, _, said = broker_at(tmp_path)
     (tmp_path / "theirs").write_text('{"stop": "kill"}')

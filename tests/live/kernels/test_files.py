@@ -24,8 +24,9 @@ def test_a_link_is_not_followed_and_what_it_points_to_stays_as_it_was(place: Pla
     ):
         with pytest.raises(ShareError, match="is a symbolic link, and none is followed here: have it removed"):
             wanted()
-    places.write_json(place.state, {"a": 1})
-    assert places.read_json(place.state) == {"a": 1}
+    with pytest.raises(OSError, match="is a symbolic link, and none is followed here: have it removed"):
+        places.write_json(place.state, {"a": 1})
+    assert all(path.is_symlink() for path in (place.lock, place.users, place.state))
     assert precious.read_text() == "precious"
 
 
@@ -73,18 +74,49 @@ def test_only_plain_files_count(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_put_there_leaves_no_draft(short: Path) -> None:
     (short / "state").mkdir()
-    with pytest.raises(OSError, match="directory"):
+    with pytest.raises(OSError, match="is a folder, and none of headway's"):
         files.write(short / "state", b"x")
     assert [path.name for path in short.iterdir()] == ["state"]
     with pytest.raises(ShareError, match="the broker cannot be told: "):
         places.ask(Place(short / "none", 0), stop="drain")
 
 
-def test_links_are_leftovers_too_and_go_alone(place: Place, tmp_path: Path) -> None:
+def test_links_are_leftovers_too_and_stay_where_they_are(place: Place, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     place.mps.symlink_to(kept)
     place.state.symlink_to(tmp_path / "nowhere")
-    assert set(places.remove(place)) == {place.mps, place.state}
-    assert list(place.folder.iterdir()) == []
+    place.folder.joinpath("headway-share-0.json.7.draft").symlink_to(kept)
+    place.block.touch()
+    assert set(place.leftovers()) == {place.mps, place.state, place.block}
+    assert places.remove(place) == [place.block]
+    assert len(list(place.folder.iterdir())) == 3
     assert kept.is_dir()
+
+
+def test_what_is_not_ours_to_remove_is_told_by_kind_and_owner(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places.checked(place) == place
+    place.block.touch()
+    place.mps.mkdir()
+    assert places.checked(place) == place
+    remedy = r": have it removed, or choose another folder \(HEADWAY_SHARE_FOLDER\)$"
+    owner = place.block.stat().st_uid
+    with monkeypatch.context() as other:
+        other.setattr(files.os, "geteuid", lambda: owner + 1000)
+        with pytest.raises(ShareError, match=rf"headway-share-0 belongs to another user \({owner}\){remedy}"):
+            places.checked(place)
+        assert places.remove(place) == []
+    for path, make, what in (
+        (place.state, os.mkfifo, "is no plain file"),
+        (place.asked, os.mkdir, "is a folder, and none of headway's"),
+        (place.users, lambda path: path.symlink_to("nowhere"), "is a symbolic link, and none is followed here"),
+    ):
+        make(path)
+        with pytest.raises(ShareError, match=f"{path.name} {what}{remedy}"):
+            places.checked(place)
+        assert path not in places.remove(place)
+        os.rmdir(path) if make is os.mkdir else path.unlink()
+    place.mps.touch()
+    with pytest.raises(ShareError, match=f"mps is no folder{remedy}"):
+        places.checked(place)
+    assert files.foreign(place.folder / "none") == ""

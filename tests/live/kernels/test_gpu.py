@@ -60,6 +60,7 @@ def test_no_driver_is_one_line() -> None:
 
 def test_nvml_is_asked_where_its_bindings_are(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
+    modes = [3]
     nvml = SimpleNamespace(
         NVMLError=RuntimeError,
         nvmlInit=lambda: None,
@@ -68,13 +69,16 @@ def test_nvml_is_asked_where_its_bindings_are(monkeypatch: pytest.MonkeyPatch) -
         nvmlDeviceGetCount=lambda: 1,
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=5),
-        nvmlDeviceGetComputeMode=lambda handle: 3,
+        nvmlDeviceGetComputeMode=lambda handle: modes[-1],
         nvmlDeviceGetUUID=lambda handle: "GPU-aa",
         nvmlDeviceGetName=lambda handle: b"H200",
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     assert gpus.gpus() == [gpus.Gpu(0, "GPU-aa", "H200", "580.1", 5, "Exclusive_Process")]
     assert ended == [1]
+    modes.append(2)
+    with pytest.raises(ShareError, match="in compute mode Prohibited"):
+        gpus.usable(gpus.chosen(0))
 
 
 def test_for_a_stub_of_the_driver_no_gpu_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +86,28 @@ def test_for_a_stub_of_the_driver_no_gpu_is_looked_for(monkeypatch: pytest.Monke
     assert gpus.chosen(None) == gpus.STUB
     assert gpus.chosen(3).index == 3
     assert gpus.multiprocessors(gpus.STUB) > 0
+
+
+@pytest.mark.parametrize("number", [-1, -7])
+def test_a_negative_number_is_no_gpus(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    for any_gpu in ("1", "0"):  # before any driver is asked
+        monkeypatch.setenv(gpus.ANY_GPU, any_gpu)
+        with pytest.raises(
+            ShareError, match=rf"^--gpu {number}: GPUs are numbered from 0 \(nvidia-smi -L lists them\)$"
+        ):
+            gpus.chosen(number)
+    assert (gpus.numbered(None), gpus.numbered(0), gpus.numbered(3)) == (None, 0, 3)
+
+
+def test_a_gpu_that_no_program_may_use_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    program_at(tmp_path / "bin" / "nvidia-smi", f"print('{TWO.replace('Exclusive_Process', 'Prohibited')}')")
+    assert gpus.usable(gpus.chosen(0)).index == 0
+    with pytest.raises(ShareError) as refused:
+        gpus.usable(gpus.chosen(1))
+    assert str(refused.value) == (
+        "GPU 1 (NVIDIA H200) is in compute mode Prohibited, in which no program may use it: "
+        "nvidia-smi -i 1 -c DEFAULT, as root, lets them"
+    )
 
 
 def test_a_driver_that_does_not_answer_has_no_multiprocessors() -> None:

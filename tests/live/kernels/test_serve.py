@@ -16,6 +16,7 @@ from headway.errors import ShareError
 from headway.live.kernels import gpu as gpus
 from headway.live.kernels import places, processes, serve
 from headway.live.kernels.block import SharedBlock
+from headway.live.kernels.doctor import checks
 from headway.live.kernels.places import Place
 from headway.live.kernels.serve import Settings
 from headway.live.kernels.status import snapshot
@@ -192,3 +193,37 @@ def test_a_process_whose_number_stands_in_the_lock_but_does_not_hold_it_is_left_
         other.kill()
     assert heard == []
     os.close(lock)
+
+
+def test_a_link_in_the_place_of_the_block_is_neither_followed_nor_removed(place: Place, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    place.block.symlink_to(precious)
+    place.state.touch()
+    line = "headway-share-0 is a symbolic link, and none is followed here: have it removed, or choose another folder"
+    heard: list[str] = []
+    for wanted in (
+        lambda: serve.serve(place, gpus.STUB, Settings(), say=heard.append),
+        lambda: snapshot(place),
+        lambda: serve.stop(place, kill=False, say=heard.append),
+    ):
+        with pytest.raises(ShareError, match=line):
+            wanted()
+        assert [path.name for path in place.folder.iterdir()] == ["headway-share-0"]  # what is ours is gone
+        assert place.block.readlink() == precious
+    (told,) = [check for check in checks(0, lambda: precious) if check.name == "broker"]
+    assert not told.ok
+    assert line in told.advice
+    assert heard == []
+    assert precious.read_text() == "precious"
+    place.block.unlink()
+    with served(place, Settings()):
+        assert snapshot(place)["healthy"]
+
+
+def test_a_link_that_appears_while_the_broker_runs_stays_when_it_ends(place: Place, tmp_path: Path) -> None:
+    with served(place, Settings()):
+        place.block.unlink()
+        place.block.symlink_to(tmp_path / "theirs")
+        assert serve.stop(place, kill=False, say=_ignore)
+        assert [path.name for path in place.folder.iterdir()] == ["headway-share-0"]

@@ -105,7 +105,9 @@ class Ledger(ctypes.Structure):
         ("threads", c_uint64),
         ("hook_ns", c_int64),
         ("hooked", c_uint64),
-        ("spare", c_int64 * 4),
+        ("asked_ns", c_int64),
+        ("asked", c_uint64),
+        ("spare", c_int64 * 2),
     )
 
 

@@ -21,6 +21,7 @@ from headway.live.kernels.keeper import Keeper, NoStore, Store, outcome
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.tables import Known
+from headway.units import format_duration
 
 SECOND = 1_000_000_000
 PUBLISH_NS = SECOND // 4
@@ -142,8 +143,9 @@ class Broker:
                 setattr(self.dial, name, value)
                 self._say(f"{name.removesuffix('_ppm')} is {value / MILLION:g} now")
         linger = asked.get("linger_ns")
-        if self._linger_ns is not None and isinstance(linger, int) and linger >= 0:
+        if isinstance(linger, int) and linger >= 0 and self._linger_ns not in (None, linger):
             self._linger_ns = linger
+            self._say(f"linger is {format_duration(linger)} now")
         if asked.get("stop") in ("drain", "kill") and self.stopping != asked["stop"]:
             self.stopping = asked["stop"]
             self.block.header.stopping = 1
@@ -283,6 +285,7 @@ class Broker:
                 **self._facts,
                 "slo_ppm": self.dial.slo_ppm,
                 "floor_ppm": self.dial.floor_ppm,
+                "linger_ns": self._linger_ns,
                 "stopping": self.stopping,
                 "loops": loops,
                 "hidden": [index for index, client in self._clients.items() if not client.pid],

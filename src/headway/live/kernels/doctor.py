@@ -109,7 +109,7 @@ def _mps(place: places.Place | None) -> Check:
 def _broker(place: places.Place) -> Check:
     try:
         if not places.held(place.lock):
-            stale = [path for path in place.leftovers() if path not in (place.lock, place.users)]
+            stale = [path for path in places.checked(place).leftovers() if path not in (place.lock, place.users)]
             if not stale:
                 return Check("broker", True, "none runs")
             names = ", ".join(path.name for path in stale)

@@ -13,6 +13,9 @@ from pathlib import Path
 from headway.errors import ShareError
 
 _ROOT = 0
+_LINK = "is a symbolic link, and none is followed here"
+_PIPE_OR_SO = "is no plain file"
+_REMEDY = "have it removed, or choose another folder (HEADWAY_SHARE_FOLDER)"
 
 
 def opened(path: Path, flags: int) -> int:
@@ -31,8 +34,8 @@ def opened(path: Path, flags: int) -> int:
     if stat.S_ISREG(about.st_mode) and ours:
         return handle
     os.close(handle)
-    what = "is no plain file" if not stat.S_ISREG(about.st_mode) else f"belongs to another user ({about.st_uid})"
-    raise ShareError(f"{path} {what}: have it removed, or choose another folder")
+    what = _PIPE_OR_SO if not stat.S_ISREG(about.st_mode) else f"belongs to another user ({about.st_uid})"
+    raise ShareError(f"{path} {what}: {_REMEDY}")
 
 
 def trusted(about: os.stat_result) -> bool:
@@ -42,7 +45,7 @@ def trusted(about: os.stat_result) -> bool:
 
 def _why(path: Path, problem: OSError) -> str:
     if problem.errno == errno.ELOOP:
-        return f"{path} is a symbolic link, and none is followed here: have it removed"
+        return f"{path} {_LINK}: {_REMEDY}"
     if isinstance(problem, PermissionError):
         return f"{path}: {problem.strerror}: it belongs to another user's broker"
     return f"{path}: {problem.strerror}"
@@ -56,6 +59,8 @@ def read(path: Path) -> bytes:
 
 def write(path: Path, content: bytes) -> None:
     """Put a file there whole, readable by nobody else: a reader sees the old one or the new one. Raises OSError."""
+    if why := foreign(path):
+        raise FileExistsError(errno.EEXIST, why.removeprefix(f"{path} "), str(path))
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     draft.unlink(missing_ok=True)
     try:
@@ -66,6 +71,27 @@ def write(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def foreign(path: Path, *, folder: bool = False) -> str:
+    """Why what lies there is not ours to remove or replace, in one line; empty where it is, or where nothing lies."""
+    try:
+        about = os.lstat(path)
+    except FileNotFoundError:
+        return ""
+    except OSError as problem:
+        return _why(path, problem)
+    if stat.S_ISLNK(about.st_mode):
+        what = _LINK
+    elif stat.S_ISDIR(about.st_mode) and not folder:
+        what = "is a folder, and none of headway's"
+    elif not (stat.S_ISDIR(about.st_mode) if folder else stat.S_ISREG(about.st_mode)):
+        what = "is no folder" if folder else _PIPE_OR_SO
+    elif about.st_uid != os.geteuid():
+        what = f"belongs to another user ({about.st_uid})"
+    else:
+        return ""
+    return f"{path} {what}: {_REMEDY}"
 
 
 def own_folder(path: Path) -> bool:

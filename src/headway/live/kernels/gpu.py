@@ -12,6 +12,8 @@ from headway.errors import ShareError
 
 ANY_GPU = "HEADWAY_SHARE_ANY_GPU"
 """Set to 1, no GPU is looked for: for tests with a stub of the driver."""
+PROHIBITED = "Prohibited"
+"""The compute mode in which CUDA refuses every program."""
 _QUERY = "index,uuid,name,driver_version,memory.total,compute_mode"
 _COUNT_SMS = """
 import ctypes, sys
@@ -75,7 +77,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _mode(number: int) -> str:
-    return ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process")[number] if 0 <= number < 4 else "Default"
+    return ("Default", "Exclusive_Thread", PROHIBITED, "Exclusive_Process")[number] if 0 <= number < 4 else "Default"
 
 
 def _by_command() -> list[Gpu]:
@@ -106,8 +108,16 @@ def _parsed(line: str) -> Gpu:
         raise ShareError(f"nvidia-smi answered {line!r}: that is not {_QUERY}") from None
 
 
+def numbered(index: int | None) -> int | None:
+    """The same number, if a GPU can have it; one line otherwise."""
+    if index is not None and index < 0:
+        raise ShareError(f"--gpu {index}: GPUs are numbered from 0 (nvidia-smi -L lists them)")
+    return index
+
+
 def chosen(index: int | None) -> Gpu:
     """The GPU that is asked for: by its number, else the first that CUDA_VISIBLE_DEVICES names, else the first."""
+    numbered(index)
     if any_gpu():
         return STUB if not index else Gpu(index, "", "stub", "stub", 0)
     found = gpus()
@@ -123,6 +133,16 @@ def chosen(index: int | None) -> Gpu:
         if gpu.index == (index or 0):
             return gpu
     raise ShareError(f"--gpu {index}: there is no such GPU here (0 to {len(found) - 1}; nvidia-smi -L lists them)")
+
+
+def usable(gpu: Gpu) -> Gpu:
+    """The same GPU, if programs may use it at all; what CUDA says where they may not names neither mode nor remedy."""
+    if gpu.compute_mode == PROHIBITED:
+        raise ShareError(
+            f"GPU {gpu.index} ({gpu.name}) is in compute mode {PROHIBITED}, in which no program may use it: "
+            f"nvidia-smi -i {gpu.index} -c DEFAULT, as root, lets them"
+        )
+    return gpu
 
 
 def multiprocessors(gpu: Gpu) -> int:

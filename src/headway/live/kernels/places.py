@@ -75,6 +75,10 @@ class Place:
         paths = (self.block, self.state, self.asked, self.mps, self.users, self.lock)
         return [path for path in paths if os.path.lexists(path)]
 
+    def foreign(self, path: Path) -> str:
+        """Why what lies in the place of one of them is not ours to remove; empty where it is."""
+        return files.foreign(path, folder=path == self.mps)
+
 
 def place_of(gpu: int) -> Place:
     """The place of a GPU's broker on this machine."""
@@ -86,6 +90,14 @@ def place_of(gpu: int) -> Place:
     if not os.access(folder, os.W_OK):
         raise ShareError(f"{folder} cannot be written to: set {FOLDER} to a folder of your own under /dev/shm")
     return Place(folder, gpu)
+
+
+def checked(place: Place) -> Place:
+    """The same, if nothing lies there but what a broker of this user left; one line otherwise."""
+    for path in place.leftovers():
+        if why := place.foreign(path):
+            raise ShareError(why)
+    return place
 
 
 def places() -> list[Place]:
@@ -198,18 +210,17 @@ def ask(place: Place, **wishes: Any) -> None:
 
 
 def remove(place: Place) -> list[Path]:
-    """Take away everything that lies there; returns what did."""
-    gone = place.leftovers()
-    for path in (*gone, *place.folder.glob(f"headway-share-{place.gpu}.*.draft")):
+    """Take away everything of ours that lies there; returns what did. What is not ours stays as it is."""
+    gone = [path for path in place.leftovers() if not place.foreign(path)]
+    drafts = place.folder.glob(f"headway-share-{place.gpu}.*.draft")
+    for path in (*gone, *(draft for draft in drafts if not place.foreign(draft))):
         remove_one(path)
     return gone
 
 
 def remove_one(path: Path) -> None:
-    """Take away a file, or the folder of MPS, if it is there."""
+    """Take away a file of ours, or the folder of MPS, if it is there."""
     if path.is_dir() and not path.is_symlink():
-        if ".mps" not in path.suffixes:  # headway makes no other
-            raise ShareError(f"{path} is a folder, and none of headway's: have it removed, or choose another folder")
         rmtree(path, ignore_errors=True)
         return
     try:

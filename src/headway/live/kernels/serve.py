@@ -109,6 +109,7 @@ def _times(ppm: int) -> str:
 
 def tidy(place: Place, say: Say) -> None:
     """Clear away what a broker that was killed left; its lock is ours. An MPS of it that still runs is taken over."""
+    places.checked(place)
     left = [path for path in place.leftovers() if path not in (place.lock, place.users)]
     if not left:
         return
@@ -240,14 +241,14 @@ def _clear_up(place: Place, say: Say) -> bool:
     if lock is None:
         raise ShareError(f"the broker of GPU {place.gpu} holds {place.lock} and does not end: end its process by hand")
     try:
-        found = [path for path in place.leftovers() if path not in (place.lock, place.users)]
         if place.mps.exists() and (mps := mps_.running(place)) is not None and mps.owned:
             mps.stop()
-        places.remove(place)
+        found = [path for path in places.remove(place) if path not in (place.lock, place.users)]
         if found:
             names = ", ".join(path.name for path in found)
             say(f"a broker of GPU {place.gpu} had ended without cleaning up: removed {names} from {place.folder}")
-        else:
+        places.checked(place)  # what is left now is not ours
+        if not found:
             say(f"no broker of GPU {place.gpu} runs")
     finally:
         os.close(lock)

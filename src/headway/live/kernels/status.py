@@ -19,7 +19,7 @@ def snapshot(place: Place) -> Row:
     """The broker, the dial and every client, now. Shares and rates are since each client joined."""
     state = places.read_json(place.state)
     if not places.held(place.lock):
-        raise ShareError(_nobody(place, bool(place.leftovers())))
+        raise ShareError(_nobody(place, bool(places.checked(place).leftovers())))
     block = SharedBlock.open(place.block)
     try:
         header = block.header
@@ -94,6 +94,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "held": bool(slot.rules.hold),
         "watched": bool(slot.rules.watched),
         "hook_ns": round(ledger.hook_ns / ledger.hooked, 1) if ledger.hooked else None,
+        "asked_ns": round(ledger.asked_ns / ledger.asked, 1) if ledger.asked else None,
         "reasons": {reason.name.lower(): ledger.reasons[reason] for reason in Reason if ledger.reasons[reason]},
     }
 
