@@ -31,7 +31,9 @@ def pair(row: dict[str, Any]) -> dict[str, Any]:
         kept[mode] = {key: each for key, each in row[mode].items() if each is not None}
         if "iqr" in kept[mode]:
             kept[mode]["error"] = kept[mode].pop("iqr") / float(kept[mode].pop("rounds")) ** 0.5
-    return kept | {key: row[key] for key in ("low_alone_per_s", "dial", "ns_a_launch") if row.get(key) is not None}
+    return kept | {
+        key: row[key] for key in ("low_alone_per_s", "dial", "ns_a_launch", "ask_ns") if row.get(key) is not None
+    }
 
 
 def table_rows(all_: Measured) -> list[dict[str, Any]]:

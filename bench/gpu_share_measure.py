@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu_share_session import BELOW, MS, PLAIN, Modes, Session, Stretch
-from headway.kernels.dial import Dial
+from bench.gpu_share_session import BELOW, MS, PLAIN, Modes, Session, Stretch, write
+from headway.kernels.dial import Dial, Rules
 
 FINE = {"bypass": 0.09, "shim": 0.09, "alone": 0.09, "gate": 0.16}
 """Seconds in each mode, in a round."""
@@ -105,7 +105,10 @@ def measure(
     fine: Sequence[str] = tuple(FINE),
 ) -> dict[str, Any]:
     """One pair at one pause between requests."""
-    modes = _ready(session, high, lows, think_ms, dial)
+    below = _choose(session, lows)
+    earlier = _low_alone(session, below)
+    session.choose("high", high, int(think_ms * MS))
+    modes = Modes(session, "high", below, _plain(session, lows), dial)
     first = modes.stay("alone", 0.5)
     request_s = quantiles(session.programs["high"].spans(0), [first])["p50_ms"] / 1e3
     before = {name: ledger(session, name) for name in modes.lows}
@@ -118,7 +121,7 @@ def measure(
     for name in modes.lows:
         session.slot(name).rules.hold = 0
         session.slot(name).rules.gate = 0
-    alone_low, a_request = _low_alone(session, modes.lows)
+    alone_low, a_request = _both(earlier, _low_alone(session, modes.lows))
     row: dict[str, Any] = {"high": high, "low": ",".join(lows), "think_ms": think_ms}
     row |= _modes(session, modes, found, a_request)
     row["low_alone_per_s"] = alone_low
@@ -126,21 +129,29 @@ def measure(
     row["dial"] = {"slowdown": dial.slowdown_ppm(0) / 1e6, "boldness": dial.boldness_ppm(0) / 1e6}
     row["low_longest_ms"] = [_longest(session, name) / 1e6 for name in modes.lows]
     row["ns_a_launch"] = hook.hook_ns / hook.hooked if hook.hooked else None
+    asked = sum(each["asked"] for each in row["ledger"].values())
+    row["ask_ns"] = sum(each["asked_ns"] for each in row["ledger"].values()) / asked if asked else None
     return row
 
 
-def _ready(session: Session, high: str, lows: list[str], think_ms: float, dial: Dial) -> Modes:
-    names, plain = list(BELOW[: len(lows)]), list(PLAIN[: len(lows)])
-    for name in (*BELOW, *PLAIN):
+def _choose(session: Session, lows: list[str]) -> list[str]:
+    """Let those below do these programs, ungated, and all others rest."""
+    names = list(BELOW[: len(lows)])
+    for name in ("high", *BELOW, *PLAIN):
         if name in session.programs and name not in names:
             session.pause(name)
     for name, program in zip(names, lows, strict=True):
+        write(session.slot(name), Rules(gate=0))
         session.choose(name, program)
-    plain = [name for name in plain if name in session.programs]
+    return names
+
+
+def _plain(session: Session, lows: list[str]) -> list[str]:
+    """The second set of processes below, which rest, with the same programs before them."""
+    plain = [name for name in PLAIN[: len(lows)] if name in session.programs]
     for name, program in zip(plain, lows[: len(plain)], strict=True):
         session.select(name, program)
-    session.choose("high", high, int(think_ms * MS))
-    return Modes(session, "high", names, plain, dial)
+    return plain
 
 
 def _rounds(
@@ -198,13 +209,21 @@ def _low_alone(session: Session, names: list[str]) -> tuple[list[float], list[fl
     time.sleep(0.1)
     begin = time.monotonic_ns()
     before = [_launched(session, name) for name in names]
-    time.sleep(0.6)
+    time.sleep(0.4)
     end = time.monotonic_ns()
     launched = [_launched(session, name) - was for name, was in zip(names, before, strict=True)]
     time.sleep(0.1)
     done = [progress(session.programs[name].spans(0), begin, end) for name in names]
     rates = [each / ((end - begin) / 1e9) for each in done]
     return rates, [max(1.0, n / each) if each else 1.0 for n, each in zip(launched, done, strict=True)]
+
+
+def _both(
+    one: tuple[list[float], list[float]], other: tuple[list[float], list[float]]
+) -> tuple[list[float], list[float]]:
+    """Before and after: what the machine did meanwhile lies between."""
+    means = [[(a + b) / 2 for a, b in zip(*pair, strict=True)] for pair in zip(one, other, strict=True)]
+    return means[0], means[1]
 
 
 def _launched(session: Session, name: str) -> int:
@@ -216,6 +235,7 @@ def ledger(session: Session, name: str) -> dict[str, int]:
     """The counters of a program that the table or the reader of a row may want."""
     counts = session.slot(name).ledger
     row = {k: int(getattr(counts, k)) for k in ("kernels", "waits", "waited_ns", "harvested_ns", "delay_ns", "samples")}
+    row |= {"asked": int(counts.asked), "asked_ns": int(counts.asked_ns)}
     return row | {f"reason{index}": int(counts.reasons[index]) for index in range(12)}
 
 
@@ -238,7 +258,7 @@ def line(row: dict[str, Any]) -> str:
         )
     low = "+".join(f"{rate:.1f}" for rate in row["low_alone_per_s"])
     parts.append(f"low alone {low} dial {row['dial']['slowdown']:.3f} b{row['dial']['boldness']:.2f}")
-    parts.append(f"hook {row['ns_a_launch'] or 0:.0f} longest {row['low_longest_ms']}")
+    parts.append(f"hook {row['ns_a_launch'] or 0:.0f} ask {row['ask_ns'] or 0:.0f} longest {row['low_longest_ms']}")
     counts = row["ledger"]["low"]
     parts.append("reasons " + " ".join(f"{i}:{counts[f'reason{i}']}" for i in range(12) if counts[f"reason{i}"]))
     return " | ".join(parts)

@@ -2,10 +2,11 @@
 
     python -m bench.gpu_share_predict KEPT TRACES [--seconds 0.5]
     python -m bench.gpu_share_predict OUT.jsonl TRACES --pairs alexnet+training,gpt2+bert-b32 [--think-ms 0,5]
+    python -m bench.gpu_share_predict OUT.jsonl shipped --alike MEASURED.jsonl
 
 The first predicts every sound pair that KEPT has measured; the second the pairs that it is given, before anybody has
-measured them. What is there is not predicted again; without the file all is. TRACES ``shipped``: the programs that come
-with headway.
+measured them; the third those of a file, from what each program took there alone (bench/gpu_share_alike.py). What is
+there is not predicted again; without the file all is. TRACES ``shipped``: the programs that come with headway.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench import gpu_share_alike
 from bench.gpu_share_keep import short
 from bench.gpu_share_rows import Measured, key, rows
 from headway.experiment.kernels import predict
@@ -61,14 +63,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="played out, after the dial has settled")
     parser.add_argument("--pairs", help="HIGH+LOW,HIGH+LOW…: these, and not those that were measured")
     parser.add_argument("--think-ms", default="0,5", help="between the requests of the pairs given")
+    parser.add_argument("--alike", type=Path, help="rows that were measured: programs as they were there alone")
     parser.add_argument("--gate-us", type=float, help="of a thread for a launch that has to ask, on an H200")
     given = parser.parse_args()
     device = None if given.gate_us is None else Device(gate=round(given.gate_us * 1000))
-    file = given.kept if given.pairs else given.kept / "predict.jsonl"
-    wanted = list(asked(given.pairs, given.think_ms)) if given.pairs else Measured(given.kept).sound
+    file = given.kept if given.pairs or given.alike else given.kept / "predict.jsonl"
+    if given.alike:
+        wanted = list(rows(given.alike))
+    else:
+        wanted = list(asked(given.pairs, given.think_ms)) if given.pairs else Measured(given.kept).sound
     done = {key(row) for row in rows(file)}
     for row in (row for row in wanted if key(row) not in done and "," not in row["low"]):
-        line = said(row, given.traces, given.seconds, device)
+        if given.alike:
+            line = short(gpu_share_alike.said(row, given.seconds))
+        else:
+            line = said(row, given.traces, given.seconds, device)
         with file.open("a") as out:
             out.write(json.dumps(line) + "\n")
         print(line, flush=True)

@@ -18,7 +18,7 @@ _MODE = re.compile(
 )
 _OVER = re.compile(r"(?P<mode>shim|alone|gate)/bypass (?P<over>[\d.]+)$")
 _LOW = re.compile(r"low alone (?P<low>[\d.+]+) dial (?P<slow>[\d.]+) b(?P<bold>[\d.]+)$")
-_HOOK = re.compile(r"hook (?P<hook>\d+) longest \[(?P<longest>[\d., ]+)\]")
+_HOOK = re.compile(r"hook (?P<hook>\d+)(?: ask \d+)? longest \[(?P<longest>[\d., ]+)\]")
 _SLICING = re.compile(r"slicing (?P<slow>[\d.]+) p99 (?P<p99>[\d.]+) low (?P<low>[\d.+]+)$")
 
 
