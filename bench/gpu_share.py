@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -44,11 +45,11 @@ FRESH = (
     ("alexnet", "training"),
     ("vgg16", "training"),
     ("bert", "resnet101-b64"),
-    ("densenet201", "resnet101-b64"),
-    ("gpt2", "bert-b32"),
-    ("compiled", "graph-b64"),
-    ("vit", "bert-b32"),
-    ("graph", "bert-b32"),
+    ("resnet50", "bert-b32"),
+    ("googlenet", "resnet101-b64"),
+    ("densenet201", "bert-b32"),
+    ("vit", "training"),
+    ("compiled", "resnet101-b64"),
 )
 """Pairs that nothing was ever fitted to: what was predicted of them was written down before they were measured."""
 GROUPS = {
@@ -57,6 +58,8 @@ GROUPS = {
 }
 """By the program above: fewer programs to load at a time."""
 THINKS_MS = (0, 5)
+OUT: list[Path] = []
+"""Where the results are copied to, after each row."""
 CORES = {"high": 2, **dict(zip(BELOW, (4, 6, 8), strict=True)), **dict(zip(PLAIN, (10, 12, 14), strict=True))}
 MINE = {0, 1}
 
@@ -77,6 +80,16 @@ def sms() -> int:
     return int(found.stdout)
 
 
+def bundle(state: Path, out: Path) -> None:
+    """All results so far in one file: what a run that is cut off has measured by then is not lost."""
+    out.mkdir(parents=True, exist_ok=True)
+    draft = out / "results.draft"
+    with tarfile.open(draft, "w:gz", compresslevel=1) as all_:
+        for found in sorted(p for kind in ("*.jsonl", "*.bin", "*.tar.gz") for p in state.glob(kind)):
+            all_.add(found, found.name)
+    draft.rename(out / "results.tar.gz")
+
+
 def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], given: argparse.Namespace) -> None:
     """Every pair that is not there yet, within the budget; of those that only a prediction waits for less is asked."""
     seconds = given.seconds
@@ -89,7 +102,7 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], give
         session.extra["HEADWAY_LOOKS"] = str(state / "looks.bin")
         begin(session, todo, plain=True)
         for high, low, think in todo:
-            if time.monotonic() + seconds + 7 > end:
+            if time.monotonic() + seconds + 9 > end:
                 print("the budget is spent; again to go on")
                 break
             least = (high, low) in FRESH
@@ -125,6 +138,8 @@ def keep(file: Path, row: dict[str, Any], said: str) -> None:
     with file.open("a") as out:
         out.write(json.dumps(row) + "\n")
     print(said, flush=True)
+    if OUT:
+        bundle(file.parent, OUT[0])
 
 
 def digests(state: Path, name: str, session: Session) -> None:
@@ -255,25 +270,23 @@ def main() -> None:
         "parts", nargs="+", choices=list(PARTS), help="done in this order; fresh: pairs predicted first"
     )
     parser.add_argument("--state", type=Path, default=Path("/tmp/headway-share"), help="results (/tmp/headway-share)")
-    parser.add_argument("--out", type=Path, help="copy the results there at the end")
+    parser.add_argument("--out", type=Path, help="the results there too, as results.tar.gz, after each row and part")
     parser.add_argument("--budget", type=float, default=500.0, help="seconds")
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
-    parser.add_argument("--seconds", type=float, default=3.6, help="a pair and pause, without MPS's blocks")
+    parser.add_argument("--seconds", type=float, default=4.8, help="a pair and pause, without MPS's blocks")
     parser.add_argument("--slo", type=float, default=1.05, help="slow-down aimed at")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, MINE)
     began = time.monotonic()
-    try:
-        for part in given.parts:
-            left = given.budget - (time.monotonic() - began)
-            PARTS[part](given, left)
-    finally:
-        if given.out:
-            given.out.mkdir(parents=True, exist_ok=True)
-            for found in (p for kind in ("*.jsonl", "*.bin", "*.tar.gz", "*.txt") for p in given.state.glob(kind)):
-                shutil.copy(found, given.out / found.name)
+    OUT[:] = [given.out] if given.out else []
+    for part in given.parts:
+        try:
+            PARTS[part](given, given.budget - (time.monotonic() - began))
+        finally:
+            if given.out:
+                bundle(given.state, given.out)
 
 
 if __name__ == "__main__":

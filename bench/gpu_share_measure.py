@@ -22,7 +22,7 @@ BLOCK_S = 0.26
 SETTLE_S = 0.06
 """Of a block without a gate: what was launched ahead comes first."""
 DRAIN_S = 0.1
-BLOCKS = 2
+BLOCKS = 3
 
 
 def progress(spans: "np.ndarray[Any, Any]", begin: int, end: int) -> float:
@@ -256,6 +256,8 @@ def line(row: dict[str, Any]) -> str:
             f"{mode} {got['slowdown'] or 0:.3f}±{got.get('iqr', 0) / max(1, got.get('rounds', 1)) ** 0.5:.3f}"
             f"/{got['p99_ms'] / max(1e-9, alone['p99_ms']):.2f} low {'+'.join(f'{r:.1f}' for r in got['low_per_s'])}"
         )
+    if over := row["gate"].get("p99_over_ms"):
+        parts.append(f"p99 over alone {over[0]:.2f} to {over[1]:.2f} ms")
     low = "+".join(f"{rate:.1f}" for rate in row["low_alone_per_s"])
     parts.append(f"low alone {low} dial {row['dial']['slowdown']:.3f} b{row['dial']['boldness']:.2f}")
     parts.append(f"hook {row['ns_a_launch'] or 0:.0f} ask {row['ask_ns'] or 0:.0f} longest {row['low_longest_ms']}")

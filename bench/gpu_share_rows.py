@@ -33,6 +33,11 @@ def slow(row: Row, mode: str) -> float:
     return float(got.get("slowdown") or got["p50_ms"] / row["alone"]["p50_ms"])
 
 
+def error(row: Row, mode: str) -> float:
+    """How far that may be off, by the spread of the rounds; 0 where there was one."""
+    return float(row[mode].get("error", 0.0))
+
+
 def slow99(row: Row, mode: str) -> float:
     """The same at the 99th percentile, over all rounds together."""
     return float(row[mode]["p99_ms"] / row["alone"]["p99_ms"])
@@ -101,6 +106,11 @@ class Measured:
         """The p99 that is allowed: alone and 1.2 of the longest kernel below."""
         longest = max(float(self.programs[low]["longest_ms"]) for low in row["low"].split(","))
         return float(row["alone"]["p99_ms"]) + 1.2 * longest
+
+    def surely_late(self, row: Row) -> bool:
+        """Whether the p99 is above what is allowed in 19 of 20 ways to draw the rounds again."""
+        least: float = row["gate"]["p99_over_ms"][0]
+        return least > self.bound_ms(row) - float(row["alone"]["p99_ms"])
 
     def of(self, row: Row, where: str) -> float:
         """What those below got through the gate, of what they get alone, under MPS or under time slicing."""

@@ -22,7 +22,8 @@ constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits n
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
 constexpr int64_t kMark = 60000;        // after half of what may be in flight an event is left behind, but not after less
 constexpr int64_t kIdleMark = 400000;   // nor, and with nobody above always, after more
-constexpr int64_t kGlance = 50000;      // who waits for work of its own looks this often whether it is done
+constexpr int64_t kGlance = 50000;      // who waits for work of its own looks this often, or eight times in what may be in
+                                        // flight, whether it is done
 
 template <typename T, typename V>
 void add(T& cell, V more) {
@@ -233,7 +234,8 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     // The longer it waits the less often it looks: those above pay for each look with a cache miss.
     const int64_t patience = least(now - begin, 20 * kMillion) / 4000;
     // What was reckoned too long is over sooner: a wait for the end of it is no reason to sleep all that time.
-    const int64_t until = verdict.reason == kDepth ? least(verdict.until_ns, now + kGlance) : verdict.until_ns;
+    const int64_t glance = most(kGlance, within(seen.above ? seen.depth_ns : seen.idle_depth_ns, 8 * kNap) / 8);
+    const int64_t until = verdict.reason == kDepth ? least(verdict.until_ns, now + glance) : verdict.until_ns;
     wait_until(most(until, now + kPoll + patience), now, now - begin > kSpin);
   }
   at_once_ = !waited;

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.kernels.dial import LEAST_PPM, MILLION, MOST_PPM, MS, Dial, Rules, Seen
+from headway.kernels.dial import LEAST_PPM, MILLION, MOST_PPM, MS, Dial, Rules, Seen, _ahead
 
 HIGH, LOW = 0, 1
 REQUEST_NS = 4 * MS
@@ -36,7 +36,7 @@ def test_where_nothing_is_delayed_it_grows_bold_and_lets_them_launch_further_ahe
     before = loop.rules(1, seen(0))[LOW]
     after = settled(loop, MILLION)
     assert loop.boldness_ppm(HIGH) == MOST_PPM
-    assert (before.depth_ns, after.depth_ns) == (Rules().depth_ns, Rules().depth_ns * MOST_PPM // MILLION)
+    assert (before.depth_ns, after.depth_ns) == (Rules().depth_ns, Rules().depth_ns * (MOST_PPM // MILLION) ** 2)
     assert (before.absorb_ppm, after.absorb_ppm) == (MILLION // 2, MILLION)
     assert after.scale_ppm == MILLION * MILLION // MOST_PPM
     assert after.credit_cap_ns == 50_000 * REQUEST_NS // MILLION * MOST_PPM // MILLION
@@ -49,6 +49,14 @@ def test_where_it_is_above_the_aim_it_grows_careful_and_no_less_far_ahead_than_b
     assert rules.depth_ns == Rules().depth_ns
     assert rules.absorb_ppm == LEAST_PPM // 2
     assert rules.credit_cap_ns == 50_000 * REQUEST_NS // MILLION
+
+
+@given(st.integers(LEAST_PPM, MOST_PPM), st.integers(LEAST_PPM, MOST_PPM))
+def test_the_bolder_the_further_ahead_and_never_further_than_with_nobody_above(one: int, other: int) -> None:
+    plain = Rules()
+    less, more = (_ahead(plain, boldness) for boldness in sorted((one, other)))
+    assert plain.depth_ns <= less <= more <= plain.idle_depth_ns
+    assert _ahead(replace(plain, depth_ns=10 * MS), MOST_PPM) == plain.idle_depth_ns
 
 
 def test_without_priorities_nobody_launches_further_ahead() -> None:

@@ -185,7 +185,7 @@ class Dial:
             absorb_ppm=min(MILLION, boldness // 2) // max(1, beside),
             # Who is bold launches further ahead: a thread that the machine interrupts then leaves the GPU no gap. Not
             # where those above have no priority: all that is in flight would be before them.
-            depth_ns=plain.depth_ns if plain.whole else plain.depth_ns * max(MILLION, boldness) // MILLION,
+            depth_ns=plain.depth_ns if plain.whole else _ahead(plain, boldness),
             scale_ppm=MILLION * MILLION // boldness,
             # No request pays much more than its share of the slow-down that is aimed at: that keeps the tail short.
             credit_ppm=allowed,
@@ -195,3 +195,9 @@ class Dial:
             * max(MILLION, boldness)
             // MILLION,
         )
+
+
+def _ahead(plain: Rules, boldness_ppm: int) -> int:
+    """How much work may be in flight: four times as much where it is twice as bold, at most as with nobody above."""
+    bold = max(MILLION, boldness_ppm)
+    return min(plain.idle_depth_ns, plain.depth_ns * bold // MILLION * bold // MILLION)

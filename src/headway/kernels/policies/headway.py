@@ -34,7 +34,7 @@ NAP_NS = 1_000_000
 AWAKE_NS = 80_000
 """Nobody sleeps longer than a nap without looking; a shorter wait than this is spent awake, to the end."""
 GLANCE_NS = 50_000
-"""Who waits for work of its own looks this often whether it is done."""
+"""Who waits for work of its own looks this often, or eight times in what may be in flight, whether it is done."""
 SURPLUS_NS = 5_000_000
 """So far at most a client that had more than its floor is ahead of it; and so much more than one kernel it is owed."""
 PATIENCE = 4_000
@@ -126,7 +126,7 @@ class Headway(KernelsPolicy):
                     continue
                 waited = now - client.reached_at
                 gate.look_at = again(look, verdict, waited, self._rules.get(client.id) or Rules())
-                gate.asleep = asleep(verdict, now, waited)
+                gate.asleep = asleep(look, verdict, waited)
             if gate.look_at < self._beat:
                 earliest = min(earliest or gate.look_at, gate.look_at)
         if earliest and (earliest < self._wake or self._wake <= now):
@@ -199,14 +199,20 @@ class Headway(KernelsPolicy):
             gate.lag, gate.lag_slack = look.lag_ns + verdict.harm_ns, look.slack_ns
 
 
-def asleep(verdict: Verdict, now: int, waited: int) -> int:
+def glance(look: Look) -> int:
+    """How long one that waits for work of its own goes without looking."""
+    return max(GLANCE_NS, min(look.depth_ns if look.above else look.idle_depth_ns, 8 * NAP_NS) // 8)
+
+
+def asleep(look: Look, verdict: Verdict, waited: int) -> int:
     """Until when a waiting thread sees nothing of what happens: until it wakes up where it sleeps, else a poll.
 
     It looks again when the verdict says, and sleeps up to a little before that where it is long.
     """
+    now = look.now_ns
     until = verdict.until_ns - now
     if verdict.reason == Reason.DEPTH:
-        until = min(until, GLANCE_NS)  # what was reckoned too long is over sooner
+        until = min(until, glance(look))  # what was reckoned too long is over sooner
     wait = min(max(until, POLL_NS + min(waited, 20_000_000) // PATIENCE), NAP_NS)
     return now + (wait - AWAKE_NS // 2 if wait > AWAKE_NS else wait)
 
@@ -226,7 +232,7 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
         owed = now + _grown(look.fill_ns - look.debt_ns, rules.floor_ppm, look.fill_ns <= LONGEST_NS)
     until = max(verdict.until_ns, now + pause)
     if reason == Reason.DEPTH:
-        until = min(until, max(now + GLANCE_NS, now + pause))
+        until = min(until, now + max(glance(look), pause))
     elif reason == Reason.TURN:
         until = now + 10 * pause  # whoever goes instead is a change
     elif reason == Reason.THRESHOLD:
