@@ -88,7 +88,10 @@ inline Verdict decide(const Look& raw) {
   if (!k.gate) return {1, kOff, 0, 0};
   const int64_t queued = most(0, k.filled_ns - k.now_ns);
   if (k.above == 0) {
-    if (queued > k.idle_depth_ns) return {0, kDepth, k.filled_ns - k.idle_depth_ns / 2, 0};
+    // Far ahead with short kernels only: whoever comes then waits for one of them at a time, and a long one keeps the GPU
+    // busy by itself.
+    const int64_t depth = k.fill_ns > k.idle_depth_ns / 32 ? k.idle_depth_ns / 4 : k.idle_depth_ns;
+    if (queued > depth) return {0, kDepth, k.filled_ns - depth / 2, 0};
     return {1, kAlone, 0, 0};
   }
   if (k.hold) return {0, kHold, k.now_ns + 100 * kPoll, 0};
@@ -96,17 +99,19 @@ inline Verdict decide(const Look& raw) {
   // A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer still.
   const int64_t next = k.now_ns > k.next_ns ? k.now_ns + (k.now_ns - k.next_ns) / 2 : k.next_ns;
   const int64_t due = most(next + k.latency_ns, k.busy_ns);
-  const int64_t cost = harm(k, start, due);
+  int64_t cost = harm(k, start, due);
   // What the floor owes comes before anybody's turn: with a floor nobody starves.
   if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
   if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
   if (queued > k.depth_ns) return {0, kDepth, k.filled_ns - k.depth_ns / 2, 0};
-  if (cost == 0) {
-    if (due - start < k.threshold_ns && k.busy_ns <= start) return {0, kThreshold, k.now_ns + kPoll, 0};
-    return {1, kFits, 0, 0};
+  const bool fits = cost == 0;
+  if (fits) {
+    if (due - start >= k.threshold_ns || k.busy_ns > start) return {1, kFits, 0, 0};
+    cost = k.threshold_ns - most(0, due - start);  // in a gap shorter than a switch: what the switch takes beyond it
   }
   if (k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
   if (cost <= k.credit_ns) return {1, kCredit, 0, cost};
+  if (fits) return {0, kThreshold, k.now_ns + kPoll, 0};
   if (start < k.busy_ns) return {0, kBusy, most(k.now_ns + kPoll, k.busy_ns - k.latency_ns), cost};
   return {0, kGap, k.now_ns + kPoll, cost};
 }

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.kernels.dial import LEAST_PPM, MILLION, MOST_PPM, MS, Dial, Rules, Seen, _ahead
+from headway.kernels.dial import DEEPEST_NS, LEAST_PPM, MILLION, MOST_PPM, MS, Dial, Rules, Seen, _ahead
 
 HIGH, LOW = 0, 1
 REQUEST_NS = 4 * MS
@@ -52,11 +52,11 @@ def test_where_it_is_above_the_aim_it_grows_careful_and_no_less_far_ahead_than_b
 
 
 @given(st.integers(LEAST_PPM, MOST_PPM), st.integers(LEAST_PPM, MOST_PPM))
-def test_the_bolder_the_further_ahead_and_never_further_than_with_nobody_above(one: int, other: int) -> None:
+def test_the_bolder_the_further_ahead(one: int, other: int) -> None:
     plain = Rules()
     less, more = (_ahead(plain, boldness) for boldness in sorted((one, other)))
-    assert plain.depth_ns <= less <= more <= plain.idle_depth_ns
-    assert _ahead(replace(plain, depth_ns=10 * MS), MOST_PPM) == plain.idle_depth_ns
+    assert plain.depth_ns <= less <= more <= DEEPEST_NS
+    assert _ahead(replace(plain, depth_ns=10 * MS), MOST_PPM) == DEEPEST_NS
 
 
 def test_without_priorities_nobody_launches_further_ahead() -> None:
@@ -124,3 +124,15 @@ def test_requests_while_those_below_are_held_do_not_make_requests_look_short() -
         rules = loop.rules(now, [replace(seen(0)[0], actual_ns=alone, alone_ns=alone, epochs=requests), seen(0)[1]])
     cap = rules[LOW].credit_cap_ns * MILLION // loop.boldness_ppm(HIGH)
     assert abs(cap - 50_000 * REQUEST_NS // MILLION) < 50_000 * REQUEST_NS // MILLION // 20
+
+
+def test_who_was_frightened_once_soon_dares_again_what_it_began_with() -> None:
+    loop = dial()
+    settled(loop, 2_000_000, 60)
+    assert loop.boldness_ppm(HIGH) == LEAST_PPM
+    actual = alone = 60 * 8 * REQUEST_NS
+    for beat in range(1, 20):
+        actual, alone = actual + 8 * REQUEST_NS, alone + 8 * REQUEST_NS
+        above = Seen(HIGH, 0, actual + 60 * 8 * REQUEST_NS, alone, 0, 480 + 8 * beat)
+        loop.rules((60 + beat) * 8 * REQUEST_NS, [above, Seen(LOW, 5, 0, 0, 0)])
+    assert loop.boldness_ppm(HIGH) > MILLION // 4

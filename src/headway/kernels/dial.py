@@ -14,6 +14,8 @@ MILLION = 1_000_000
 MS = 1_000_000
 LEAST_PPM = 50_000
 MOST_PPM = 4_000_000
+DEEPEST_NS = 2 * MS
+"""So much work at most may be in flight where somebody is above, however bold the dial is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Rules:
     threshold_ns: int = 4_000
     latency_ns: int = 6_000
     depth_ns: int = 120_000
-    idle_depth_ns: int = 2_000_000
+    idle_depth_ns: int = 8_000_000
     silence_ns: int = 100_000_000
     absorb_ppm: int = 500_000
     overlap_ppm: int = 500_000
@@ -112,11 +114,11 @@ class Dial:
 
     def _plain(self, highest: int) -> Rules:
         # MPS knows two priorities, and normal is 0's alone: without one there all wait for each other's kernels to end.
-        whole = 0 if self.priorities and highest == 0 else 1
+        whole = 0 if self.mps and self.priorities and highest == 0 else 1
         base = Rules(threshold_ns=self.switch_ns, floor_ppm=self.floor_ppm, whole=whole)
         if not self.mps:
             # Without MPS two programs never overlap: a fill costs two switches of the driver's slices.
-            base = replace(base, threshold_ns=max(self.switch_ns, 500_000), latency_ns=20_000, depth_ns=0, whole=1)
+            base = replace(base, threshold_ns=max(self.switch_ns, 500_000), latency_ns=20_000, depth_ns=0)
         return replace(base, sample_every=self.sample_every)
 
     def _phase(self, now_ns: int, top: Sequence[Seen]) -> int:
@@ -166,7 +168,9 @@ class Dial:
         aim, came = self.slo_ppm - MILLION, max(0, slowdown_ppm - MILLION)
         if came > aim:
             return max(LEAST_PPM, boldness_ppm * max(700_000, MILLION - (came - aim) * 2) // MILLION)
-        return min(MOST_PPM, boldness_ppm + 10_000 + boldness_ppm * min(100_000, (aim - came)) // MILLION)
+        # Who was frightened once, and does no harm now, soon dares again what it began with.
+        step = 200_000 if boldness_ppm < MILLION and 2 * came < aim else min(100_000, aim - came)
+        return min(MOST_PPM, boldness_ppm + 10_000 + boldness_ppm * step // MILLION)
 
     def _of(self, client: Seen, seen: Sequence[Seen], phase: int, plain: Rules) -> Rules:
         above = [other for other in seen if other.priority < client.priority]
@@ -198,6 +202,6 @@ class Dial:
 
 
 def _ahead(plain: Rules, boldness_ppm: int) -> int:
-    """How much work may be in flight: four times as much where it is twice as bold, at most as with nobody above."""
+    """How much work may be in flight: four times as much where it is twice as bold."""
     bold = max(MILLION, boldness_ppm)
-    return min(plain.idle_depth_ns, plain.depth_ns * bold // MILLION * bold // MILLION)
+    return min(DEEPEST_NS, plain.depth_ns * bold // MILLION * bold // MILLION)

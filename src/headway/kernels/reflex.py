@@ -125,8 +125,11 @@ def settle(k: Look) -> Verdict:
         return Verdict(1, Reason.OFF, 0, 0)
     queued = max(0, k.filled_ns - k.now_ns)
     if k.above == 0:
-        if queued > k.idle_depth_ns:
-            return Verdict(0, Reason.DEPTH, k.filled_ns - k.idle_depth_ns // 2, 0)
+        # Far ahead with short kernels only: whoever comes then waits for one of them at a time, and a long one keeps
+        # the GPU busy by itself.
+        depth = k.idle_depth_ns // 4 if k.fill_ns > k.idle_depth_ns // 32 else k.idle_depth_ns
+        if queued > depth:
+            return Verdict(0, Reason.DEPTH, k.filled_ns - depth // 2, 0)
         return Verdict(1, Reason.ALONE, 0, 0)
     if k.hold:
         return Verdict(0, Reason.HOLD, k.now_ns + 100 * POLL_NS, 0)
@@ -147,14 +150,17 @@ def settle(k: Look) -> Verdict:
 
 def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
     """The verdict on a kernel whose turn it is, with room in flight: fits, is absorbed, is paid for, or waits."""
-    if cost == 0:
-        if due - start < k.threshold_ns and k.busy_ns <= start:
-            return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
-        return Verdict(1, Reason.FITS, 0, 0)
+    fits = cost == 0
+    if fits:
+        if due - start >= k.threshold_ns or k.busy_ns > start:
+            return Verdict(1, Reason.FITS, 0, 0)
+        cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
     if k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
         return Verdict(1, Reason.ABSORBED, 0, cost)
     if cost <= k.credit_ns:
         return Verdict(1, Reason.CREDIT, 0, cost)
+    if fits:
+        return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
     if start < k.busy_ns:
         return Verdict(0, Reason.BUSY, max(k.now_ns + POLL_NS, k.busy_ns - k.latency_ns), cost)
     return Verdict(0, Reason.GAP, k.now_ns + POLL_NS, cost)

@@ -236,7 +236,9 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
     elif reason == Reason.TURN:
         until = now + 10 * pause  # whoever goes instead is a change
     elif reason == Reason.THRESHOLD:
-        until = max(until, look.next_ns)
+        # Sooner than the launch above only if the switch can be paid for.
+        paid = now + _grown(look.threshold_ns - look.credit_ns, rules.credit_ppm, rules.credit_cap_ns > 0)
+        until = min(max(until, look.next_ns), max(now + pause, paid))
     elif reason in (Reason.GAP, Reason.BUSY):
         until = max(until, _cheaper(look, rules))
     return max(now + pause, min(until, owed))
