@@ -70,7 +70,9 @@ class Session:
         if self.mps:
             self._mps.restart()
         if self.shim:
-            self.block = SharedBlock.create(Path("/dev/shm/headway-bench"), self.sms, time.monotonic_ns())
+            self.block = SharedBlock.create(
+                Path(f"/dev/shm/headway-bench-{os.getpid()}"), self.sms, time.monotonic_ns()
+            )
             self._beating = threading.Thread(target=self._beat, daemon=True)
             self._beating.start()
         return self
@@ -106,10 +108,10 @@ class Session:
         control = np.memmap(self.folder / f"{name}.control", dtype=np.int64, mode="w+", shape=(8,))
         log = np.memmap(self.folder / f"{name}.log", dtype=np.int64, mode="w+", shape=(RING, 2))
         environment = {**os.environ, "PYTHONPATH": f"src:{Path.cwd()}", **self.extra}
-        if self.shim:
+        if self.block:
             environment |= {
                 "LD_PRELOAD": str(self.library),
-                "HEADWAY_SHARE": "/dev/shm/headway-bench",
+                "HEADWAY_SHARE": str(self.block.path),
                 "HEADWAY_PRIORITY": str(priority),
                 "HEADWAY_NAME": name,
                 "HEADWAY_PROGRAM": name,
