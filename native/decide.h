@@ -107,6 +107,8 @@ inline Verdict decide(const Look& raw) {
   const bool fits = cost == 0;
   if (fits) {
     if (due - start >= k.threshold_ns || k.busy_ns > start) return {1, kFits, 0, 0};
+    // Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.
+    if (k.depth_ns == 0) return {0, kThreshold, k.now_ns + kPoll, 0};
     cost = k.threshold_ns - most(0, due - start);  // in a gap shorter than a switch: what the switch takes beyond it
   }
   if (k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};

@@ -81,6 +81,7 @@ def test_in_a_gap_shorter_than_a_switch_the_switch_has_to_be_absorbed_or_paid_fo
     assert decide(short._replace(slack_ns=2 * costs)) == (1, Reason.ABSORBED, 0, costs)
     assert decide(short._replace(slack_ns=2 * costs - 2)).go == 0
     assert decide(short._replace(credit_ns=costs)) == (1, Reason.CREDIT, 0, costs)
+    assert decide(short._replace(slack_ns=2 * costs, depth_ns=0)).reason == Reason.THRESHOLD, "never without MPS"
     assert decide(look(fill_ns=US, next_ns=NOW + 4 * US))[:2] == (1, Reason.FITS)
 
 

@@ -154,6 +154,8 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
     if fits:
         if due - start >= k.threshold_ns or k.busy_ns > start:
             return Verdict(1, Reason.FITS, 0, 0)
+        if k.depth_ns == 0:  # where programs never overlap there is no filling without a gap
+            return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
         cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
     if k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
         return Verdict(1, Reason.ABSORBED, 0, cost)
