@@ -88,6 +88,8 @@ def _harvests(all_: Measured) -> list[Line]:
     quarter = [all_.of(row, "mps") for row in all_.pairs if all_.before(row) <= 0.75]
     half = [all_.of(row, "slicing") for row in all_.pairs if all_.before(row) <= 0.5]
     below = sum(got < LEAST for got in half)
+    own = [all_.of_alone_sliced(row) for row in all_.pairs if all_.before(row) <= 0.5]
+    fair = [each for each in own if each is not None]
     return [
         (
             f"3. rate below, of MPS, idle ≥ ¼ ({len(quarter)} rows)",
@@ -100,6 +102,18 @@ def _harvests(all_: Measured) -> list[Line]:
             f"≥ {LEAST}",
             spread(half, 2),
             f"{said(median(half) >= LEAST)} in the median; {below} of {len(half)} below",
+        ),
+        *(
+            [
+                (
+                    "– each of its rate alone in the same minute",
+                    f"≥ {LEAST}",
+                    spread(fair, 2),
+                    said(median(fair) >= LEAST),
+                )
+            ]
+            if len(fair) == len(half)
+            else []
         ),
     ]
 

@@ -17,7 +17,7 @@ _MODE = re.compile(
     r"(?P<mode>gate|client|mps|stream) (?P<slow>[\d.]+)±(?P<error>[\d.]+)/(?P<p99>[\d.]+) low (?P<low>[\d.+]+)$"
 )
 _OVER = re.compile(r"(?P<mode>shim|alone|gate)/bypass (?P<over>[\d.]+)$")
-_LOW = re.compile(r"low alone (?P<low>[\d.+]+) dial (?P<slow>[\d.]+) b(?P<bold>[\d.]+)$")
+_LOW = re.compile(r"low alone (?P<low>[\d.+]+)(?: dial (?P<slow>[\d.]+) b(?P<bold>[\d.]+))?$")
 _HOOK = re.compile(r"hook (?P<hook>\d+)(?: ask \d+)? longest \[(?P<longest>[\d., ]+)\]")
 _SLICING = re.compile(r"slicing (?P<slow>[\d.]+) p99 (?P<p99>[\d.]+) low (?P<low>[\d.+]+)$")
 
@@ -45,7 +45,8 @@ def row(line: str) -> Row:
             made.setdefault(got["mode"], {})["over_bypass"] = float(got["over"])
         elif got := _LOW.match(part):
             made["low_alone_per_s"] = _rates(got["low"])
-            made["dial"] = {"slowdown": float(got["slow"]), "boldness": float(got["bold"])}
+            if got["slow"]:
+                made["dial"] = {"slowdown": float(got["slow"]), "boldness": float(got["bold"])}
         elif got := _HOOK.match(part):
             made["ns_a_launch"] = int(got["hook"])
         elif got := _SLICING.match(part):

@@ -120,6 +120,15 @@ class Measured:
         other = self.slicing[key(row)]["slicing"] if where == "slicing" else row[where]
         return share(mine, other["low_per_s"])
 
+    def of_alone_sliced(self, row: Row) -> float | None:
+        """The same of time slicing, each as a share of what it was alone in its own session: the machine falls out."""
+        sliced = self.slicing[key(row)]
+        if not sliced.get("low_alone_per_s"):
+            return None
+        mine, theirs = row["gate"]["low_per_s"], sliced["slicing"]["low_per_s"]
+        ours = [a / b for a, b in zip(mine, row["low_alone_per_s"], strict=True)]
+        return share(ours, [a / b for a, b in zip(theirs, sliced["low_alone_per_s"], strict=True)])
+
     def again(self, row: Row, run: int) -> Row | None:
         """The same pair in an earlier run."""
         return next((each for each in self.earlier if each["run"] == run and key(each) == key(row)), None)

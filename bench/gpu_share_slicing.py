@@ -35,17 +35,25 @@ def slicing(session: Session, high: str, lows: list[str], think_ms: float) -> di
         found["slicing"].append(_stay(SETTLE_S, BESIDE_S * longer))
         for name in names:
             session.pause(name)
+    session.pause("high")
+    for name in names:
+        session.go(name)
+    by_themselves = _stay(SETTLE_S, BESIDE_S)
+    for name in names:
+        session.pause(name)
     spans = {name: session.programs[name].spans(0) for name in ("high", *names)}
     row: dict[str, Any] = {"high": high, "low": ",".join(lows), "think_ms": think_ms}
     for mode, stretches in found.items():
         row[mode] = quantiles(spans["high"], stretches)
     ratios = paired(spans["high"], found["slicing"], found["alone"], 1)
     row["slicing"]["slowdown"] = float(np.median(ratios)) if ratios else None
-    over = sum(s.end - s.begin for s in found["slicing"]) / 1e9
-    row["slicing"]["low_per_s"] = [
-        sum(progress(spans[name], s.begin, s.end) for s in found["slicing"]) / over for name in names
-    ]
+    row["slicing"]["low_per_s"] = [_rate(spans[name], found["slicing"]) for name in names]
+    row["low_alone_per_s"] = [_rate(spans[name], [by_themselves]) for name in names]
     return row
+
+
+def _rate(spans: "np.ndarray[Any, Any]", stretches: list[Stretch]) -> float:
+    return sum(progress(spans, s.begin, s.end) for s in stretches) / (sum(s.end - s.begin for s in stretches) / 1e9)
 
 
 def _stay(settle_s: float, seconds: float) -> Stretch:
@@ -60,5 +68,6 @@ def line(row: dict[str, Any]) -> str:
     alone, got = row["alone"], row["slicing"]
     return (
         f"{row['high']}+{row['low']} {row['think_ms']}ms alone {alone['p50_ms']:.2f}/{alone['p99_ms']:.2f} | slicing "
-        f"{got['slowdown'] or 0:.3f} p99 {got['p99_ms']:.2f} low {'+'.join(f'{r:.1f}' for r in got['low_per_s'])}"
+        f"{got['slowdown'] or 0:.3f} p99 {got['p99_ms']:.2f} low {'+'.join(f'{r:.1f}' for r in got['low_per_s'])} | "
+        f"low alone {'+'.join(f'{r:.1f}' for r in row['low_alone_per_s'])}"
     )

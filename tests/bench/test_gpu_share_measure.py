@@ -53,6 +53,7 @@ def test_time_slicing_alternates_with_alone(session: Session) -> None:
     assert row["alone"]["requests"] > 0
     assert row["slicing"]["requests"] > 0
     assert row["slicing"]["low_per_s"][0] > 0
+    assert row["low_alone_per_s"][0] > 0
     assert "4+9" in gpu_share_slicing.line(row)
 
 
