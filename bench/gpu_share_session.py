@@ -70,6 +70,9 @@ class Session:
         if self.mps:
             self._mps.restart()
         if self.shim:
+            for left in Path("/dev/shm").glob("headway-bench-*"):  # of one that was killed
+                if not Path("/proc", left.name.rpartition("-")[2]).exists():
+                    left.unlink(missing_ok=True)
             self.block = SharedBlock.create(
                 Path(f"/dev/shm/headway-bench-{os.getpid()}"), self.sms, time.monotonic_ns()
             )

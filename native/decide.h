@@ -83,14 +83,19 @@ inline Look tame(Look k) {
   return k;
 }
 
+// How much of its work may be in flight. With nobody above it goes far ahead with short kernels only: whoever comes then
+// waits for one of them at a time, and a long one keeps the GPU busy by itself.
+inline int64_t depth_ns(const Look& k) {
+  if (k.above) return k.depth_ns;
+  return k.fill_ns > k.idle_depth_ns / 32 ? k.idle_depth_ns / 4 : k.idle_depth_ns;
+}
+
 inline Verdict decide(const Look& raw) {
   const Look k = tame(raw);
   if (!k.gate) return {1, kOff, 0, 0};
   const int64_t queued = most(0, k.filled_ns - k.now_ns);
   if (k.above == 0) {
-    // Far ahead with short kernels only: whoever comes then waits for one of them at a time, and a long one keeps the GPU
-    // busy by itself.
-    const int64_t depth = k.fill_ns > k.idle_depth_ns / 32 ? k.idle_depth_ns / 4 : k.idle_depth_ns;
+    const int64_t depth = depth_ns(k);
     if (queued > depth) return {0, kDepth, k.filled_ns - depth / 2, 0};
     return {1, kAlone, 0, 0};
   }
@@ -104,11 +109,11 @@ inline Verdict decide(const Look& raw) {
   if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
   if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
   if (queued > k.depth_ns) return {0, kDepth, k.filled_ns - k.depth_ns / 2, 0};
-  const bool fits = cost == 0;
+  const bool fits = cost == 0, narrow = due - start < k.threshold_ns && k.busy_ns <= start;
+  // Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.
+  if (narrow && k.depth_ns == 0) return {0, kThreshold, k.now_ns + kPoll, 0};
   if (fits) {
-    if (due - start >= k.threshold_ns || k.busy_ns > start) return {1, kFits, 0, 0};
-    // Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.
-    if (k.depth_ns == 0) return {0, kThreshold, k.now_ns + kPoll, 0};
+    if (!narrow) return {1, kFits, 0, 0};
     cost = k.threshold_ns - most(0, due - start);  // in a gap shorter than a switch: what the switch takes beyond it
   }
   if (k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};

@@ -146,7 +146,7 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
   flight.disturbed(launched_above_ns_);
   k.filled_ns = flight.end_ns(now, k.latency_ns);
   // What is reckoned will do as long as nothing hangs on it: each question to the driver costs a microsecond or more.
-  if (again || crowd_ || flight.overdue(now, k.latency_ns) || k.filled_ns - now > (k.above ? k.depth_ns : k.idle_depth_ns) / 2) {
+  if (again || crowd_ || flight.overdue(now, k.latency_ns) || k.filled_ns - now > depth_ns(k) / 2) {
     flight.collect(share, now);
     k.filled_ns = flight.end_ns(now, k.latency_ns);
   }
@@ -155,7 +155,11 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
       const int64_t end = others_[i]->want.end_ns.load(relaxed);
       if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
     }
-  if (lag_epoch_ != epoch_) lag_ns_ = 0;
+  if (lag_epoch_ != epoch_) {  // of what the last request absorbed, the part that is still in flight delays the next one
+    lag_ns_ = least(lag_ns_, most(0, k.filled_ns - now));
+    lag_slack_ns_ = k.slack_ns;
+    lag_epoch_ = epoch_;
+  }
   k.lag_ns = most(0, lag_ns_ - most(0, lag_slack_ns_ - k.slack_ns));
   k.credit_ns = credit_ns_;
   k.debt_ns = debt_ns_;
@@ -177,7 +181,7 @@ void Gate::blame(Share& share, int64_t now) {
 void Gate::go(Share& share, const Known& known, const Look& look, const Verdict& verdict) {
   Ledger& ledger = share.slot->ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
-  mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark);
+  mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark - 1);
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
   debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
@@ -234,7 +238,7 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
     // The longer it waits the less often it looks: those above pay for each look with a cache miss.
     const int64_t patience = least(now - begin, 20 * kMillion) / 4000;
     // What was reckoned too long is over sooner: a wait for the end of it is no reason to sleep all that time.
-    const int64_t glance = most(kGlance, within(seen.above ? seen.depth_ns : seen.idle_depth_ns, 8 * kNap) / 8);
+    const int64_t glance = most(kGlance, within(depth_ns(seen), 8 * kNap) / 8);
     const int64_t until = verdict.reason == kDepth ? least(verdict.until_ns, now + glance) : verdict.until_ns;
     wait_until(most(until, now + kPoll + patience), now, now - begin > kSpin);
   }

@@ -170,7 +170,11 @@ void Launch::ready() {
   raised_ = kind_ == kKernel && slot.rules.raised.load(relaxed) >= 2 && captures.load(relaxed) <= 0;
   // The gate is locked to look and to leave events, never while the driver is at work: that may wait for another thread.
   if (gated_) {
-    const std::lock_guard<std::mutex> lock(gate().mutex);
+    std::unique_lock<std::mutex> lock(gate().mutex, std::try_to_lock);
+    if (!lock) {
+      measured_ = false;  // another thread waits there: that is not what it costs to ask
+      lock.lock();
+    }
     go_ns_ = gate().enter(with, known_, fill_ns_);
     begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
     measured_ = measured_ && gate().at_once();

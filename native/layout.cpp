@@ -51,7 +51,7 @@ int main() {
   RECORD(Kernel, FIELD(id) FIELD(work_ns) FIELD(samples) FIELD(launches) FIELD(blocks) FIELD(per_sm) FIELD(longest_ns)
                      FIELD(blamed_ns) FIELD(kind) FIELD(varied) FIELD(name))
   RECORD(Step, FIELD(key) FIELD(gap_ns) FIELD(think_ns) FIELD(alone_ns) FIELD(slack_ns) FIELD(samples) FIELD(waits)
-                   FIELD(alone) FIELD(work_ns))
+                   FIELD(alone) FIELD(work_ns) FIELD(after) FIELD(sure))
   RECORD(Slot, FIELD(owner) FIELD(state) FIELD(priority) FIELD(seeded) FIELD(since_ns) FIELD(start_ticks) FIELD(name)
                    FIELD(program) FIELD(rules) FIELD(pulse) FIELD(want) FIELD(ledger) FIELD(kernels) FIELD(steps))
   RECORD(Header, FIELD(magic) FIELD(version) FIELD(slot_bytes) FIELD(slots) FIELD(sms) FIELD(broker) FIELD(stopping)

@@ -124,7 +124,8 @@ struct alignas(64) Step {
   U32 waits;         // 1: last time the program waited for the GPU after this launch
   U32 alone;         // samples of alone_ns
   U32 work_ns;       // how long the kernel takes here: the same kernel may do very different work at another place
-  I64 spare[1];
+  U32 after;         // the step of the first launch after the wait that came here, plus one
+  U32 sure;          // how often running it was that one
 };
 
 struct alignas(4096) Slot {

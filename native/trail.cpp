@@ -11,6 +11,7 @@ constexpr int64_t kBusiest = 100000000;    // nobody is believed to be busy for 
 constexpr int64_t kRest = 2000000;         // what other streams may still have to do after a wait for one
 constexpr uint32_t kRing = 4096;
 constexpr uint32_t kSettled = 4;           // after so many samples a step by its place stands on its own
+constexpr uint32_t kSure = 2;              // what has followed a wait so often running will follow it again
 constexpr uint32_t kPlaces = kSteps / 4 * 3;  // steps known by their place; the rest is for pairs
 
 // A launch as it came last time at its place since a wait. In order of the places, and so of memory: a program goes
@@ -28,6 +29,7 @@ static_assert(sizeof(Passed) == 64, "a line");
 
 std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> places{0};
+std::atomic<int> waiters{0};  // threads that wait for the GPU
 
 }  // namespace
 
@@ -167,6 +169,21 @@ void remember(Trail& t, Slot* slot, const Known& known) {
   __builtin_prefetch(&slot->kernels[next.kernel - 1], 1);
 }
 
+// A wait is over and the next request begins: what it begins with, after what the one before it ended with.
+void follows(const Slot* slot, Step* ended, const Step* begins) {
+  const uint32_t row = begins ? static_cast<uint32_t>(begins - slot->steps) + 1 : 0;
+  const uint32_t sure = ended->after.load(relaxed) == row ? ended->sure.load(relaxed) + 1 : 0;
+  ended->after.store(row, relaxed);
+  ended->sure.store(least(sure, kSure), relaxed);
+}
+
+// What the request after a wait absorbs, if it is the one that has come there before; else nothing.
+int64_t slack_after(const Slot* slot, const Step* ended) {
+  if (!ended || ended->sure.load(relaxed) < kSure) return 0;
+  const uint32_t row = ended->after.load(relaxed);
+  return row && row <= kSteps ? slot->steps[row - 1].slack_ns.load(relaxed) : 0;
+}
+
 // What is expected after this launch, from the step that knows.
 const Step* expected(const Trail& t) {
   if (t.step && t.step->samples.load(relaxed)) return t.step;
@@ -178,6 +195,7 @@ const Step* expected(const Trail& t) {
 void forget_trail() {
   generation.fetch_add(1, relaxed);
   places.store(0, relaxed);
+  waiters.store(0, relaxed);
 }
 
 Trail& trail(Slot* slot) {
@@ -220,8 +238,10 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   }
   if (t.place <= kRing) ++t.place;  // a thread may never wait: far out all places are one
   const uint64_t pair = mix(t.previous, id);
+  Step* ended = t.waited ? (t.step ? t.step : t.pair) : nullptr;
   t.step = t.ahead_key ? by_place(slot, t, mix(pair, t.place)) : t.ahead;
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
+  if (ended) follows(slot, ended, t.step ? t.step : t.pair);
   Pulse& pulse = slot->pulse;
   const int64_t reaches = now + within(slot->rules.latency_ns.load(relaxed), kMillion);
   int64_t busy = pulse.busy_ns.load(relaxed);
@@ -257,6 +277,7 @@ void observe_wait(Share& share, int64_t now) {
   Trail& t = *found;
   t.waiting = true;
   t.waiting_ns = now;
+  waiters.fetch_add(1, relaxed);
   // From each launch since the last wait: how much the GPU idled until this one. The GPU is at work now, the
   // program waits for it: there is time for this.
   const bool due = t.waits < kSettled || t.waits % 8 == 0;
@@ -280,24 +301,25 @@ void observe_waited(Share& share, int64_t now, Over over) {
   Slot* slot = share.slot;
   Ledger& ledger = slot->ledger;
   ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
-  int64_t think = 0, slack = 0;
+  int64_t think = 0, slack = -1;
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
     if (step && t->waiting) account(slot, step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
+    if (t->waiting) waiters.fetch_sub(1, relaxed);
     t->waiting = false;
     t->waited = t->launch_ns != 0;
     t->waited_ns = now;
     const Step* known = expected(*t);
     think = known ? known->think_ns.load(relaxed) : 0;
-    // What is launched in the pause and runs on beyond it delays the beginning of the next request: what that one absorbs,
-    // if it is as the last one was.
-    if (t->waited && t->ring[0].step) slack = slot->steps[t->ring[0].step - 1].slack_ns.load(relaxed);
+    // What those below launch in the pause may run on beyond it, and delay the next request: by what that one absorbs.
+    // Where other threads are at work it is theirs that counts.
+    if (waiters.load(relaxed) <= 0 && slot->pulse.launch_ns.load(relaxed) == t->launch_ns) slack = slack_after(slot, step);
   }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
   if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
-  pulse.slack_ns.store(slack, relaxed);
+  if (slack >= 0) pulse.slack_ns.store(slack, relaxed);
   pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
 }
 

@@ -88,6 +88,8 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
         match = _PART.match(stripped, position)
         unit = match.group(2) if match else ""
         if match is None or (unit not in _TIME_UNITS and not (unit == "" and match.group(0) == stripped)):
+            if stripped.startswith("-") and _PART.match(stripped, 1):
+                raise InputError(f"{what} {text!r} must not be negative")
             raise InputError(f"{what} {text!r} is not understood: write a number with ns, us, ms, s, m, h, d or w")
         total += _number(match.group(1)) * _TIME_UNITS.get(unit, SECOND)
         position = match.end()

@@ -41,6 +41,8 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("run", "--slo", "fast", "--", "true"), "--slo fast: a slow-down of 1 or more"),
         (("run", "--floor", "120%", "--", "true"), "--floor 120%: a share of the GPU's time between 0% and 50%"),
         (("run", "--floor", "-1", "--", "true"), "--floor -1: a share of the GPU's time"),
+        (("run", "--floor", "5", "--", "true"), "between 0% and 50%; did you mean 5%?"),
+        (("run", "--linger", "-3s", "--", "true"), "--linger '-3s' must not be negative"),
         (("run", "--memory", "much", "--", "true"), "--memory 'much' is not understood"),
         (("run", "--memory", "5KB", "--", "true"), "--memory 5KB: at least 1MB"),
         (("run", "--mps", "maybe", "--", "true"), "--mps maybe: auto, on or off"),

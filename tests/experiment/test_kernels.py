@@ -125,7 +125,7 @@ def test_why_a_row_was_not_kept_is_said(tmp_path: Path) -> None:
     for words, why in (
         ((a, b, b), "a pair is of two programs, these are 3"),
         (("matmul", a), "no slow-down of matmul is known"),
-        (("vgg16", a), "vgg16 is no trace that says on which GPU and driver it was recorded"),
+        (("vgg16", a), "vgg16 comes with headway, and only traces of one's own are"),
         ((a, str(tmp_path / "mute.parquet")), "mute.parquet is no trace that says on which GPU and driver"),
         ((a, elsewhere), f"{a} was recorded on H200, driver 580; {elsewhere} was recorded on A100, driver 580"),
     ):
@@ -166,3 +166,19 @@ def test_on_the_command_line_it_is_a_line_beside_the_answer(capsys: pytest.Captu
     told = capsys.readouterr()
     assert (ended.value.code, told.out, told.err.count("\n")) == (2, "", 1)
     assert "unknown program 'min'" in told.err
+
+
+def test_a_row_has_the_name_in_the_trace_and_the_pause_in_its_name(tmp_path: Path) -> None:
+    above, below = (
+        recorded(tmp_path / f"{file}.parquet", name, 4_000) for file, name in (("x", "api"), ("y", "train"))
+    )
+    found = wiring.predict(above, below, think=5_000_000, seconds=0.05, say=None)
+    assert (found["pair"]["program"], found["pair"]["co_runner"]) == ("api@5ms", "train")
+    assert (found["high"], found["seconds"], found["seed"]) == ("x", 0.05, 0)
+
+
+def test_a_short_run_of_headway_says_that_its_beginning_counts() -> None:
+    each = wiring.KernelsExperiment(("vgg16",), ("matmul",), "headway", 0, 0.5)
+    assert "try --seconds 3" in wiring.few(each, ["mps", "headway(slo=1.1)"])[0]
+    assert wiring.few(each, ["mps"]) == []
+    assert wiring.few(wiring.KernelsExperiment(("vgg16",), ("matmul",), "headway", 0, 3.0), ["headway"]) == []

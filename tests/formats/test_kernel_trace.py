@@ -115,6 +115,9 @@ def test_every_shipped_program_can_be_played() -> None:
         ("launches = 'many'", "launches = 'many' is not a int"),
         ("launches = 3\ngpu_us = -1", "gpu_us = -1 is negative"),
         ("launches = 3", "gpu_us = 0.0 must be above 0"),
+        ("launches = 3\ngpu_us = nan", "gpu_us = nan is no number to reckon with"),
+        ("launches = 3\ngpu_us = 9\nlaunch_us = inf", "launch_us = inf is no number to reckon with"),
+        ("launches = 3\ngpu_us = 9\nkind = 7", "kind = 7 must be 1 "),
         ("launches = ", "it is not TOML"),
     ],
 )
@@ -147,3 +150,9 @@ def test_the_tables_of_a_profile_as_a_program() -> None:
     assert [launch.waits for launch in program.launches[:4]] == [False, False, False, True]
     assert [launch.gap for launch in program.launches[:4]] == [7, 10, 20, 30]
     assert [launch.duration for launch in program.launches[:4]] == [100, 200, 200, 300]
+
+
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "d.parquet").mkdir()
+    with pytest.raises(TraceError, match=r"d\.parquet: it is a folder"):
+        kernel_trace.read(tmp_path / "d.parquet")

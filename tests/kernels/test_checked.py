@@ -54,7 +54,7 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> str:
         ("yield None", "(mine.py, line 6): decide yields None; it must yield LetGo"),
         ("yield 'go'", "decide yields 'go'"),
         ("yield (1, 0)", "decide yields (1, 0)"),
-        ("yield LetGo(0, 3)", "(mine.py, line 6): LetGo(client=0, launch=3): it waits with nothing"),
+        ("yield LetGo(0, 3)", "(mine.py, line 6): LetGo(client=0, launch=3): that client waits with nothing"),
         ("yield LetGo(7, 0)", "there are 2 clients"),
         ("yield LetGo(None, 0)", "LetGo(client=None): must be a whole number, the client's id"),
         ("yield LetGo(1, 0, 99)", "LetGo(reason=99): is no Reason"),
@@ -86,7 +86,8 @@ def test_what_decide_gets_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("text", "line"),
     [
         ("yield LetGo(client, client.reached)", "must be a whole number, the client's id"),
-        ("yield from 2 * [LetGo(client.id, client.reached)]", "it waits with nothing"),
+        ("yield from 2 * [LetGo(client.id, client.reached)]", "that client waits with nothing"),
+        ("yield from (LetGo(client.id, client.reached) for _ in (1, 2))", "that client waits with nothing"),
         ("client.reached = 99\n            yield LetGo(client.id, 99)", "(reached of client 1 from 0 to 99)"),
         ("state.commit(now, LetGo(client.id, client.reached))\n        return ()", "changed the state"),
     ],

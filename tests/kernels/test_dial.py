@@ -59,6 +59,26 @@ def test_the_bolder_the_further_ahead(one: int, other: int) -> None:
     assert _ahead(replace(plain, depth_ns=10 * MS), MOST_PPM) == DEEPEST_NS
 
 
+def test_only_those_under_normal_priority_alone_go_further_ahead() -> None:
+    """MPS knows two priorities: who is below another who is not 0 waits for whole kernels, and so does that one."""
+    loop, rules = dial(), {}
+    for beat in range(1, 200):
+        middle = [Seen(2, 5, 0, 0, 0), Seen(3, 9, 0, 0, 0)]
+        rules = loop.rules(beat * 8 * REQUEST_NS, [seen(8 * beat)[0], *middle])
+    assert (rules[2].whole, rules[2].depth_ns) == (0, Rules().depth_ns * (MOST_PPM // MILLION) ** 2)
+    assert (rules[3].whole, rules[3].depth_ns) == (1, Rules().depth_ns)
+    assert rules[3].idle_depth_ns == DEEPEST_NS
+
+
+def test_with_nobody_about_those_below_share_how_far_ahead_they_go_and_held_they_do_not() -> None:
+    assert settled(dial(), MILLION).idle_depth_ns == Rules().idle_depth_ns
+    assert settled(dial(), MILLION, lows=4).idle_depth_ns == Rules().idle_depth_ns // 4
+    assert settled(dial(priorities=False), MILLION).idle_depth_ns == DEEPEST_NS
+    loop = Dial(first_watch_ns=0)
+    held = [rules[LOW] for now in range(MS, loop.watch_every_ns, MS) if (rules := loop.rules(now, seen(1)))[LOW].hold]
+    assert {each.idle_depth_ns for each in held} == {Rules().depth_ns}
+
+
 def test_without_priorities_nobody_launches_further_ahead() -> None:
     assert settled(dial(priorities=False), MILLION).depth_ns == Rules().depth_ns
     assert settled(dial(mps=False), MILLION).depth_ns == 0

@@ -235,7 +235,7 @@ def test_a_policy_that_lets_go_who_does_not_wait_is_a_bug() -> None:
         def decide(self, now: int, state: KernelsState):  # type: ignore[no-untyped-def]
             yield LetGo(0, 0)
 
-    with pytest.raises(InfeasibleActionError, match="it waits with nothing"):
+    with pytest.raises(InfeasibleActionError, match="that client waits with nothing"):
         drive(Eager(), [Client("h", program((5, 2, 10)), 0, requests=1)], TINY)
 
 

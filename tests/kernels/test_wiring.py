@@ -65,6 +65,7 @@ def test_several_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> No
         ([*RUN, "--high", "resnt50"], "did you mean 'resnet50'?"),
         ([*RUN, "--policy", "fast"], "unknown kernel policy 'fast'"),
         ([*RUN, "--workers", "3"], "--workers means nothing with --scenario kernels"),
+        ([*RUN, "--set", "kernels.foo=3"], "--set means nothing with --scenario kernels"),
         ([*RUN, "--slo", "soon"], "--slo 'soon' is not a slow-down"),
         ([*RUN, "--floor", "200%"], "floor=2.0 is not a share"),
         ([*RUN, "--think", "long"], "--think 'long' is not understood"),

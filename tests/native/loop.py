@@ -34,7 +34,7 @@ class Passed:
     reasons: dict[str, int]
 
 
-def pair(session: Session, high: str, low: str, think_ms: float, seconds: float) -> Passed:
+def pair(session: Session, high: str, low: str, think_ms: float, seconds: float, dial: Dial | None = None) -> Passed:
     """The one below by itself for a while, then behind the gate."""
     _choose(session, [low])
     time.sleep(0.1)
@@ -42,7 +42,7 @@ def pair(session: Session, high: str, low: str, think_ms: float, seconds: float)
     time.sleep(seconds / 4)
     alone = (ledger(session, "low")["kernels"] - before["kernels"]) / (seconds / 4)
     session.choose("high", high, int(think_ms * MS))
-    modes = Modes(session, "high", ["low"], [], Dial())
+    modes = Modes(session, "high", ["low"], [], dial or Dial())
     modes.stay("alone", 0.5)
     modes.stay("gate", seconds / 2)
     before = ledger(session, "low")

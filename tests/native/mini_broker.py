@@ -24,7 +24,7 @@ DEFAULT: dict[str, int] = {
     "gate": 1,
     "latency_ns": 4_000,
     "depth_ns": 100_000,
-    "idle_depth_ns": 2_000_000,
+    "idle_depth_ns": 8_000_000,
     "silence_ns": 20_000_000,
     "sample_every": 8,
     "threshold_ns": 2_000,

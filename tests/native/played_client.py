@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.gpu_share_alike import REQUESTS
 from bench.gpu_share_client import DONE, PROGRAM, READY, RING, STATE, THINK
-from headway.experiment.kernels import program_of
+from headway.experiment.kernel_sources import program_of
 from headway.kernels.device import Device
 from headway.kernels.expected import learn
 from headway.kernels.program import Client

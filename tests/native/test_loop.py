@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.kernels.dial import Dial
 from tests.native.harness import Built
 from tests.native.loop import pair, session_of
 
@@ -13,11 +14,10 @@ def test_idle_time_above_is_used(built: Built, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(os.environ, "PYTHONPATH", f"src:{Path.cwd()}")
     session = session_of(tmp_path, built, ["resnet50"], ["bert-b32"])
     try:
-        found = pair(session, "resnet50", "bert-b32", 0, 1.0)
+        found = pair(session, "resnet50", "bert-b32", 0, 1.0, Dial(slo_ppm=100_000_000))
     finally:
         session.__exit__(None, None, None)
     assert found.launches > 500
-    assert found.reasons["absorbed"] > 0
-    assert found.boldness > 1
+    assert found.reasons.get("absorbed", 0) > 0
     # Its kernels come every 20 us and take 4: with gaps that short not taken for idle time one launch in seven waited.
     assert found.reasons.get("threshold", 0) < found.launches // 20

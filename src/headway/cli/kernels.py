@@ -36,7 +36,7 @@ def compare(flags: Mapping[str, Any]) -> None:
 def _rows(each: wiring.KernelsExperiment, policies: Sequence[str]) -> list[dict[str, Any]]:
     """One row a policy, with a bar meanwhile."""
     clients = wiring.clients_of(each)
-    for line in wiring.notes(clients):
+    for line in (*wiring.notes(clients), *wiring.few(each, policies)):
         console.note(line)
     with share_bar("kernels") as tell:
         return wiring.compare(each, policies, clients, tell)
@@ -52,7 +52,8 @@ def refuse_kernel_flags(flags: Mapping[str, Any]) -> None:
 def _experiment(flags: Mapping[str, Any], policy: str) -> wiring.KernelsExperiment:
     for flag, value in flags.items():
         if flag not in _UNDERSTOOD and value not in (None, False):
-            raise ExperimentError(f"--{flag.replace('_', '-')} means nothing with --scenario {SCENARIO}")
+            named = "set" if flag == "overrides" else flag.replace("_", "-")
+            raise ExperimentError(f"--{named} means nothing with --scenario {SCENARIO}")
     seconds = flags.get("seconds")
     return wiring.KernelsExperiment(
         tuple(flags.get("high") or ()),

@@ -92,7 +92,7 @@ def run(
         )
     )
     settings = Settings(slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
-    shim, device = library(), gpus.usable(gpus.chosen(gpu))
+    device, shim = gpus.usable(gpus.chosen(gpu)), library()
     place = places.checked(places.place_of(device.index))
     with places.using(place):
         given = {name for name, text in (("slo", slo), ("floor", floor), ("linger", linger)) if text}
@@ -246,7 +246,8 @@ def floor_ppm(text: str) -> int:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 0.5:
-        raise ShareError(f"--floor {text}: a share of the GPU's time between 0% and 50%")
+        hint = f"; did you mean {given}%?" if 0.5 < value <= 50 and not given.endswith("%") else ""
+        raise ShareError(f"--floor {text}: a share of the GPU's time between 0% and 50%{hint}")
     return round(value * MILLION)
 
 

@@ -10,27 +10,26 @@ from typing import Any
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
-from headway.errors import ExperimentError, InputError, TraceError, unknown_name
-from headway.formats import kernel_programs, kernel_trace
-from headway.formats.kernel_profile import from_profile
+from headway.errors import ExperimentError, InputError
+from headway.experiment.kernel_sources import Source, program_of, source_of
+from headway.formats import kernel_programs
 from headway.formats.plugins import resolve
 from headway.kernels.actions import Action
 from headway.kernels.device import Device
 from headway.kernels.events import Event
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
-from headway.kernels.program import Client, Program, cold
+from headway.kernels.program import Client, cold
 from headway.kernels.replay import fresh_state
 from headway.kernels.state import KernelsState
 from headway.metrics.kernels import summarise
-from headway.profiling.kernel_store import KernelStore, stores
+from headway.profiling.kernel_store import KernelStore
 from headway.sim.kernels import SimulatedGpu
 from headway.streams import stream
 from headway.units import MILLISECOND, SECOND, parse_duration
 
 SCENARIO = "kernels"
 LOW_PRIORITY = 1
-TRACE = ".parquet"
 MOST_SECONDS = 600
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
@@ -122,58 +121,6 @@ def think_time(text: str | None) -> int:
 # --- programs -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Source:
-    """A program, and what is known of how it came to be."""
-
-    program: Program
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """What its trace says of itself: gpu, driver, sms. Empty where it was not recorded."""
-    notes: tuple[str, ...] = ()
-    """What its user should know of it."""
-
-
-def program_of(name: str) -> Program:
-    """A shipped program, a kernel trace, a recipe, or one whose kernels are in the profile store, in this order."""
-    return source_of(name).program
-
-
-def source_of(name: str) -> Source:
-    """The same, with where it comes from."""
-    if name.endswith(TRACE):
-        trace = kernel_trace.read(name)
-        return Source(kernel_programs.from_trace(trace, Path(name).stem), trace.metadata)
-    if name.endswith(kernel_programs.SUFFIXES) or name in kernel_programs.shipped():
-        return Source(kernel_programs.load(name))
-    known = stores()
-    having = [store for store in known if store.path(name).is_file()]
-    if not having:
-        names = {*kernel_programs.shipped(), *(program for store in known for program in store.programs())}
-        raise ExperimentError(f"{unknown_name('program', name, names)}, or a kernel trace: FILE.parquet")
-    found = _stored(having[0], name)
-    if len(having) == 1:
-        return found
-    which = f"note: {name} is known of {len(having)} GPUs or drivers: that of {having[0].folder} is taken"
-    return replace(found, notes=(which, *found.notes))
-
-
-def _stored(store: KernelStore, name: str) -> Source:
-    """A program of the store: from the trace that lies beside its profile, else from the means in it."""
-    path = store.path(name).with_suffix(TRACE)
-    why = f"{path} is not there (headway profile kernels --name {name} records it)"
-    if path.exists():
-        try:
-            trace = kernel_trace.read(path)
-            if trace.program in ("", name):
-                return Source(kernel_programs.from_trace(trace, name), trace.metadata)
-            why = f"{path} is a trace of {trace.program}"
-        except TraceError as problem:
-            why = str(problem)
-    if (tables := store.load(name)) is None:  # it went meanwhile
-        raise ExperimentError(f"the profile {store.path(name)} is gone")
-    return Source(from_profile(name, *tables), notes=(f"note: {name} is played from the means of its profile: {why}",))
-
-
 def clients_of(each: KernelsExperiment, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:
     """The clients of a run; where each begins in its program, and when, is drawn. ``sources``: those read already."""
     if not each.high:
@@ -220,6 +167,13 @@ def notes(clients: Sequence[Client]) -> list[str]:
         for client in clients
         if client.priority == highest and not any(launch.waits for launch in client.program.launches)
     ]
+
+
+def few(each: KernelsExperiment, policies: Sequence[str]) -> list[str]:
+    """What is to be said of a run so short that the first moments of headway's dial are much of it."""
+    if each.horizon >= 4 * SETTLE or not any(policy.startswith("headway") for policy in policies):
+        return []
+    return [f"note: headway's dial settles within {SETTLE / SECOND:g} s or so, and they count here: try --seconds 3"]
 
 
 def play(
@@ -312,14 +266,7 @@ def predict(
     rows = compare(each, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * each.horizon)})
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
     names = [client["program"] for client in rows[0]["clients"]]
-    pair = {
-        "program": names[0],
-        "co_runner": names[1] if len(names) > 1 else "",
-        "sm_share_ppm": MILLION,
-        "slowdown_ppm": round((modes["gate"]["slowdown_p50"] or 1.0) * MILLION),
-        "harvest_ppm": round((modes["gate"]["low_share"] or 0.0) * MILLION),
-        "measured": False,
-    }
+    pair = _pair(names, [*sources.values()], think, modes["gate"])
     stored = None
     if why := _unfit(clients, modes["gate"], {} if write else sources):
         said(f"not kept among pairs: {why}")
@@ -330,10 +277,25 @@ def predict(
         "low": names[1:],
         "think_s": think / SECOND,
         "slo": slo_ppm / MILLION,
+        "seconds": seconds,
+        "seed": seed,
         "busy_share_alone": rows[0]["busy_share_alone"],
         "modes": modes,
         "pair": pair,
         "stored": str(stored) if stored else None,
+    }
+
+
+def _pair(names: Sequence[str], sources: Sequence[Source], think: int, gate: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a table, as measured rows have it: by the name that its trace has for a program, with the pause."""
+    above, below = (str(source.about.get("program", "")) for source in (sources[0], sources[-1]))
+    return {
+        "program": (above or names[0]) + (f"@{think / MILLISECOND:g}ms" if think else ""),
+        "co_runner": (below or names[-1]) if len(names) > 1 else "",
+        "sm_share_ppm": MILLION,
+        "slowdown_ppm": round((gate["slowdown_p50"] or 1.0) * MILLION),
+        "harvest_ppm": round((gate["low_share"] or 0.0) * MILLION),
+        "measured": False,
     }
 
 
@@ -358,6 +320,8 @@ def _unfit(clients: Sequence[Client], gate: Mapping[str, Any], sources: Mapping[
     places = {name: _recorded_on(source) for name, source in sources.items()}
     for name, place in places.items():
         if not all(place):
+            if name in kernel_programs.shipped():
+                return f"{name} comes with headway, and only traces of one's own are"
             return f"{name} is no trace that says on which GPU and driver it was recorded"
     if len(set(places.values())) > 1:
         return "; ".join(f"{name} was recorded on {gpu}, driver {driver}" for name, (gpu, driver) in places.items())

@@ -14,7 +14,7 @@ import numpy as np
 
 from headway.errors import TraceError, unknown_name
 from headway.formats import kernel_trace
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernel_trace import KINDS, KernelTrace
 from headway.kernels.kernel import Kernel
 from headway.kernels.program import Launch, Program
 from headway.streams import stream
@@ -109,12 +109,16 @@ def from_recipe(path: Path) -> Program:
         wanted: tuple[type, ...] = (int, float) if isinstance(RECIPE[key], float) else (type(RECIPE[key]),)
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
             raise TraceError(f"program {path}: {key} = {value!r} is not a {wanted[-1].__name__}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TraceError(f"program {path}: {key} = {value!r} is no number to reckon with")
         if isinstance(value, int | float) and value < 0:
             raise TraceError(f"program {path}: {key} = {value!r} is negative")
     recipe = {**RECIPE, **given}
     for key in ("launches", "gpu_us", "requests", "per_sm"):
         if recipe[key] <= 0:
             raise TraceError(f"program {path}: {key} = {recipe[key]!r} must be above 0")
+    if recipe["kind"] not in KINDS:
+        raise TraceError(f"program {path}: kind = {recipe['kind']!r} must be 1 (kernel), 2 (graph) or 3 (copy)")
     return made(path.stem, recipe)
 
 

@@ -74,6 +74,8 @@ def write(path: Path | str, trace: KernelTrace) -> None:
 
 def read(path: Path | str) -> KernelTrace:
     """The trace in a file."""
+    if Path(path).is_dir():
+        raise TraceError(f"kernel trace {path}: it is a folder, not a Parquet file")
     try:
         table = pq.read_table(str(path))
     except FileNotFoundError:

@@ -183,13 +183,18 @@ class Dial:
         loops = [loop for loop in loops if loop.heard] or loops
         boldness = min(loop.boldness_ppm for loop in loops)
         allowed = (self.slo_ppm - MILLION) // max(1, beside)
+        whole = plain.whole or any(other.priority for other in above)
+        idle = (DEEPEST_NS if whole else plain.idle_depth_ns) // max(1, beside)
         return replace(
             plain,
             hold=1 if phase else 0,
+            whole=1 if whole else 0,
+            # Held means that little is in flight, even where those above are silent: they may come at any time.
+            idle_depth_ns=min(idle, plain.depth_ns) if phase else idle,
             absorb_ppm=min(MILLION, boldness // 2) // max(1, beside),
             # Who is bold launches further ahead: a thread that the machine interrupts then leaves the GPU no gap. Not
             # where those above have no priority: all that is in flight would be before them.
-            depth_ns=plain.depth_ns if plain.whole else _ahead(plain, boldness),
+            depth_ns=plain.depth_ns if whole else _ahead(plain, boldness),
             scale_ppm=MILLION * MILLION // boldness,
             # No request pays much more than its share of the slow-down that is aimed at: that keeps the tail short.
             credit_ppm=allowed,

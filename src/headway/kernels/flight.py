@@ -11,7 +11,7 @@ MARK_NS = 60_000
 """After half of what may be in flight an event is left behind, but not after less than this; half of this where others
 are gated too."""
 IDLE_MARK_NS = 400_000
-"""Nor after more; and after as much with nobody above."""
+"""And always after less than this; with nobody above after as much."""
 LONG_NS = 30_000
 """A kernel of this length, and of half a mark, has an event of its own, unless nobody is above."""
 STUCK_NS = 20_000_000
@@ -22,7 +22,7 @@ def mark(depth: int, alone: bool, crowd: bool) -> int:
     """After how much work an event is left behind, where ``depth`` may be in flight."""
     if alone:
         return IDLE_MARK_NS
-    return MARK_NS // 2 if crowd else min(max(MARK_NS, depth // 2), IDLE_MARK_NS)
+    return MARK_NS // 2 if crowd else min(max(MARK_NS, depth // 2), IDLE_MARK_NS - 1)
 
 
 class Flight:

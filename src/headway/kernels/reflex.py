@@ -114,6 +114,17 @@ def harm(look: Look, start_ns: int, due_ns: int) -> int:
     return total
 
 
+def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int:
+    """How much of a program's work may be in flight.
+
+    With nobody above it goes far ahead with short kernels only: whoever comes then waits for one of them at a time, and
+    a long one keeps the GPU busy by itself.
+    """
+    if above:
+        return depth_ns
+    return idle_depth_ns // 4 if fill_ns > idle_depth_ns // 32 else idle_depth_ns
+
+
 def decide(look: Look) -> Verdict:
     """Whether the kernel may go now. Trusts nothing: any numbers give a verdict."""
     return settle(tame(look))
@@ -125,9 +136,7 @@ def settle(k: Look) -> Verdict:
         return Verdict(1, Reason.OFF, 0, 0)
     queued = max(0, k.filled_ns - k.now_ns)
     if k.above == 0:
-        # Far ahead with short kernels only: whoever comes then waits for one of them at a time, and a long one keeps
-        # the GPU busy by itself.
-        depth = k.idle_depth_ns // 4 if k.fill_ns > k.idle_depth_ns // 32 else k.idle_depth_ns
+        depth = depth_of(0, k.fill_ns, k.depth_ns, k.idle_depth_ns)
         if queued > depth:
             return Verdict(0, Reason.DEPTH, k.filled_ns - depth // 2, 0)
         return Verdict(1, Reason.ALONE, 0, 0)
@@ -150,12 +159,12 @@ def settle(k: Look) -> Verdict:
 
 def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
     """The verdict on a kernel whose turn it is, with room in flight: fits, is absorbed, is paid for, or waits."""
-    fits = cost == 0
+    fits, narrow = cost == 0, due - start < k.threshold_ns and k.busy_ns <= start
+    if narrow and k.depth_ns == 0:  # where programs never overlap there is no filling without a gap
+        return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
     if fits:
-        if due - start >= k.threshold_ns or k.busy_ns > start:
+        if not narrow:
             return Verdict(1, Reason.FITS, 0, 0)
-        if k.depth_ns == 0:  # where programs never overlap there is no filling without a gap
-            return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
         cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
     if k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
         return Verdict(1, Reason.ABSORBED, 0, cost)

@@ -180,9 +180,9 @@ class KernelsState:
         if not 0 <= action.client < len(self.clients):
             return f"LetGo(client={action.client}): there are {len(self.clients)} clients"
         client = self.clients[action.client]
-        if client.reached != action.launch:
+        if client.reached == NOTHING or client.reached != action.launch:
             waits = "nothing" if client.reached == NOTHING else f"launch {client.reached}"
-            return f"LetGo(client={action.client}, launch={action.launch}): it waits with {waits}"
+            return f"LetGo(client={action.client}, launch={action.launch}): that client waits with {waits}"
         return None
 
     def commit(self, now: int, action: Action) -> None:

@@ -58,7 +58,8 @@ def _check_method(policy: type[KernelsPolicy], name: str, arguments: tuple[str, 
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         raise ExperimentError(f"policy {policy.name}: {name} is async, and nobody awaits it: {rule}")
     own = inspect.getattr_static(policy, name)
-    bound = method if isinstance(own, staticmethod | classmethod) else method.__get__(object())
+    bind = None if isinstance(own, staticmethod | classmethod) else getattr(method, "__get__", None)
+    bound = bind(object()) if bind else method
     try:
         inspect.signature(bound).bind(*arguments)
     except (TypeError, ValueError):

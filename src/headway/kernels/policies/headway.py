@@ -23,6 +23,7 @@ from headway.kernels.reflex import (
     Verdict,
     Waiter,
     choose,
+    depth_of,
     settle,
 )
 from headway.kernels.state import ClientState, KernelsState
@@ -148,14 +149,14 @@ class Headway(KernelsPolicy):
             above += 1
         fill, kernel = client.fill, client.wants
         _accrue(gate, rules, above > 0, min(fill, LONGEST_NS), now)
-        if gate.epoch != epoch:
-            gate.lag, gate.epoch = 0, epoch
         filled = self._filled(now, state, client, rules.latency_ns)
-        depth = rules.depth_ns if above else rules.idle_depth_ns
+        depth = depth_of(above, fill, rules.depth_ns, rules.idle_depth_ns)
         waits = now > client.reached_at or self._crowd(state)
         if waits or gate.flight.overdue(now, rules.latency_ns) or filled - now > depth // 2:
             gate.flight.collect(now, client.finished)
             filled = self._filled(now, state, client, rules.latency_ns)
+        if gate.epoch != epoch:  # of what the last request absorbed, the part still in flight delays the next one
+            gate.lag, gate.lag_slack, gate.epoch = min(gate.lag, max(0, filled - now)), slack, epoch
         turn = 1
         if len(state.waiting) > 1:
             room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
@@ -201,7 +202,8 @@ class Headway(KernelsPolicy):
 
 def glance(look: Look) -> int:
     """How long one that waits for work of its own goes without looking."""
-    return max(GLANCE_NS, min(look.depth_ns if look.above else look.idle_depth_ns, 8 * NAP_NS) // 8)
+    depth = depth_of(look.above, look.fill_ns, look.depth_ns, look.idle_depth_ns)
+    return max(GLANCE_NS, min(depth, 8 * NAP_NS) // 8)
 
 
 def asleep(look: Look, verdict: Verdict, waited: int) -> int:
@@ -236,8 +238,10 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
     elif reason == Reason.TURN:
         until = now + 10 * pause  # whoever goes instead is a change
     elif reason == Reason.THRESHOLD:
-        # Sooner than the launch above only if the switch can be paid for.
-        paid = now + _grown(look.threshold_ns - look.credit_ns, rules.credit_ppm, rules.credit_cap_ns > 0)
+        # Sooner than the launch above only if the switch can be paid for, and never where programs do not overlap.
+        room = max(0, max(look.next_ns + look.latency_ns, look.busy_ns) - max(now + look.latency_ns, look.filled_ns))
+        cost = look.threshold_ns - room
+        paid = now + _grown(cost - look.credit_ns, rules.credit_ppm, look.depth_ns > 0 and cost <= rules.credit_cap_ns)
         until = min(max(until, look.next_ns), max(now + pause, paid))
     elif reason in (Reason.GAP, Reason.BUSY):
         until = max(until, _cheaper(look, rules))

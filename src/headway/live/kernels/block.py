@@ -144,7 +144,8 @@ class Step(ctypes.Structure):
         ("waits", c_uint32),
         ("alone", c_uint32),
         ("work_ns", c_uint32),
-        ("spare", c_int64 * 1),
+        ("after", c_uint32),
+        ("sure", c_uint32),
     )
 
 

@@ -1,0 +1,105 @@
+"""What a program says in its pauses of the request to come: how much delay that one absorbs, if it is sure of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.native.harness import Built
+from tests.native.mini_broker import MiniBroker
+
+PROGRAM = """
+import ctypes, json, sys, threading, time
+from pathlib import Path
+from headway.live.kernels.block import SharedBlock
+
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+cuda.stubFunction.restype = ctypes.c_void_p
+number = ctypes.c_uint64(1)
+pointer = ctypes.cast(ctypes.byref(number), ctypes.c_void_p)
+parameters = (ctypes.c_void_p * 2)(pointer, pointer)
+
+def function(name, work_ns):
+    return ctypes.c_void_p(cuda.stubFunction(name, ctypes.c_int64(work_ns), ctypes.c_int64(0), 0))
+
+def launch(kernel):
+    assert cuda.cuLaunchKernel(kernel, 4, 1, 1, 64, 1, 1, 0, None, parameters, None) == 0
+
+short, long = function(b"short", 20_000), function(b"long", 6_000_000)
+
+def idle():  # four gaps of two milliseconds in which the GPU has nothing to do
+    for _ in range(5):
+        launch(short)
+        time.sleep(0.002)
+    cuda.cuCtxSynchronize()
+
+def busy():  # a kernel, and the wait for it
+    launch(long)
+    cuda.cuCtxSynchronize()
+
+idle()
+slot = next(slot for slot in SharedBlock.open(Path(sys.argv[1])).slots if slot.name == b"test")
+"""
+ALTERNATE = """
+seen = {"idle": [], "busy": []}
+for _ in range(12):
+    for name, request in (("busy", busy), ("idle", idle)):
+        seen[name].append(slot.pulse.slack_ns)
+        request()
+print(json.dumps(seen))
+"""
+TWICE = """
+seen = {"idle": [], "busy": []}
+for at in range(32):
+    name, request = (("idle", idle), ("busy", busy))[at % 4 // 2]
+    seen[name].append(slot.pulse.slack_ns)
+    request()
+print(json.dumps(seen))
+"""
+THREADS = """
+def other():
+    while not done:
+        busy()
+done = []
+thread = threading.Thread(target=other)
+thread.start()
+seen = []
+for _ in range(12):
+    idle()
+    seen.append(slot.pulse.slack_ns)
+done.append(1)
+thread.join()
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture
+def program(built: Built, broker: MiniBroker, share: Path):
+    def run(text: str) -> object:
+        environment = built.environment(share, 0, "test", PYTHONPATH="src", STUB_LOG="/dev/null")
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM + text, share], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    return run
+
+
+def test_it_is_that_of_the_request_to_come_and_not_of_the_last_one(program) -> None:
+    seen = program(ALTERNATE)
+    assert max(seen["busy"]) < 1_000_000, "a request that waits for its one kernel absorbs nothing"
+    assert min(seen["idle"][6:]) > 4_000_000, "one that idles for eight milliseconds does"
+
+
+def test_who_does_not_know_what_comes_says_nothing(program) -> None:
+    """Each twice: after one that idles either may come, after one that waits it shows by what was before it."""
+    assert max(program(TWICE)["busy"]) < 1_000_000
+
+
+def test_while_another_thread_waits_for_the_gpu_nothing_is_absorbed(program) -> None:
+    seen = program(THREADS)
+    assert sorted(seen)[len(seen) // 2] < 1_000_000
