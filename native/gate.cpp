@@ -155,8 +155,8 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
       const int64_t end = others_[i]->want.end_ns.load(relaxed);
       if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
     }
-  if (lag_epoch_ != epoch_) {  // of what the last request absorbed, the part that is still in flight delays the next one
-    lag_ns_ = least(lag_ns_, most(0, k.filled_ns - now));
+  if (lag_epoch_ != epoch_) {  // of what the last request absorbed, the part still in flight when the next one begins
+    lag_ns_ = least(lag_ns_, most(0, k.filled_ns - most(now, k.next_ns)));
     lag_slack_ns_ = k.slack_ns;
     lag_epoch_ = epoch_;
   }

@@ -155,8 +155,9 @@ class Headway(KernelsPolicy):
         if waits or gate.flight.overdue(now, rules.latency_ns) or filled - now > depth // 2:
             gate.flight.collect(now, client.finished)
             filled = self._filled(now, state, client, rules.latency_ns)
-        if gate.epoch != epoch:  # of what the last request absorbed, the part still in flight delays the next one
-            gate.lag, gate.lag_slack, gate.epoch = min(gate.lag, max(0, filled - now)), slack, epoch
+        if gate.epoch != epoch:  # of what the last request absorbed, the part still in flight when the next one begins
+            gate.lag = min(gate.lag, max(0, filled - max(now, following)))
+            gate.lag_slack, gate.epoch = slack, epoch
         turn = 1
         if len(state.waiting) > 1:
             room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
