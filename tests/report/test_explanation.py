@@ -272,7 +272,7 @@ def test_a_job_that_does_not_wait_is_said_to(folder: str, when: str, status: str
     [
         (["17", "--at", "999d"], "--at 999d: the run ends at"),
         (["17", "--at", "soon"], "--at 'soon' is not understood"),
-        (["17", "--at", "-5h"], "--at '-5h' is not understood"),
+        (["17", "--at", "-5h"], "--at '-5h' must not be negative"),
         (["nobody"], "job 'nobody' is not in this run"),
     ],
 )

@@ -87,7 +87,7 @@ def _time(found: StoredRun, at: str | None, job: int) -> int:
     try:
         time = parse_duration(at, what="--at")
     except InputError as problem:
-        raise InputError(f"{problem}; or end") from None
+        raise InputError(f"{problem} (or write end)") from None
     if time > end:
         how = "ends" if found.complete else "was cut short"
         raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")
