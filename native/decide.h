@@ -109,11 +109,11 @@ inline Verdict decide(const Look& raw) {
   if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
   if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
   if (queued > k.depth_ns) return {0, kDepth, k.filled_ns - k.depth_ns / 2, 0};
-  const bool fits = cost == 0, narrow = due - start < k.threshold_ns && k.busy_ns <= start;
   // Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.
+  const bool fits = cost == 0, narrow = due - most(start, k.busy_ns) < k.threshold_ns;
   if (narrow && k.depth_ns == 0) return {0, kThreshold, k.now_ns + kPoll, 0};
   if (fits) {
-    if (!narrow) return {1, kFits, 0, 0};
+    if (!narrow || k.busy_ns > start) return {1, kFits, 0, 0};
     cost = k.threshold_ns - most(0, due - start);  // in a gap shorter than a switch: what the switch takes beyond it
   }
   if (k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};

@@ -50,6 +50,7 @@ struct alignas(64) Trail {
   Shape shape{};
   bool waited = false;     // since the last launch
   bool waiting = false;
+  bool counted = false;    // among those who wait
   bool watched = false;    // those below were held when this stretch began
   int64_t waiting_ns = 0;  // when the wait that is on began
   uint32_t waits = 0;
@@ -273,11 +274,14 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
 void observe_wait(Share& share, int64_t now) {
   Slot* slot = share.slot;
   Trail* found = begun(slot);
-  if (!found || found->waited || found->waiting || !found->launch_ns) return;
+  if (!found || found->counted || !found->launch_ns) return;
   Trail& t = *found;
+  t.counted = true;
+  waiters.fetch_add(1, relaxed);
+  slot->pulse.slack_ns.store(0, relaxed);
+  if (t.waited) return;  // nothing was launched since the last wait: nothing is learnt
   t.waiting = true;
   t.waiting_ns = now;
-  waiters.fetch_add(1, relaxed);
   // From each launch since the last wait: how much the GPU idled until this one. The GPU is at work now, the
   // program waits for it: there is time for this.
   const bool due = t.waits < kSettled || t.waits % 8 == 0;
@@ -294,7 +298,6 @@ void observe_wait(Share& share, int64_t now) {
   const Step* known = expected(t);
   Pulse& pulse = slot->pulse;
   pulse.next_ns.store(pulse.busy_ns.load(relaxed) + (known ? known->think_ns.load(relaxed) : 0), relaxed);
-  pulse.slack_ns.store(0, relaxed);
 }
 
 void observe_waited(Share& share, int64_t now, Over over) {
@@ -305,8 +308,8 @@ void observe_waited(Share& share, int64_t now, Over over) {
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
     if (step && t->waiting) account(slot, step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
-    if (t->waiting) waiters.fetch_sub(1, relaxed);
-    t->waiting = false;
+    if (t->counted) waiters.fetch_sub(1, relaxed);
+    t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;
     t->waited_ns = now;
     const Step* known = expected(*t);

@@ -85,6 +85,14 @@ def test_in_a_gap_shorter_than_a_switch_the_switch_has_to_be_absorbed_or_paid_fo
     assert decide(look(fill_ns=US, next_ns=NOW + 4 * US))[:2] == (1, Reason.FITS)
 
 
+@pytest.mark.parametrize("busy_us", [-10, 0, 50, 90])
+def test_without_mps_nothing_goes_without_a_gap_whatever_could_be_paid(busy_us: int) -> None:
+    rich = look(busy_ns=NOW + busy_us * US, depth_ns=0, threshold_ns=500 * US, slack_ns=10 * MS, credit_ns=10 * MS)
+    assert decide(rich).reason == Reason.THRESHOLD
+    assert decide(rich._replace(fill_ns=5 * MS)).reason == Reason.THRESHOLD
+    assert decide(rich._replace(next_ns=NOW + 700 * US)).go == 1
+
+
 def test_who_is_overdue_is_expected_ever_later() -> None:
     assert decide(look(next_ns=NOW - 20 * US)).reason == Reason.GAP
     assert decide(look(next_ns=NOW - 200 * US)).reason == Reason.FITS

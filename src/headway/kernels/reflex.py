@@ -159,11 +159,12 @@ def settle(k: Look) -> Verdict:
 
 def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
     """The verdict on a kernel whose turn it is, with room in flight: fits, is absorbed, is paid for, or waits."""
-    fits, narrow = cost == 0, due - start < k.threshold_ns and k.busy_ns <= start
-    if narrow and k.depth_ns == 0:  # where programs never overlap there is no filling without a gap
+    # Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.
+    fits, narrow = cost == 0, due - max(start, k.busy_ns) < k.threshold_ns
+    if narrow and k.depth_ns == 0:
         return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
     if fits:
-        if not narrow:
+        if not narrow or k.busy_ns > start:
             return Verdict(1, Reason.FITS, 0, 0)
         cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
     if k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
