@@ -105,7 +105,7 @@ def measure(
     fine: Sequence[str] = tuple(FINE),
 ) -> dict[str, Any]:
     """One pair at one pause between requests."""
-    below = _choose(session, lows)
+    below = choose(session, lows)
     earlier = _low_alone(session, below)
     session.choose("high", high, int(think_ms * MS))
     modes = Modes(session, "high", below, _plain(session, lows), dial)
@@ -134,7 +134,7 @@ def measure(
     return row
 
 
-def _choose(session: Session, lows: list[str]) -> list[str]:
+def choose(session: Session, lows: list[str]) -> list[str]:
     """Let those below do these programs, ungated, and all others rest."""
     names = list(BELOW[: len(lows)])
     for name in ("high", *BELOW, *PLAIN):

@@ -8,13 +8,14 @@ those who waited say where to look. On a machine with few cores the numbers are 
 
 import argparse
 import os
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.gpu_share_measure import _choose, ledger
+from bench.gpu_share_measure import choose, ledger
 from bench.gpu_share_session import MS, Modes, Session
 from headway.kernels.dial import Dial
 from headway.kernels.reflex import Reason
@@ -36,7 +37,7 @@ class Passed:
 
 def pair(session: Session, high: str, low: str, think_ms: float, seconds: float, dial: Dial | None = None) -> Passed:
     """The one below by itself for a while, then behind the gate."""
-    _choose(session, [low])
+    choose(session, [low])
     time.sleep(0.1)
     before = ledger(session, "low")
     time.sleep(seconds / 4)
@@ -55,15 +56,15 @@ def pair(session: Session, high: str, low: str, think_ms: float, seconds: float,
     return Passed(rate / alone, found["kernels"], found["waits"], asked, modes.dial.boldness_ppm(0) / 1e6, reasons)
 
 
-def session_of(folder: Path, made: Built, high: list[str], low: list[str]) -> Session:
+@contextmanager
+def session_of(folder: Path, made: Built, high: list[str], low: list[str]) -> Iterator[Session]:
     """Two processes, each with its programs."""
-    session = Session(folder, made.shim, 132, mps=False, client="tests.native.played_client")
-    session.extra["LD_LIBRARY_PATH"] = str(made.folder)
-    session.__enter__()
-    session.start("high", 0, 0, high)
-    session.start("low", 1, 5, low)
-    session.ready()
-    return session
+    with Session(folder, made.shim, 132, mps=False, client="tests.native.played_client") as session:
+        session.extra["LD_LIBRARY_PATH"] = str(made.folder)
+        session.start("high", 0, 0, high)
+        session.start("low", 1, 5, low)
+        session.ready()
+        yield session
 
 
 def main() -> None:
@@ -77,14 +78,11 @@ def main() -> None:
     os.chdir(Path(__file__).parents[2])
     with TemporaryDirectory() as folder:
         made = built(Path(folder) / "native", "plain")
-        session = session_of(Path(folder) / "work", made, *(sorted(set(each)) for each in zip(*pairs, strict=True)))
-        try:
+        programs = [sorted(set(each)) for each in zip(*pairs, strict=True)]
+        with session_of(Path(folder) / "work", made, *programs) as session:
             for high, low in pairs:
                 for think in map(float, given.think_ms.split(",")):
                     print(f"{high}+{low} {think:g}ms {pair(session, high, low, think, given.seconds)}", flush=True)
-        finally:
-            session.__exit__(None, None, None)
-    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,8 @@ from tests.native.loop import pair, session_of
 
 def test_idle_time_above_is_used(built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "PYTHONPATH", f"src:{Path.cwd()}")
-    session = session_of(tmp_path, built, ["resnet50"], ["bert-b32"])
-    try:
+    with session_of(tmp_path, built, ["resnet50"], ["bert-b32"]) as session:
         found = pair(session, "resnet50", "bert-b32", 0, 1.0, Dial(slo_ppm=100_000_000))
-    finally:
-        session.__exit__(None, None, None)
     assert found.launches > 500
     assert found.reasons.get("absorbed", 0) > 0
     assert found.reasons["fits"] + found.reasons["absorbed"] > found.launches * 3 // 4, "hardly any is paid for"

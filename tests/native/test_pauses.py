@@ -15,30 +15,21 @@ import ctypes, json, sys, threading, time
 from pathlib import Path
 from headway.live.kernels.block import SharedBlock
 
-cuda = ctypes.CDLL("libcuda.so.1")
-assert cuda.cuInit(0) == 0
-cuda.stubFunction.restype = ctypes.c_void_p
-number = ctypes.c_uint64(1)
-pointer = ctypes.cast(ctypes.byref(number), ctypes.c_void_p)
-parameters = (ctypes.c_void_p * 2)(pointer, pointer)
+from tests.native.stub_driver import Stub
 
-def function(name, work_ns):
-    return ctypes.c_void_p(cuda.stubFunction(name, ctypes.c_int64(work_ns), ctypes.c_int64(0), 0))
-
-def launch(kernel):
-    assert cuda.cuLaunchKernel(kernel, 4, 1, 1, 64, 1, 1, 0, None, parameters, None) == 0
-
-short, long = function(b"short", 20_000), function(b"long", 6_000_000)
+stub = Stub()
+cuda, launch = stub.cuda, stub.launch
+short, long = stub.kernel("short", 20_000), stub.kernel("long", 6_000_000)
 
 def idle():  # four gaps of two milliseconds in which the GPU has nothing to do
     for _ in range(5):
         launch(short)
         time.sleep(0.002)
-    cuda.cuCtxSynchronize()
+    stub.wait()
 
 def busy():  # a kernel, and the wait for it
     launch(long)
-    cuda.cuCtxSynchronize()
+    stub.wait()
 
 idle()
 slot = next(slot for slot in SharedBlock.open(Path(sys.argv[1])).slots if slot.name == b"test")
@@ -81,7 +72,7 @@ for _ in range(12):
     launch(long)
     cuda.cuEventSynchronize(event)
     waits.append(1)
-    cuda.cuCtxSynchronize()
+    stub.wait()
     waits.clear()
     time.sleep(0.003)
 done.append(1)
@@ -108,7 +99,7 @@ print(json.dumps(seen))
 @pytest.fixture
 def program(built: Built, broker: MiniBroker, share: Path):
     def run(text: str) -> object:
-        environment = built.environment(share, 0, "test", PYTHONPATH="src", STUB_LOG="/dev/null")
+        environment = built.environment(share, 0, "test", PYTHONPATH="src:.", STUB_LOG="/dev/null")
         ran = subprocess.run(
             [sys.executable, "-c", PROGRAM + text, share], env=environment, capture_output=True, text=True, timeout=60
         )
