@@ -14,7 +14,7 @@ from headway.errors import ShareError
 
 _ROOT = 0
 _LINK = "is a symbolic link, and none is followed here"
-_PIPE_OR_SO = "is no plain file"
+_NOT_PLAIN = "is no plain file"
 _REMEDY = "have it removed, or choose another folder (HEADWAY_SHARE_FOLDER)"
 
 
@@ -34,7 +34,7 @@ def opened(path: Path, flags: int) -> int:
     if stat.S_ISREG(about.st_mode) and ours:
         return handle
     os.close(handle)
-    what = _PIPE_OR_SO if not stat.S_ISREG(about.st_mode) else f"belongs to another user ({about.st_uid})"
+    what = _NOT_PLAIN if not stat.S_ISREG(about.st_mode) else f"belongs to another user ({about.st_uid})"
     raise ShareError(f"{path} {what}: {_REMEDY}")
 
 
@@ -86,7 +86,7 @@ def foreign(path: Path, *, folder: bool = False) -> str:
     elif stat.S_ISDIR(about.st_mode) and not folder:
         what = "is a folder, and none of headway's"
     elif not (stat.S_ISDIR(about.st_mode) if folder else stat.S_ISREG(about.st_mode)):
-        what = "is no folder" if folder else _PIPE_OR_SO
+        what = "is no folder" if folder else _NOT_PLAIN
     elif about.st_uid != os.geteuid():
         what = f"belongs to another user ({about.st_uid})"
     else:
