@@ -30,14 +30,18 @@ static_assert(sizeof(Passed) == 64, "a line");
 std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> places{0};
 std::atomic<int> waiters{0};  // threads that wait for the GPU
+std::atomic<uint32_t> waits_over{0};  // of all threads
+constexpr uint32_t kOnce = 8192;
+std::atomic<uint32_t> once[kOnce];    // of what has come once at a place, by its key
 
 }  // namespace
 
 struct alignas(64) Trail {
   const Slot* slot = nullptr;
   uint64_t previous = 0;
-  Step* step = nullptr;    // what follows this launch: known by its place since the last wait, as requests repeat,
-  Step* pair = nullptr;    // and, while that is new, by the kernel and the one before it
+  Step* step = nullptr;    // what follows this launch: known by its place since the last wait, as requests repeat, or,
+                           // where there is no room or no place, by the kernel and the one before it;
+  Step* pair = nullptr;    // and, while that is new, by these two
   Step* ahead = nullptr;   // of the launch that is on its way, if there is one: looked up once a launch
   uint64_t ahead_key = 1;  // 0: it is as before
   CUfunction function = nullptr;  // of the launch that is on its way
@@ -49,11 +53,13 @@ struct alignas(64) Trail {
   int64_t idle_ns = 0;     // idle GPU time since the last wait
   Shape shape{};
   bool waited = false;     // since the last launch
+  bool begins = false;     // the launch that is on its way is the first of a stretch
   bool waiting = false;
   bool counted = false;    // among those who wait
   bool watched = false;    // those below were held when this stretch began
   int64_t waiting_ns = 0;  // when the wait that is on began
   uint32_t waits = 0;
+  uint32_t over = 0;       // waits of all threads that were over when this one launched last
   uint32_t born = 0;
   Passed ring[kRing];
   int64_t idle_before_ns[kRing];
@@ -102,10 +108,27 @@ Step* find(Slot* slot, uint64_t key, bool room) {
   return nullptr;
 }
 
-Step* by_place(Slot* slot, const Trail& t, uint64_t key) {
-  Step* step = t.ahead && t.ahead_key == key ? t.ahead : find(slot, key, places.load(relaxed) < kPlaces);
+// A stretch begins after a wait of this thread; of one that never waits, as autograd's, after any wait of the program.
+bool stretch_begins(const Trail& t) { return t.waited || (!t.waits && t.over != waits_over.load(relaxed)); }
+
+// Whether it has come before, as far as is remembered.
+bool seen(uint64_t key) {
+  std::atomic<uint32_t>& mark = once[key % kOnce];
+  const uint32_t tag = static_cast<uint32_t>(key >> 32) | 1;
+  if (mark.load(relaxed) == tag) return true;
+  mark.store(tag, relaxed);
+  return false;
+}
+
+// Made only for what comes a second time: a program's first steps come once, and room is scarce.
+Step* by_place(Slot* slot, const Trail& t, uint64_t pair) {
+  const bool far = t.place > kRing;  // out there all places are one
+  const uint64_t key = far ? pair : mix(pair, t.place);
+  if (t.ahead && t.ahead_key == key) return t.ahead;
+  if (!far && !seen(key)) return nullptr;
+  Step* step = far ? nullptr : find(slot, key, places.load(relaxed) < kPlaces);
   if (step && step->samples.load(relaxed) == 0) places.fetch_add(1, relaxed);
-  return step;
+  return step ? step : find(slot, pair, true);
 }
 
 // A wait for the GPU is over. Delays that fills cause and that were not absorbed show here and nowhere else: the time
@@ -158,8 +181,7 @@ void remember(Trail& t, Slot* slot, const Known& known) {
     here.handles = handles_now();
     here.previous = t.previous;
     here.kernel = known.kernel ? static_cast<uint32_t>(known.kernel - slot->kernels) + 1 : 0;
-    const Step* step = t.step ? t.step : t.pair;
-    here.step = step ? static_cast<uint32_t>(step - slot->steps) + 1 : 0;
+    here.step = t.step ? static_cast<uint32_t>(t.step - slot->steps) + 1 : 0;
     here.nccl = known.nccl;
   }
   if (at + 2 < kRing) __builtin_prefetch(&t.ring[at + 2]);
@@ -205,7 +227,8 @@ Trail& trail(Slot* slot) {
 }
 
 bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Known* known) {
-  const uint32_t at = t.waited ? 0 : t.place;
+  t.begins = stretch_begins(t);
+  const uint32_t at = t.begins ? 0 : t.place;
   t.ahead_key = 1;
   t.function = function;
   t.shape = shape;
@@ -223,8 +246,10 @@ bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Kn
 
 Step* step_ahead(Trail& t, Slot* slot, const Known& known) {
   if (!t.ahead_key) return t.ahead;
+  if (!t.function) t.begins = stretch_begins(t);
   const uint64_t pair = mix(t.previous, known.kernel ? known.kernel->id.load(relaxed) : 1);
-  t.ahead_key = mix(pair, t.waited ? 1 : t.place <= kRing ? t.place + 1 : t.place);
+  const uint32_t place = t.begins ? 1 : t.place + 1;
+  t.ahead_key = place > kRing ? pair : mix(pair, place);
   return t.ahead = find(slot, t.ahead_key, false);
 }
 
@@ -232,7 +257,7 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   close_stretch(t, now);
   const Kernel* kernel = launched.kernel;
   const uint64_t id = kernel ? kernel->id.load(relaxed) : 1;
-  if (t.waited || t.place == 0) {
+  if (t.begins || t.place == 0) {
     t.place = 0;
     t.begin_ns = now;
     t.watched = slot->rules.watched.load(relaxed) != 0;
@@ -240,15 +265,16 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   if (t.place <= kRing) ++t.place;  // a thread may never wait: far out all places are one
   const uint64_t pair = mix(t.previous, id);
   Step* ended = t.waited ? (t.step ? t.step : t.pair) : nullptr;
-  t.step = t.ahead_key ? by_place(slot, t, mix(pair, t.place)) : t.ahead;
+  t.step = t.ahead_key ? by_place(slot, t, pair) : t.ahead;
   t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
+  if (t.pair == t.step) t.pair = nullptr;
   if (ended) follows(slot, ended, t.step ? t.step : t.pair);
   Pulse& pulse = slot->pulse;
   const int64_t reaches = now + within(slot->rules.latency_ns.load(relaxed), kMillion);
   int64_t busy = pulse.busy_ns.load(relaxed);
-  if (t.waited) t.idle_ns = 0;
+  if (t.begins) t.idle_ns = 0;
   if (reaches > busy) {
-    if (!t.waited) t.idle_ns += reaches - busy;
+    if (!t.begins) t.idle_ns += reaches - busy;
     busy = reaches;
   }
   // Streams that overlap and predictions that are too long add up.
@@ -256,7 +282,8 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   remember(t, slot, launched);
   t.previous = id;
   t.launch_ns = now;
-  t.waited = t.waiting = false;
+  t.waited = t.waiting = t.begins = false;
+  t.over = waits_over.load(relaxed);
   t.ahead_key = 1;  // the next one is not known yet
   t.function = nullptr;
   const Step* known = expected(t);
@@ -320,6 +347,7 @@ void observe_waited(Share& share, int64_t now, Over over) {
   }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
+  waits_over.fetch_add(1, relaxed);
   if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   if (slack >= 0) pulse.slack_ns.store(slack, relaxed);
