@@ -14,7 +14,7 @@ using namespace headway;
 namespace {
 
 enum Entry : int {
-#define ENTRY(name, base, thread) k_##name,
+#define ENTRY(name, base, thread, since) k_##name,
 #include "entries.h"
 #undef ENTRY
   kEntries
@@ -26,10 +26,11 @@ struct Row {
   const char* name;  // as exported by the driver
   const char* base;  // as asked for through cuGetProcAddress
   bool thread;       // the variant with per-thread default streams
+  int since;         // asked for with an earlier CUDA version the base name means another function
   void* hook;
 };
 
-#define ENTRY(name, base, thread) {#name, base, thread, nullptr},
+#define ENTRY(name, base, thread, since) {#name, base, thread, since, nullptr},
 Row rows[kEntries] = {
 #include "entries.h"
 };
@@ -337,7 +338,7 @@ void* ours(int entry, void* found) {
 }
 
 bool fill_hooks() {
-#define ENTRY(name, base, thread) rows[k_##name].hook = reinterpret_cast<void*>(&name);
+#define ENTRY(name, base, thread, since) rows[k_##name].hook = reinterpret_cast<void*>(&name);
 #include "entries.h"
 #undef ENTRY
   return true;
@@ -393,10 +394,9 @@ void replace(const char* symbol, void** function, int version, uint64_t flags) {
     *function = version >= 12000 ? reinterpret_cast<void*>(&cuGetProcAddress_v2) : reinterpret_cast<void*>(&cuGetProcAddress);
     return;
   }
-  if (version < 4000) return;  // the functions of long ago had other arguments
   int entry = by_base(symbol, (flags & kPerThread) != 0);
   if (entry == k_cuCtxSynchronize && *function == driver_function("cuCtxSynchronize_v2")) entry = k_cuCtxSynchronize_v2;
-  if (entry >= 0) *function = ours(entry, *function);
+  if (entry >= 0 && version >= rows[entry].since) *function = ours(entry, *function);
 }
 
 }  // namespace

@@ -64,6 +64,34 @@ void* by_nested_old(const char* base, const char*, const char*) {
   return reinterpret_cast<AskOld>(inner)(base, &found, 11030, 2) == CUDA_SUCCESS ? found : nullptr;
 }
 
+// As the CUDA runtime asks: for each function with the version in which it came.
+int came(const char* base) {
+  const std::pair<const char*, int> versions[] = {
+      {"cuLaunchKernel", 4000},        {"cuLaunchKernelEx", 11060},  {"cuGraphLaunch", 10000},
+      {"cuGraphExecDestroy", 10000},   {"cuMemcpyAsync", 4000},      {"cuMemcpyHtoDAsync", 3020},
+      {"cuMemcpyDtoHAsync", 3020},     {"cuMemcpyDtoDAsync", 3020},  {"cuMemcpy", 4000},
+      {"cuMemcpyHtoD", 3020},          {"cuMemcpyDtoH", 3020},       {"cuMemcpyDtoD", 3020},
+      {"cuStreamSynchronize", 2000},   {"cuEventSynchronize", 2000}, {"cuCtxSynchronize", 2000},
+      {"cuCtxSynchronize_v2", 13000},  {"cuStreamCreate", 2000},     {"cuStreamCreateWithPriority", 5050},
+      {"cuModuleUnload", 2000},        {"cuEventCreate", 2000},      {"cuEventRecord", 2000},
+      {"cuInit", 2000},                {"cuCtxGetCurrent", 4000},    {"cuCtxDestroy", 4000},
+      {"cuStreamBeginCapture", 10010}, {"cuStreamEndCapture", 10000}};
+  for (const auto& [name, version] : versions)
+    if (std::strcmp(name, base) == 0) return version;
+  return 13000;
+}
+
+void* as_runtime(const char* base, uint64_t flags) {
+  void* found = nullptr;
+  int status = 0;
+  const int version = came(base);
+  if (std::strcmp(base, "cuCtxSynchronize_v2") == 0) base = "cuCtxSynchronize";
+  return ask_by_name()(base, &found, flags && version < 7000 ? 7000 : version, flags, &status) == CUDA_SUCCESS ? found : nullptr;
+}
+
+void* by_runtime0(const char* base, const char*, const char*) { return as_runtime(base, 0); }
+void* by_runtime2(const char* base, const char*, const char*) { return as_runtime(base, 2); }
+
 #ifdef LINKED
 extern "C" {
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
@@ -167,7 +195,8 @@ Reached reach(const std::string& way) {
                                                {"default", by_default},    {"next", by_next},
                                                {"proc0", by_proc0},        {"proc2", by_proc2},
                                                {"old0", by_old0},          {"nested", by_nested},
-                                               {"nested-old2", by_nested_old}};
+                                               {"nested-old2", by_nested_old},
+                                               {"runtime0", by_runtime0},  {"runtime2", by_runtime2}};
   for (const auto& [name, find] : ways)
     if (way == name) return found_by(find);
   std::fprintf(stderr, "client: no way %s to the driver in this build\n", way.c_str());

@@ -103,3 +103,57 @@ def test_who_comes_back_into_its_own_slot_begins_anew(built: Built, broker: Mini
     assert all(all(row) for row in rows), rows
     assert keyless <= 64
     assert keyed > 500
+
+
+def kept(built: Built, share: Path, body: str) -> int:
+    """How many steps a program has left in its slot."""
+    with MiniBroker(share, patience_ns=60_000_000_000) as broker:
+        broker.frozen = True  # it clears nothing away
+        run(built, broker, body)
+        return sum(1 for step in broker.block.slots[0].steps if step.key)
+
+
+def test_a_thread_that_never_waits_begins_anew_when_the_program_has_waited(built: Built, share: Path) -> None:
+    body = """
+names = [kernel(b"k%d" % n, 1) for n in range(50)]
+def backward():
+    for _ in range(100):
+        go.acquire()
+        for each in names:
+            assert launch(each) == 0
+        done.release()
+go, done = threading.Semaphore(0), threading.Semaphore(0)
+threading.Thread(target=backward).start()
+for turn in range(100):
+    assert launch(names[0]) == 0
+    go.release()
+    done.acquire()
+    assert cuda.cuCtxSynchronize() == 0
+"""
+    # By place and by pair, fifty of one thread and one of the other; not five thousand places.
+    assert 50 < kept(built, share, body) < 2 * 60
+
+
+def test_what_comes_once_at_a_place_takes_no_room_there(built: Built, share: Path) -> None:
+    body = """
+a, b = kernel(b"alpha", 1), kernel(b"beta", 1)
+for each in range(3000):
+    assert launch((a, b)[each % 2]) == 0
+assert cuda.cuCtxSynchronize() == 0
+for turn in range(5):
+    for each in (a, b, a, b):
+        assert launch(each) == 0
+    assert cuda.cuCtxSynchronize() == 0
+"""
+    assert kept(built, share, body) < 20
+
+
+def test_requests_that_take_turns_are_known_by_their_places_too(built: Built, share: Path) -> None:
+    body = """
+names = [kernel(b"k%d" % n, 1) for n in range(40)]
+for turn in range(20):
+    for each in (names, names[::-1])[turn % 2]:
+        assert launch(each) == 0
+    assert cuda.cuCtxSynchronize() == 0
+"""
+    assert kept(built, share, body) > 2 * 40 + 2 * 35  # a place and a pair each, both ways

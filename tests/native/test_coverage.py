@@ -9,6 +9,7 @@ from tests.native.harness import NATIVE, Built, compiled
 from tests.native.mini_broker import MiniBroker
 
 WAYS = ["direct", "dlsym", "dlsym-threads", "default", "next", "proc0", "proc2", "old0", "nested", "nested-old2"]
+WAYS += ["runtime0", "runtime2"]
 KERNELS = ("cuLaunchKernel", "cuLaunchCooperativeKernel")
 SYNCS = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
 
