@@ -160,7 +160,7 @@ def _rounds(
     """The fine modes for so many seconds; among them, evenly, the blocks without a gate."""
     found = Round()
     longer = max(longer, least_s / FINE["alone"])
-    turns = max(4, round(seconds / sum(FINE[mode] for mode in plan) / longer))
+    turns = max(8, round(seconds / sum(FINE[mode] for mode in plan) / longer))
     blocks = {round((n + 1) * turns / BLOCKS) - 1 for n in range(BLOCKS)}
     for turn in range(turns):
         for mode in (*plan[turn % len(plan) :], *plan[: turn % len(plan)]):
@@ -235,7 +235,7 @@ def ledger(session: Session, name: str) -> dict[str, int]:
     """The counters of a program that the table or the reader of a row may want."""
     counts = session.slot(name).ledger
     row = {k: int(getattr(counts, k)) for k in ("kernels", "waits", "waited_ns", "harvested_ns", "delay_ns", "samples")}
-    row |= {"asked": int(counts.asked), "asked_ns": int(counts.asked_ns)}
+    row |= {k: int(getattr(counts, k)) for k in ("asked", "asked_ns", "syncs")}
     return row | {f"reason{index}": int(counts.reasons[index]) for index in range(12)}
 
 

@@ -9,6 +9,7 @@
 namespace headway {
 
 constexpr int64_t kMillion = 1000000;
+constexpr int64_t kHeavy = 500000;  // a kernel of half a millisecond is long
 constexpr int64_t kPoll = 3000;  // look again after so long, where nothing says when
 
 enum Reason : int32_t {
@@ -90,6 +91,12 @@ inline int64_t depth_ns(const Look& k) {
   return k.fill_ns > k.idle_depth_ns / 32 ? k.idle_depth_ns / 4 : k.idle_depth_ns;
 }
 
+// A kernel so long that even one of them is felt.
+inline bool heavy(const Look& k) { return k.fill_ns >= kHeavy; }
+
+// Whether what it delays those above is still to be made up by them: absorbed, or paid for with a long kernel.
+inline bool lags(const Look& k, const Verdict& v) { return v.reason == kAbsorbed || (v.reason == kCredit && heavy(k)); }
+
 inline Verdict decide(const Look& raw) {
   const Look k = tame(raw);
   if (!k.gate) return {1, kOff, 0, 0};
@@ -116,8 +123,10 @@ inline Verdict decide(const Look& raw) {
     if (!narrow || k.busy_ns > start) return {1, kFits, 0, 0};
     cost = k.threshold_ns - most(0, due - start);  // in a gap shorter than a switch: what the switch takes beyond it
   }
-  if (k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
-  if (cost <= k.credit_ns) return {1, kCredit, 0, cost};
+  // Of long ones one at a time: those above are late by one and a fifth of it at most, whatever was reckoned.
+  const bool on_top = heavy(k) && k.lag_ns > k.fill_ns / 5;
+  if (!on_top && k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
+  if (!on_top && cost <= k.credit_ns) return {1, kCredit, 0, cost};
   if (fits) return {0, kThreshold, k.now_ns + kPoll, 0};
   if (start < k.busy_ns) return {0, kBusy, most(k.now_ns + kPoll, k.busy_ns - k.latency_ns), cost};
   return {0, kGap, k.now_ns + kPoll, cost};

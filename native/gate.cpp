@@ -186,7 +186,7 @@ void Gate::go(Share& share, const Known& known, const Look& look, const Verdict&
   add(ledger.harvested_ns, look.fill_ns);
   debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
   if (verdict.reason == kCredit) credit_ns_ -= verdict.harm_ns;
-  if (verdict.reason == kAbsorbed) {
+  if (lags(look, verdict)) {
     lag_ns_ = look.lag_ns + verdict.harm_ns;
     lag_slack_ns_ = look.slack_ns;
     lag_epoch_ = epoch_;

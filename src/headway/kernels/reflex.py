@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 MILLION = 1_000_000
 POLL_NS = 3_000
+HEAVY_NS = 500_000
+"""A kernel of half a millisecond is long."""
 LONGEST_NS = 100_000_000_000
 LATEST_NS = 4_000_000_000_000_000_000
 WIDEST_PPM = 4 * MILLION
@@ -167,15 +169,23 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
         if not narrow or k.busy_ns > start:
             return Verdict(1, Reason.FITS, 0, 0)
         cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
-    if k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
+    # Of long ones one at a time: those above are late by one and a fifth of it at most, whatever was reckoned.
+    on_top = k.fill_ns >= HEAVY_NS and k.lag_ns > k.fill_ns // 5
+    if not on_top and k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
         return Verdict(1, Reason.ABSORBED, 0, cost)
-    if cost <= k.credit_ns:
+    if not on_top and cost <= k.credit_ns:
         return Verdict(1, Reason.CREDIT, 0, cost)
     if fits:
         return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
     if start < k.busy_ns:
         return Verdict(0, Reason.BUSY, max(k.now_ns + POLL_NS, k.busy_ns - k.latency_ns), cost)
     return Verdict(0, Reason.GAP, k.now_ns + POLL_NS, cost)
+
+
+def lags(look: Look, verdict: Verdict) -> bool:
+    """Whether what it delays those above is still to be made up by them: absorbed, or paid for with a long kernel."""
+    paid = verdict.reason == Reason.CREDIT and look.fill_ns >= HEAVY_NS
+    return paid or verdict.reason == Reason.ABSORBED
 
 
 def choose(waiters: Sequence[Waiter], room_ns: int) -> int:

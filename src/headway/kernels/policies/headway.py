@@ -24,6 +24,7 @@ from headway.kernels.reflex import (
     Waiter,
     choose,
     depth_of,
+    lags,
     settle,
 )
 from headway.kernels.state import ClientState, KernelsState
@@ -197,7 +198,7 @@ class Headway(KernelsPolicy):
         gate.debt = max(-SURPLUS_NS, gate.debt - look.fill_ns)
         if verdict.reason == Reason.CREDIT:
             gate.credit -= verdict.harm_ns
-        elif verdict.reason == Reason.ABSORBED:
+        if lags(look, verdict):
             gate.lag, gate.lag_slack = look.lag_ns + verdict.harm_ns, look.slack_ns
 
 
