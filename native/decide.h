@@ -10,6 +10,7 @@ namespace headway {
 
 constexpr int64_t kMillion = 1000000;
 constexpr int64_t kHeavy = 500000;  // a kernel of half a millisecond is long
+constexpr int64_t kClear = 100000;  // and keeps this far from the end of what runs above, which is known no better
 constexpr int64_t kPoll = 3000;  // look again after so long, where nothing says when
 
 enum Reason : int32_t {
@@ -112,6 +113,9 @@ inline Verdict decide(const Look& raw) {
   const int64_t next = k.now_ns > k.next_ns ? k.now_ns + (k.now_ns - k.next_ns) / 2 : k.next_ns;
   const int64_t due = most(next + k.latency_ns, k.busy_ns);
   int64_t cost = harm(k, start, due);
+  // A long one that comes a moment too soon holds up all that is still to run: near work above it is in its way.
+  const int64_t clear = heavy(k) ? k.busy_ns + kClear : k.busy_ns;
+  if (start < clear && heavy(k)) cost = most(cost, (k.whole ? k.fill_ns : k.wave_ns) * k.width_ppm / kMillion);
   // What the floor owes comes before anybody's turn: with a floor nobody starves.
   if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
   if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
@@ -128,7 +132,7 @@ inline Verdict decide(const Look& raw) {
   if (!on_top && k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
   if (!on_top && cost <= k.credit_ns) return {1, kCredit, 0, cost};
   if (fits) return {0, kThreshold, k.now_ns + kPoll, 0};
-  if (start < k.busy_ns) return {0, kBusy, most(k.now_ns + kPoll, k.busy_ns - k.latency_ns), cost};
+  if (start < clear) return {0, kBusy, most(k.now_ns + kPoll, clear - k.latency_ns), cost};
   return {0, kGap, k.now_ns + kPoll, cost};
 }
 

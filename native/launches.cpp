@@ -216,7 +216,7 @@ Wait::Wait(bool everything, bool event) : everything_(everything), event_(event)
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
   begin_ns_ = now_ns();
-  if (with.slot) observe_wait(with, begin_ns_);
+  if (with.slot) observe_wait(with, begin_ns_, everything_ || (!event_ && !many_streams.load(relaxed)));
 }
 
 Wait::~Wait() {

@@ -298,7 +298,7 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   return t.step;
 }
 
-void observe_wait(Share& share, int64_t now) {
+void observe_wait(Share& share, int64_t now, bool everything) {
   Slot* slot = share.slot;
   Trail* found = begun(slot);
   if (!found || found->counted || !found->launch_ns) return;
@@ -324,7 +324,12 @@ void observe_wait(Share& share, int64_t now) {
   t.passed = 0;
   const Step* known = expected(t);
   Pulse& pulse = slot->pulse;
-  pulse.next_ns.store(pulse.busy_ns.load(relaxed) + (known ? known->think_ns.load(relaxed) : 0), relaxed);
+  int64_t busy = pulse.busy_ns.load(relaxed);
+  // The GPU is at work as long as this wait takes alone: known better than by adding up what was launched.
+  if (everything && known && known->alone.load(relaxed) >= kSure)
+    busy = most(busy, now + least(known->alone_ns.load(relaxed), kBusiest));
+  pulse.busy_ns.store(busy, relaxed);
+  pulse.next_ns.store(busy + (known ? known->think_ns.load(relaxed) : 0), relaxed);
 }
 
 void observe_waited(Share& share, int64_t now, Over over) {

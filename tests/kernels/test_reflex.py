@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.kernels.reflex import MILLION, POLL_NS, Look, Reason, Waiter, choose, decide
+from headway.kernels.reflex import CLEAR_NS, HEAVY_NS, MILLION, POLL_NS, Look, Reason, Waiter, choose, decide, lags
 
 US, MS = 1_000, 1_000_000
 NOW = 10**12
@@ -134,3 +134,38 @@ def test_who_comes_first_is_the_highest_that_fits_then_who_was_served_longest_ag
     assert choose(waiters, 50) == 2
     assert choose(waiters, 15) == 0
     assert choose(waiters, 5) == -1
+
+
+LONG = look(fill_ns=2 * MS, wave_ns=2 * MS, next_ns=NOW + 9 * MS, busy_ns=NOW - MS)
+"""A kernel of two milliseconds, and nine in which to run."""
+
+
+def test_a_long_kernel_keeps_away_from_the_end_of_what_runs_above() -> None:
+    assert decide(LONG)[:2] == (1, Reason.FITS)
+    start = NOW + LONG.latency_ns
+    assert decide(LONG._replace(busy_ns=start - CLEAR_NS))[:2] == (1, Reason.FITS)
+    near = decide(LONG._replace(busy_ns=start - CLEAR_NS + 1))
+    assert near == (0, Reason.BUSY, NOW + POLL_NS, 2 * MS)
+    ahead = decide(LONG._replace(busy_ns=NOW + 50 * US))
+    assert ahead == (0, Reason.BUSY, NOW + 50 * US + CLEAR_NS - LONG.latency_ns, 2 * MS)
+    # A short one may be beside it: it costs what they share.
+    short = LONG._replace(fill_ns=HEAVY_NS - 1, busy_ns=start + US, credit_ns=US)
+    assert decide(short) == (1, Reason.CREDIT, 0, 500)
+
+
+def test_long_kernels_delay_those_above_one_at_a_time() -> None:
+    paid = LONG._replace(next_ns=NOW + MS, credit_ns=5 * MS)
+    assert decide(paid)[:2] == (1, Reason.CREDIT)
+    absorbed = LONG._replace(next_ns=NOW + MS, slack_ns=20 * MS)
+    assert decide(absorbed)[:2] == (1, Reason.ABSORBED)
+    for each in (paid, absorbed):
+        assert lags(each, decide(each))
+        assert decide(each._replace(lag_ns=400 * US)).go == 1
+        assert decide(each._replace(lag_ns=400 * US + 1))[:2] == (0, Reason.GAP)
+    fits = LONG._replace(lag_ns=9 * MS)
+    assert decide(fits)[:2] == (1, Reason.FITS)
+    assert not lags(fits, decide(fits))
+    # Of short ones what is paid for is forgotten: the dial sees what came of it.
+    short = look(fill_ns=300 * US, credit_ns=MS, lag_ns=MS)
+    assert decide(short)[:2] == (1, Reason.CREDIT)
+    assert not lags(short, decide(short))

@@ -79,6 +79,30 @@ done.append(1)
 thread.join()
 print(json.dumps(during))
 """
+UNTIMED = """
+slot.rules.watched = 1  # those below are held: what a wait takes alone is learnt
+untimed = stub.kernel("ncclKernel", 6_000_000)  # never timed: taken for one of ten microseconds
+ahead, done = [], []
+
+def watch():
+    while not done:
+        if waits:
+            ahead.append(slot.pulse.busy_ns - slot.pulse.launch_ns)
+        time.sleep(0.0005)
+
+waits = []
+thread = threading.Thread(target=watch)
+thread.start()
+for turn in range(12):
+    launch(untimed)
+    if turn >= 6:
+        waits.append(1)
+    stub.wait()
+    waits.clear()
+done.append(1)
+thread.join()
+print(json.dumps(ahead))
+"""
 THREADS = """
 def other():
     while not done:
@@ -130,3 +154,10 @@ def test_a_second_wait_in_a_row_is_one_too(program) -> None:
     assert len(seen) > 12
     # A sample may fall between the test's mark and the wait itself.
     assert sum(each > 1_000_000 for each in seen) < len(seen) // 4
+
+
+def test_while_a_program_waits_its_work_is_taken_to_last_as_long_as_the_wait_does_alone(program) -> None:
+    seen = program(UNTIMED)
+    assert len(seen) > 12
+    # A sample may fall between the test's mark and the wait itself.
+    assert sum(each > 4_000_000 for each in seen) > len(seen) * 3 // 4

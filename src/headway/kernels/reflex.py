@@ -14,6 +14,8 @@ MILLION = 1_000_000
 POLL_NS = 3_000
 HEAVY_NS = 500_000
 """A kernel of half a millisecond is long."""
+CLEAR_NS = 100_000
+"""And keeps this far from the end of what runs above, which is known no better."""
 LONGEST_NS = 100_000_000_000
 LATEST_NS = 4_000_000_000_000_000_000
 WIDEST_PPM = 4 * MILLION
@@ -149,6 +151,9 @@ def settle(k: Look) -> Verdict:
     following = k.now_ns + (k.now_ns - k.next_ns) // 2 if k.now_ns > k.next_ns else k.next_ns
     due = max(following + k.latency_ns, k.busy_ns)
     cost = harm(k, start, due)
+    if k.fill_ns >= HEAVY_NS and start < k.busy_ns + CLEAR_NS:
+        # One that comes a moment too soon holds up all that is still to run: near work above it is in its way.
+        cost = max(cost, (k.fill_ns if k.whole else k.wave_ns) * k.width_ppm // MILLION)
     # What the floor owes comes before anybody's turn: with a floor nobody starves.
     if k.debt_ns >= k.fill_ns and queued == 0:
         return Verdict(1, Reason.FLOOR, 0, cost)
@@ -177,8 +182,9 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
         return Verdict(1, Reason.CREDIT, 0, cost)
     if fits:
         return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
-    if start < k.busy_ns:
-        return Verdict(0, Reason.BUSY, max(k.now_ns + POLL_NS, k.busy_ns - k.latency_ns), cost)
+    clear = k.busy_ns + (CLEAR_NS if k.fill_ns >= HEAVY_NS else 0)
+    if start < clear:
+        return Verdict(0, Reason.BUSY, max(k.now_ns + POLL_NS, clear - k.latency_ns), cost)
     return Verdict(0, Reason.GAP, k.now_ns + POLL_NS, cost)
 
 
