@@ -65,7 +65,9 @@ def longest_ms(traces: Path, program: str) -> float:
 
 def digests(shared: Path, without: Path) -> list[dict[str, Any]]:
     """A row a process and program: its result with headway and in a process without it, fresh and after sharing."""
-    theirs = {name: found for row in rows(without) for name, found in row.items()}
+    theirs: dict[str, list[dict[str, str]]] = {}
+    for name, both in (each for row in rows(without) for each in row.items()):  # a line a session
+        theirs[name] = [{**before, **found} for before, found in zip(theirs.get(name, [{}, {}]), both, strict=True)]
     made = []
     for process, (fresh, after) in ((name, found) for row in rows(shared) for name, found in row.items()):
         other = theirs.get(process.replace("plain", "low"), [{}, {}])

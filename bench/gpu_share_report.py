@@ -16,6 +16,7 @@ from bench.gpu_share_bars import bars
 from bench.gpu_share_rows import (
     Measured,
     Row,
+    error,
     key,
     named,
     overheads,
@@ -24,6 +25,9 @@ from bench.gpu_share_rows import (
     spread,
     table,
 )
+
+EARLIER = (5, 7, 8)
+"""Runs before the last one."""
 
 
 def coverage(all_: Measured) -> str:
@@ -116,7 +120,7 @@ def noise(all_: Measured) -> str:
     """The same pairs, run after run."""
     body = []
     for row in all_.pairs:
-        found = [all_.again(row, run) for run in (5, 6)]
+        found = [all_.again(row, run) for run in EARLIER]
         every = [each for each in (*found, row) if each]
         shares = [all_.of(each, "alone") for each in every]
         body.append(
@@ -128,25 +132,23 @@ def noise(all_: Measured) -> str:
                 f"{max(shares) / min(shares):.2f}",
             )
         )
-    return table(
-        "pair | alone p50, ms: run 5 | 6 | 7 | slow-down: run 5 | 6 | 7 | below of alone: run 5 | 6 | 7 | most / least",
-        body,
-    )
+    runs = " | ".join(map(str, (*EARLIER[1:], "last")))
+    told = (f"{what}: run {EARLIER[0]} | {runs}" for what in ("alone p50, ms", "slow-down", "below of alone"))
+    return table(f"pair | {' | '.join(told)} | most / least", body)
 
 
 def dial(all_: Measured) -> str:
     """What came of each aim."""
     return table(
-        "pair | aim | slow-down p50 / p99 | the dial's own | below, /s | of alone | of MPS with client priority",
+        "pair | aim | slow-down p50 / p99, ± of p50 | the dial's own | below, /s | of alone",
         (
             (
                 named(row),
                 f"{row['slo']:g}",
-                f"{slow(row, 'gate'):.3f} / {slow99(row, 'gate'):.2f}",
+                f"{slow(row, 'gate'):.3f} / {slow99(row, 'gate'):.2f} ±{error(row, 'gate'):.3f}",
                 f"{row['dial']['slowdown']:.3f}",
                 f"{row['gate']['low_per_s'][0]:.1f}",
                 f"{all_.of(row, 'alone'):.2f}",
-                f"{all_.of(row, 'client'):.2f}",
             )
             for row in all_.lines("dial")
         ),
@@ -211,9 +213,12 @@ def predicted(all_: Measured) -> str:
                 f"{row['low_share']:.2f}",
                 f"{got:.2f}",
                 f"{100 * (row['low_share'] / got - 1):+.0f} %",
+                real.get("run", ""),
             )
         )
-    return table("pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off", body)
+    return table(
+        "pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off | run", body
+    )
 
 
 SECTIONS: dict[str, Callable[[Measured], str]] = {

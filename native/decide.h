@@ -95,8 +95,10 @@ inline int64_t depth_ns(const Look& k) {
 // A kernel so long that even one of them is felt.
 inline bool heavy(const Look& k) { return k.fill_ns >= kHeavy; }
 
-// Whether what it delays those above is still to be made up by them: absorbed, or paid for with a long kernel.
-inline bool lags(const Look& k, const Verdict& v) { return v.reason == kAbsorbed || (v.reason == kCredit && heavy(k)); }
+// Whether what it delays those above is still to be made up by them: absorbed, or, of a long one, paid for or owed.
+inline bool lags(const Look& k, const Verdict& v) {
+  return v.reason == kAbsorbed || (heavy(k) && (v.reason == kCredit || v.reason == kFloor));
+}
 
 inline Verdict decide(const Look& raw) {
   const Look k = tame(raw);
@@ -127,7 +129,7 @@ inline Verdict decide(const Look& raw) {
     if (!narrow || k.busy_ns > start) return {1, kFits, 0, 0};
     cost = k.threshold_ns - most(0, due - start);  // in a gap shorter than a switch: what the switch takes beyond it
   }
-  // Of long ones one at a time: those above are late by one and a fifth of it at most, whatever was reckoned.
+  // Of long ones one at a time: what one delays is to be made up, but for a fifth, before another one may delay.
   const bool on_top = heavy(k) && k.lag_ns > k.fill_ns / 5;
   if (!on_top && k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
   if (!on_top && cost <= k.credit_ns) return {1, kCredit, 0, cost};

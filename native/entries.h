@@ -1,6 +1,6 @@
 // ENTRY(name in the driver, base name asked for through cuGetProcAddress, per-thread default streams?, since)
 // Who asks by base name names a version too: the CUDA runtime that in which the function first came, 2000 for many.
-// Below `since` the name means an older function, with other arguments.
+// Below `since` the name means an older function, and below 7000 none with per-thread default streams.
 ENTRY(cuLaunchKernel, "cuLaunchKernel", false, 0)
 ENTRY(cuLaunchKernel_ptsz, "cuLaunchKernel", true, 0)
 ENTRY(cuLaunchKernelEx, "cuLaunchKernelEx", false, 0)
@@ -31,9 +31,9 @@ ENTRY(cuStreamSynchronize_ptsz, "cuStreamSynchronize", true, 0)
 ENTRY(cuEventSynchronize, "cuEventSynchronize", false, 0)
 ENTRY(cuCtxSynchronize, "cuCtxSynchronize", false, 0)
 ENTRY(cuCtxSynchronize_v2, nullptr, false, 0)
-ENTRY(cuCtxDestroy_v2, "cuCtxDestroy", false, 0)
-ENTRY(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", false, 0)
-ENTRY(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", false, 0)
+ENTRY(cuCtxDestroy_v2, "cuCtxDestroy", false, 4000)
+ENTRY(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", false, 11000)
+ENTRY(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", false, 11000)
 ENTRY(cuStreamBeginCapture, nullptr, false, 0)
 ENTRY(cuStreamBeginCapture_ptsz, nullptr, true, 0)
 ENTRY(cuStreamBeginCapture_v2, "cuStreamBeginCapture", false, 10010)

@@ -109,10 +109,13 @@ int64_t Gate::turn(Share& share, const Look& look, int64_t now) {
 
 void Gate::accrue(Share& share, bool above, int64_t fill_ns, int64_t now) {
   const Rules& rules = share.slot->rules;
+  if (anew_.load(relaxed) && anew_.exchange(false)) accrued_ns_ = credit_ns_ = debt_ns_ = lag_ns_ = lag_slack_ns_ = 0;
   if (above && accrued_ns_) {
     const int64_t passed = within(now - accrued_ns_, 100 * kMillion);
     const int64_t cap = within(rules.credit_cap_ns.load(relaxed), kLongest);
     credit_ns_ = least(cap, credit_ns_ + passed * within(rules.credit_ppm.load(relaxed), kWidest) / kMillion);
+    // Those above may never wait, and never be seen to make it up: as fast as they may be delayed it is forgotten.
+    lag_ns_ = most(0, lag_ns_ - passed * within(rules.credit_ppm.load(relaxed), kWidest) / kMillion);
     // Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
     debt_ns_ = least(debt_ns_ + passed * within(rules.floor_ppm.load(relaxed), kMillion) / kMillion, fill_ns + kSurplus);
   }

@@ -21,6 +21,8 @@ class Gate {
   // After so much predicted work since the last one an event is left behind.
   int64_t mark_ns() const { return mark_ns_; }
   void forget();
+  // The slot is another one: what was owed and late in the old one is not in this.
+  void begin_anew() { anew_.store(true); }
 
   std::mutex mutex;  // one launch of this program at a time
   Flight flight;
@@ -47,6 +49,7 @@ class Gate {
   int64_t mark_ns_ = 0;
   bool crowd_ = false;  // others are gated too
   bool at_once_ = false;
+  std::atomic<bool> anew_{false};
 };
 
 Gate& gate();

@@ -150,14 +150,14 @@ CUresult copy_now(Entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
     launch.ready();
     launch.done();  // before the call: it waits, and when it returns there is nothing left in flight
   }
-  Wait wait(false);
+  Wait wait(Over::kStream, nullptr, rows[entry].thread);
   return call(to, from, bytes);
 }
 
 CUresult wait_one(Entry entry, void* what, bool everything) {
   auto call = real<CUresult (*)(void*)>(entry);
   if (!call) return CUDA_ERROR_NOT_INITIALIZED;
-  Wait wait(everything);
+  Wait wait(everything ? Over::kEverything : Over::kStream, everything ? nullptr : what, rows[entry].thread);
   return call(what);
 }
 
@@ -232,7 +232,7 @@ WAIT(cuStreamSynchronize_ptsz, false)
 HEADWAY_EXPORT CUresult cuEventSynchronize(CUevent event) {
   auto call = real<CUresult (*)(CUevent)>(k_cuEventSynchronize);
   if (!call) return CUDA_ERROR_NOT_INITIALIZED;
-  Wait wait(false, true);
+  Wait wait(Over::kEvent);
   return call(event);
 }
 
@@ -394,7 +394,7 @@ void replace(const char* symbol, void** function, int version, uint64_t flags) {
     *function = version >= 12000 ? reinterpret_cast<void*>(&cuGetProcAddress_v2) : reinterpret_cast<void*>(&cuGetProcAddress);
     return;
   }
-  int entry = by_base(symbol, (flags & kPerThread) != 0);
+  int entry = by_base(symbol, (flags & kPerThread) != 0 && version >= 7000);
   if (entry == k_cuCtxSynchronize && *function == driver_function("cuCtxSynchronize_v2")) entry = k_cuCtxSynchronize_v2;
   if (entry >= 0 && version >= rows[entry].since) *function = ours(entry, *function);
 }

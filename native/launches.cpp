@@ -45,6 +45,7 @@ void forget_all() {
 
 // The slot is another one, or the same with nothing in it: what was remembered of its rows is void.
 void forget_slot() {
+  gate().begin_anew();
   forget_trail();
   forget_handles();
 }
@@ -211,12 +212,19 @@ void Launch::done() {
   add(asked ? ledger.asked : ledger.hooked, uint64_t{1});
 }
 
-Wait::Wait(bool everything, bool event) : everything_(everything), event_(event) {
+Wait::Wait(Over what, CUstream stream, bool per_thread) : over_(what), stream_(stream) {
+  if (!stream_) stream_ = per_thread ? thread_stream() : legacy_stream();
   Share& with = joined();
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
   begin_ns_ = now_ns();
-  if (with.slot) observe_wait(with, begin_ns_, everything_ || (!event_ && !many_streams.load(relaxed)));
+  if (with.slot) observe_wait(with, begin_ns_, over() == Over::kEverything);
+}
+
+// A wait for the only stream there is is one for everything.
+Over Wait::over() const {
+  const bool only = over_ == Over::kStream && !many_streams.load(relaxed) && first_stream.load(relaxed) == stream_;
+  return only ? Over::kEverything : over_;
 }
 
 Wait::~Wait() {
@@ -224,8 +232,7 @@ Wait::~Wait() {
   Share& with = share();
   const int64_t now = now_ns();
   if (with.slot) {
-    const bool all = everything_ || (!event_ && !many_streams.load(relaxed));
-    observe_waited(with, now, all ? Over::kEverything : event_ ? Over::kEvent : Over::kStream);
+    observe_waited(with, begin_ns_, now, over());
     if (gate().mutex.try_lock()) {
       gate().flight.collect(with, now);
       if (with.slot->rules.gate.load(relaxed)) gate().publish(with, now);

@@ -5,10 +5,10 @@
 
 #include "driver.h"
 #include "identity.h"
+#include "trail.h"
 
 namespace headway {
 
-struct Trail;
 
 // A launch on its way through the hook. `ready` is what comes before the driver's function, `done` what comes after.
 class Launch {
@@ -40,12 +40,15 @@ class Launch {
 // Around the driver's functions that wait for the GPU.
 class Wait {
  public:
-  // `everything`: nothing of the program can still run after it; `event`: only what came before some event is over.
-  explicit Wait(bool everything, bool event = false);
+  // `what` cannot still run after it: anything of the program, what is in the stream, what came before an event.
+  explicit Wait(Over what, CUstream stream = nullptr, bool per_thread = false);
   ~Wait();
 
  private:
-  bool everything_, event_;
+  Over over() const;
+
+  Over over_;
+  CUstream stream_;
   int64_t begin_ns_ = 0;
 };
 

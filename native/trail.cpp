@@ -9,6 +9,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kSoon = 4000;            // when nothing is known of what follows: soon
 constexpr int64_t kBusiest = 100000000;    // nobody is believed to be busy for longer than this ahead
 constexpr int64_t kRest = 2000000;         // what other streams may still have to do after a wait for one
+constexpr int64_t kApart = 100000;         // who launches more often than this is in the middle of something
 constexpr uint32_t kRing = 4096;
 constexpr uint32_t kSettled = 4;           // after so many samples a step by its place stands on its own
 constexpr uint32_t kSure = 2;              // what has followed a wait so often running will follow it again
@@ -31,8 +32,10 @@ std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> places{0};
 std::atomic<int> waiters{0};  // threads that wait for the GPU
 std::atomic<uint32_t> waits_over{0};  // of all threads
-constexpr uint32_t kOnce = 8192;
-std::atomic<uint32_t> once[kOnce];    // of what has come once at a place, by its key
+std::atomic<int64_t> wait_began{0}, wait_ended{0};  // of the one that was over last
+constexpr uint32_t kOnce = 1 << 18;    // what has come at least once at a place: two bits of so many, by its key
+std::atomic<uint64_t> once[kOnce / 64];
+std::atomic<uint32_t> once_set{0};     // so many of them are set; with a quarter all is forgotten
 
 }  // namespace
 
@@ -108,16 +111,33 @@ Step* find(Slot* slot, uint64_t key, bool room) {
   return nullptr;
 }
 
-// A stretch begins after a wait of this thread; of one that never waits, as autograd's, after any wait of the program.
-bool stretch_begins(const Trail& t) { return t.waited || (!t.waits && t.over != waits_over.load(relaxed)); }
+// A stretch begins after a wait of this thread; of one that never waits, as autograd's, after a wait of another one, if
+// it launched nothing in it and nothing for a while.
+bool stretch_begins(Trail& t) {
+  const uint32_t over = waits_over.load(std::memory_order_acquire);
+  const bool others = over != t.over && !t.waits && t.launch_ns <= wait_began.load(relaxed) &&
+                      t.launch_ns + kApart <= wait_ended.load(relaxed);
+  t.over = over;
+  return t.waited || others;
+}
 
-// Whether it has come before, as far as is remembered.
-bool seen(uint64_t key) {
-  std::atomic<uint32_t>& mark = once[key % kOnce];
-  const uint32_t tag = static_cast<uint32_t>(key >> 32) | 1;
-  if (mark.load(relaxed) == tag) return true;
-  mark.store(tag, relaxed);
+// Marks it; whether it was marked.
+bool mark_once(uint64_t bit) {
+  const uint64_t mask = uint64_t{1} << (bit % 64);
+  std::atomic<uint64_t>& word = once[bit % kOnce / 64];
+  if (word.load(relaxed) & mask) return true;
+  word.fetch_or(mask, relaxed);
+  if (once_set.fetch_add(1, relaxed) > kOnce / 4) {
+    for (std::atomic<uint64_t>& each : once) each.store(0, relaxed);
+    once_set.store(0, relaxed);
+  }
   return false;
+}
+
+// Whether it has come before; now and then it is taken to have, though it has not.
+bool seen(uint64_t key) {
+  const bool low = mark_once(key), high = mark_once(key >> 32);
+  return low && high;
 }
 
 // Made only for what comes a second time: a program's first steps come once, and room is scarce.
@@ -283,7 +303,6 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   t.previous = id;
   t.launch_ns = now;
   t.waited = t.waiting = t.begins = false;
-  t.over = waits_over.load(relaxed);
   t.ahead_key = 1;  // the next one is not known yet
   t.function = nullptr;
   const Step* known = expected(t);
@@ -326,20 +345,24 @@ void observe_wait(Share& share, int64_t now, bool everything) {
   Pulse& pulse = slot->pulse;
   int64_t busy = pulse.busy_ns.load(relaxed);
   // The GPU is at work as long as this wait takes alone: known better than by adding up what was launched.
-  if (everything && known && known->alone.load(relaxed) >= kSure)
-    busy = most(busy, now + least(known->alone_ns.load(relaxed), kBusiest));
-  pulse.busy_ns.store(busy, relaxed);
+  if (everything && known && known->alone.load(relaxed) >= kSure) {
+    const int64_t end = now + least(known->alone_ns.load(relaxed), kBusiest);
+    while (busy < end && !pulse.busy_ns.compare_exchange_weak(busy, end, relaxed)) {
+    }
+    busy = most(busy, end);
+  }
   pulse.next_ns.store(busy + (known ? known->think_ns.load(relaxed) : 0), relaxed);
 }
 
-void observe_waited(Share& share, int64_t now, Over over) {
+void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
   Slot* slot = share.slot;
   Ledger& ledger = slot->ledger;
   ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
   int64_t think = 0, slack = -1;
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
-    if (step && t->waiting) account(slot, step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
+    // Not by the pair: it may come at many places, after requests of any length.
+    if (t->step && t->waiting) account(slot, t->step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
     if (t->counted) waiters.fetch_sub(1, relaxed);
     t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;
@@ -352,7 +375,9 @@ void observe_waited(Share& share, int64_t now, Over over) {
   }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
-  waits_over.fetch_add(1, relaxed);
+  wait_began.store(began, relaxed);
+  wait_ended.store(now, relaxed);
+  waits_over.fetch_add(1, std::memory_order_release);
   if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   if (slack >= 0) pulse.slack_ns.store(slack, relaxed);

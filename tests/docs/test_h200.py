@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench.gpu_share_keep import digests, keep, pair, short, table_rows
-from bench.gpu_share_printed import row as printed
-from bench.gpu_share_printed import sorted_out
 from bench.gpu_share_report import renewed, report, tables
-from bench.gpu_share_rows import Measured, Row, key, rows, slow
+from bench.gpu_share_rows import Measured, Row, slow
 from headway.formats import pair_file
 from tests.docs.pages import ROOT, read
 
@@ -33,7 +31,7 @@ def test_the_tables_of_the_page_are_those_of_the_data() -> None:
 def test_the_data_are_small_and_whole() -> None:
     assert sum(path.stat().st_size for path in KEPT.iterdir()) < 150_000
     all_ = Measured(KEPT)
-    assert (len(all_.pairs), len(all_.slicing), len(all_.lines("fresh")), len(all_.predicted())) == (30, 30, 10, 10)
+    assert (len(all_.pairs), len(all_.slicing), len(all_.lines("fresh")), len(all_.predicted())) == (30, 30, 26, 16)
     assert all(program["seen"] == program["counted"] for program in all_.programs.values())
 
 
@@ -41,7 +39,7 @@ def test_the_shipped_table_has_the_pairs() -> None:
     shipped = json.loads(pair_file.path_of("h200").read_text(encoding="utf-8"))
     made = table_rows(Measured(KEPT))
     assert [each for each in shipped if each["sm_share_ppm"] == WHOLE] == made
-    assert len(made) == 28 + 10
+    assert len(made) == 28 + 26
     table = pair_file.load("h200")
     for each in made:
         assert table.slowdown_ppm(each["program"], [each["co_runner"]], WHOLE) == each["slowdown_ppm"]
@@ -79,20 +77,12 @@ def test_digests_stand_beside_those_of_processes_without_headway(tmp_path: Path)
     assert (plain["process"], plain["with_after"], plain["without"]) == ("plain", "", "1")
 
 
-def test_the_rows_of_the_last_run_are_those_that_were_printed() -> None:
-    """All but what the end of the log lacks: three programs below, the rate of which alone is of an hour before."""
-    made = sorted_out([printed(line) for line in (KEPT / "run7.txt").read_text(encoding="utf-8").splitlines()])
-    for name, found in made.items():
-        kept = {key(each): each for each in rows(KEPT / f"{name}.jsonl") if each["run"] == 7}
-        assert len(kept) == len(found)
-        for each in found:
-            same = kept[key(each)]
-            assert all(same[what] == short(value) for what, value in each.items()), (name, each)
-
-
-def test_a_line_that_is_no_row_is_refused() -> None:
-    with pytest.raises(SystemExit, match="not a row: 'ready after 12 s'"):
-        printed("ready after 12 s")
+def test_results_of_all_sessions_without_headway_count(tmp_path: Path) -> None:
+    (tmp_path / "with").write_text(json.dumps({"low": [{"a": "1", "b": "2"}, {"a": "1", "b": "2"}]}))
+    with (tmp_path / "without").open("w") as out:
+        for name, value in (("a", "1"), ("b", "2")):
+            out.write(json.dumps({"low": [{name: value}, {name: value}]}) + "\n")
+    assert [row["without_after"] for row in digests(tmp_path / "with", tmp_path / "without")] == ["1", "2"]
 
 
 def test_nothing_measured_is_said_in_a_line(tmp_path: Path) -> None:

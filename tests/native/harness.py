@@ -34,10 +34,11 @@ def compiled(made: Path, files: list[Path], *flags: str) -> Path:
     """A program or library, or the compiler's words."""
     compiler = shutil.which("g++")
     assert compiler, "the tests of the shim need g++: apt-get install g++"
-    call = [compiler, *STRICT, *flags, "-o", str(made), *map(str, files), "-ldl"]
+    draft = made.with_name(f"{made.name}.{os.getpid()}")  # several processes may make the same one
+    call = [compiler, *STRICT, *flags, "-o", str(draft), *map(str, files), "-ldl"]
     ran = subprocess.run(call, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{made.name} does not compile:\n{ran.stderr}"
-    return made
+    return draft.replace(made)
 
 
 @dataclass(frozen=True, slots=True)

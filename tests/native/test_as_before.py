@@ -115,7 +115,7 @@ def kept(built: Built, share: Path, body: str) -> int:
 
 def test_a_thread_that_never_waits_begins_anew_when_the_program_has_waited(built: Built, share: Path) -> None:
     body = """
-names = [kernel(b"k%d" % n, 1) for n in range(50)]
+names = [kernel(b"k%d" % n, 20) for n in range(50)]
 def backward():
     for _ in range(100):
         go.acquire()
@@ -131,7 +131,7 @@ for turn in range(100):
     assert cuda.cuCtxSynchronize() == 0
 """
     # By place and by pair, fifty of one thread and one of the other; not five thousand places.
-    assert 50 < kept(built, share, body) < 2 * 60
+    assert 95 < kept(built, share, body) < 2 * 60
 
 
 def test_what_comes_once_at_a_place_takes_no_room_there(built: Built, share: Path) -> None:
@@ -157,3 +157,55 @@ for turn in range(20):
     assert cuda.cuCtxSynchronize() == 0
 """
     assert kept(built, share, body) > 2 * 40 + 2 * 35  # a place and a pair each, both ways
+
+
+def test_a_thread_that_launches_all_along_has_no_places(built: Built, share: Path) -> None:
+    body = """
+names = [kernel(b"k%d" % n, 1) for n in range(30)]
+done = []
+def launching():
+    while not done:
+        for each in names:
+            assert launch(each) == 0
+def waiting():
+    event = ctypes.c_void_p()
+    assert cuda.cuEventCreate(ctypes.byref(event), 0) == 0
+    for _ in range(300):
+        assert cuda.cuEventRecord(event, None) == 0
+        assert cuda.cuEventSynchronize(event) == 0
+thread = threading.Thread(target=launching)
+thread.start()
+waiting()
+done.append(1)
+thread.join()
+"""
+    # Thirty pairs and the first; where the machine stops the thread, a few places.
+    assert 30 <= kept(built, share, body) < 300
+
+
+def test_every_place_of_a_long_request_is_known(built: Built, share: Path) -> None:
+    body = """
+a, b = kernel(b"alpha", 1), kernel(b"beta", 1)
+for turn in range(6):
+    for each in range(2000):
+        assert launch((a, b)[each % 2]) == 0
+    assert cuda.cuCtxSynchronize() == 0
+"""
+    assert kept(built, share, body) > 1990
+
+
+def test_what_is_asked_for_by_an_older_version_is_another_function(built: Built, broker: MiniBroker) -> None:
+    body = """
+def asked(name, version, flags=0):
+    found, status = ctypes.c_void_p(), ctypes.c_int()
+    assert cuda.cuGetProcAddress_v2(name, ctypes.byref(found), version, ctypes.c_uint64(flags), ctypes.byref(status)) == 0
+    return found.value
+assert asked(b"cuMemcpyHtoD", 3020) == asked(b"cuMemcpyHtoD", 13000) != asked(b"cuMemcpyHtoD", 3010)
+assert asked(b"cuStreamBeginCapture", 10010) != asked(b"cuStreamBeginCapture", 10000)
+assert asked(b"cuCtxDestroy", 4000) != asked(b"cuCtxDestroy", 3020)
+assert asked(b"cuDevicePrimaryCtxReset", 11000) != asked(b"cuDevicePrimaryCtxReset", 7000)
+for name in (b"cuEventSynchronize", b"cuStreamSynchronize", b"cuModuleUnload", b"cuStreamCreate"):
+    assert asked(name, 2000) == asked(name, 12000)
+assert asked(b"cuStreamSynchronize", 7000, 2) != asked(b"cuStreamSynchronize", 7000)
+"""
+    run(built, broker, body)

@@ -43,6 +43,8 @@ def test_the_variant_that_was_asked_for_is_the_one_that_is_called(
         ("proc0", False),
         ("proc2", True),
         ("nested-old2", True),
+        ("runtime0", False),
+        ("runtime2", True),
     ):
         run = built.run(tmp_path, broker.path, "--reach", way, "--verb", "every", "--launch", "2", name=way)
         calls = {row["call"] for row in run.log if not row["call"].endswith("MultiDevice")}

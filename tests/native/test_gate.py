@@ -183,3 +183,22 @@ def test_the_higher_priority_comes_first_and_equals_take_turns(
         assert min(went) * 3 >= max(went) > 0, went
     else:
         assert went[0] > 2 * went[1], went
+
+
+def test_long_kernels_are_paid_for_one_after_another_beside_a_program_that_never_waits(
+    built: Built, share: Path, tmp_path: Path
+) -> None:
+    paying = STEADY | {"credit_ppm": 100_000, "credit_cap_ns": 5_000_000}
+    with MiniBroker(share, {5: paying}) as broker:
+        low = built.start(
+            tmp_path, share, "--kernel", "long:2000", "--grid", "5000", "--launch", "100000", priority=5, name="low"
+        )
+        broker.until(lambda slot: slot.ledger.samples >= 4, "low")
+        high = built.run(tmp_path, share, *HIGH, name="high")
+        slot = next(slot for slot in broker.block.slots if slot.name == b"low")
+        paid = slot.ledger.reasons[Reason.CREDIT]
+        low.process.kill()
+        low.process.communicate()
+    # Two milliseconds of every twenty, for one and a half seconds; one if the first were never over.
+    assert high.did["errors"] == 0
+    assert paid > 5

@@ -55,6 +55,18 @@ LIKELY = st.builds(
     overlap_ppm=span(2_000_000),
     whole=st.integers(0, 1),
 )
+LONG = st.builds(
+    lambda look, **other: look._replace(gate=1, hold=0, turn=1, above=1, filled_ns=0, debt_ns=0, **other),
+    LIKELY,
+    fill_ns=st.integers(400_000, 4_000_000),
+    wave_ns=st.integers(400_000, 4_000_000),
+    busy_ns=near(300_000),
+    next_ns=near(6_000_000),
+    slack_ns=span(8_000_000),
+    lag_ns=span(1_000_000),
+    credit_ns=span(5_000_000),
+)
+"""A long kernel whose turn it is."""
 LARGE = st.builds(Look, *[ANY | st.sampled_from([0, 1, 10**11, 10**18, 4 * 10**18])] * len(Look._fields))
 WAITERS = st.lists(st.builds(Waiter, st.integers(0, 9), st.integers(-1, 5), st.integers(0, 3)), max_size=32)
 
@@ -82,6 +94,12 @@ def decided(replay: Path, looks: Sequence[Look]) -> list[Verdict]:
 @FEW
 @given(st.lists(LIKELY, min_size=1, max_size=MANY))
 def test_likely_looks_have_one_verdict(replay: Path, looks: list[Look]) -> None:
+    assert decided(replay, looks) == [decide(look) for look in looks]
+
+
+@FEW
+@given(st.lists(LONG, min_size=1, max_size=MANY))
+def test_looks_with_long_kernels_have_one_verdict(replay: Path, looks: list[Look]) -> None:
     assert decided(replay, looks) == [decide(look) for look in looks]
 
 
@@ -120,6 +138,6 @@ def test_recorded_looks_have_the_verdicts_that_were_recorded(replay: Path) -> No
             assert now.reason in (Reason.ABSORBED, Reason.CREDIT)
             assert 0 < now.harm_ns <= look.threshold_ns
         # and long kernels keep away from work above, and from each other.
-        assert tape.stem != "h200-9" or not differ, "of the build that took these decisions little is younger"
+        assert tape.stem != "h200-9" or not differ, "nothing in this tape is a long kernel, and nothing else is younger"
         for was, now in long:
             assert now.harm_ns > was.harm_ns or now.reason in (Reason.BUSY, Reason.GAP)

@@ -33,7 +33,7 @@ class Device:
     slice: int = 2_000 * MICROSECOND
     switch: int = 100 * MICROSECOND
     """From one program's slice to the next one's."""
-    gate: int = 2_500
+    gate: int = 1_400
     """What a launch that has to ask costs its thread, on top: looking, and the events that are asked for and left."""
     queue: int = 1_024
     """Launches that a stream takes in before the launching thread must wait."""

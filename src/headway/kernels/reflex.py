@@ -174,7 +174,7 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
         if not narrow or k.busy_ns > start:
             return Verdict(1, Reason.FITS, 0, 0)
         cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
-    # Of long ones one at a time: those above are late by one and a fifth of it at most, whatever was reckoned.
+    # Of long ones one at a time: what one delays is to be made up, but for a fifth, before another one may delay.
     on_top = k.fill_ns >= HEAVY_NS and k.lag_ns > k.fill_ns // 5
     if not on_top and k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
         return Verdict(1, Reason.ABSORBED, 0, cost)
@@ -189,9 +189,9 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
 
 
 def lags(look: Look, verdict: Verdict) -> bool:
-    """Whether what it delays those above is still to be made up by them: absorbed, or paid for with a long kernel."""
-    paid = verdict.reason == Reason.CREDIT and look.fill_ns >= HEAVY_NS
-    return paid or verdict.reason == Reason.ABSORBED
+    """Whether what it delays those above is still to be made up by them: absorbed; of a long one paid for or owed."""
+    costly = look.fill_ns >= HEAVY_NS and verdict.reason in (Reason.CREDIT, Reason.FLOOR)
+    return costly or verdict.reason == Reason.ABSORBED
 
 
 def choose(waiters: Sequence[Waiter], room_ns: int) -> int:

@@ -14,6 +14,7 @@ from headway.kernels.dial import Dial, Rules, Seen
 from headway.kernels.flight import Flight, mark
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
 from headway.kernels.reflex import (
+    HEAVY_NS,
     LONGEST_NS,
     MILLION,
     POLL_NS,
@@ -257,6 +258,9 @@ def _cheaper(look: Look, rules: Rules) -> int:
     following = now + (now - look.next_ns) // 2 if now > look.next_ns else look.next_ns
     start = max(now + look.latency_ns, look.filled_ns)
     late = max(0, start + look.fill_ns - max(following + look.latency_ns, look.busy_ns))
+    if (excess := look.lag_ns - look.fill_ns // 5) > 0 and look.fill_ns >= HEAVY_NS:
+        # Another long one is not made up for: until it is, or is forgotten, only what fits goes.
+        return min(now + _grown(excess, rules.credit_ppm, True), overdue + 2 * late)
     harm = min(late, look.fill_ns if look.whole else look.wave_ns) * look.width_ppm // MILLION
     lacks = harm - look.credit_ns
     paid = now + _grown(lacks, rules.credit_ppm, harm <= rules.credit_cap_ns)
@@ -275,6 +279,8 @@ def _accrue(gate: _Gate, rules: Rules, above: bool, fill: int, now: int) -> None
     if above and gate.accrued:
         passed = min(now - gate.accrued, 100_000_000)
         gate.credit = min(rules.credit_cap_ns, gate.credit + passed * rules.credit_ppm // MILLION)
+        # Those above may never wait, and never be seen to make it up: as fast as they may be delayed it is forgotten.
+        gate.lag = max(0, gate.lag - passed * rules.credit_ppm // MILLION)
         # Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
         gate.debt = min(fill + SURPLUS_NS, gate.debt + passed * rules.floor_ppm // MILLION)
     if not above:
