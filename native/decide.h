@@ -115,9 +115,10 @@ inline Verdict decide(const Look& raw) {
   const int64_t next = k.now_ns > k.next_ns ? k.now_ns + (k.now_ns - k.next_ns) / 2 : k.next_ns;
   const int64_t due = most(next + k.latency_ns, k.busy_ns);
   int64_t cost = harm(k, start, due);
-  // A long one that comes a moment too soon holds up all that is still to run: near work above it is in its way.
-  const int64_t clear = heavy(k) ? k.busy_ns + kClear : k.busy_ns;
-  if (start < clear && heavy(k)) cost = most(cost, (k.whole ? k.fill_ns : k.wave_ns) * k.width_ppm / kMillion);
+  // A long one that comes a moment too soon holds up all that is still to run: near work above it is in its way, though
+  // it would start later, behind another one that holds that work up already.
+  const int64_t clear = heavy(k) ? k.busy_ns + kClear : k.busy_ns, from = heavy(k) ? k.now_ns + k.latency_ns : start;
+  if (from < clear && heavy(k)) cost = most(cost, (k.whole ? k.fill_ns : k.wave_ns) * k.width_ppm / kMillion);
   // What the floor owes comes before anybody's turn: with a floor nobody starves.
   if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
   if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
@@ -134,7 +135,7 @@ inline Verdict decide(const Look& raw) {
   if (!on_top && k.lag_ns + cost <= k.slack_ns * k.absorb_ppm / kMillion) return {1, kAbsorbed, 0, cost};
   if (!on_top && cost <= k.credit_ns) return {1, kCredit, 0, cost};
   if (fits) return {0, kThreshold, k.now_ns + kPoll, 0};
-  if (start < clear) return {0, kBusy, most(k.now_ns + kPoll, clear - k.latency_ns), cost};
+  if (from < clear) return {0, kBusy, most(k.now_ns + kPoll, clear - k.latency_ns), cost};
   return {0, kGap, k.now_ns + kPoll, cost};
 }
 

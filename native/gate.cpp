@@ -73,9 +73,12 @@ void Gate::above(Share& share, Look& look, int64_t now) {
     const Slot& slot = *others_[i];
     if (slot.priority.load(relaxed) >= share.priority) continue;
     const Pulse& pulse = slot.pulse;
-    const int64_t launched = pulse.launch_ns.load(relaxed), busy = pulse.busy_ns.load(relaxed);
+    const int64_t launched = pulse.launch_ns.load(relaxed);
+    int64_t busy = pulse.busy_ns.load(relaxed);
     if (launched == 0 || (now - launched > silence && busy < now)) continue;
     if (launched > now + kStray || (now - launched > silence && busy > now + kLongest)) continue;  // nobody's numbers
+    // It waits for the GPU, so its work is not over: the later it is the longer it is expected to last.
+    if (pulse.waiting.load(relaxed) && busy < now) busy = now + least((now - busy) / 2, kNap);
     const int64_t next = pulse.next_ns.load(relaxed), slack = pulse.slack_ns.load(relaxed);
     look.busy_ns = most(look.busy_ns, least(busy, now + kLongest));
     look.next_ns = look.above ? least(look.next_ns, next) : next;
@@ -140,8 +143,9 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
   const uint32_t sms = share.block->header.sms.load(relaxed);
   k.wave_ns = wave_ns(known.kernel, fill_ns, sms);
   // What the dial has found of delays: they are worse, or milder, than reckoned.
-  const int64_t scale = within(rules.scale_ppm.load(relaxed), kWidest);
-  k.width_ppm = width_ppm(known.kernel, sms) * (scale ? scale : kMillion) / kMillion;
+  int64_t scale = within(rules.scale_ppm.load(relaxed), kWidest);
+  if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
+  k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
   above(share, k, now);
   accrue(share, k.above > 0, within(fill_ns, kLongest), now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well

@@ -218,7 +218,7 @@ Wait::Wait(Over what, CUstream stream, bool per_thread) : over_(what), stream_(s
   Slot* slot = with.slot;
   if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
   begin_ns_ = now_ns();
-  if (with.slot) observe_wait(with, begin_ns_, over() == Over::kEverything);
+  if (with.slot) observe_wait(with, begin_ns_);
 }
 
 // A wait for the only stream there is is one for everything.

@@ -56,7 +56,8 @@ struct alignas(64) Pulse {
   I64 next_ns;    // predicted next launch
   I64 slack_ns;   // predicted idle time left until this program next waits for the GPU
   U64 epoch;      // how often it has waited
-  I64 spare[2];
+  U64 waiting;    // threads of it that wait for the GPU now: whatever was predicted, their work is not over
+  I64 spare[1];
 };
 
 // Written by a program below while it waits, read by others below: whose turn is it.

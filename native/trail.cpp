@@ -227,6 +227,9 @@ int64_t slack_after(const Slot* slot, const Step* ended) {
   return row && row <= kSteps ? slot->steps[row - 1].slack_ns.load(relaxed) : 0;
 }
 
+// Those below are told how many wait.
+void told(Slot* slot, int waiting) { slot->pulse.waiting.store(static_cast<uint64_t>(most(0, waiting)), relaxed); }
+
 // What is expected after this launch, from the step that knows.
 const Step* expected(const Trail& t) {
   if (t.step && t.step->samples.load(relaxed)) return t.step;
@@ -317,13 +320,13 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   return t.step;
 }
 
-void observe_wait(Share& share, int64_t now, bool everything) {
+void observe_wait(Share& share, int64_t now) {
   Slot* slot = share.slot;
   Trail* found = begun(slot);
   if (!found || found->counted || !found->launch_ns) return;
   Trail& t = *found;
   t.counted = true;
-  waiters.fetch_add(1, relaxed);
+  told(slot, waiters.fetch_add(1, relaxed) + 1);
   slot->pulse.slack_ns.store(0, relaxed);
   if (t.waited) return;  // nothing was launched since the last wait: nothing is learnt
   t.waiting = true;
@@ -343,15 +346,7 @@ void observe_wait(Share& share, int64_t now, bool everything) {
   t.passed = 0;
   const Step* known = expected(t);
   Pulse& pulse = slot->pulse;
-  int64_t busy = pulse.busy_ns.load(relaxed);
-  // The GPU is at work as long as this wait takes alone: known better than by adding up what was launched.
-  if (everything && known && known->alone.load(relaxed) >= kSure) {
-    const int64_t end = now + least(known->alone_ns.load(relaxed), kBusiest);
-    while (busy < end && !pulse.busy_ns.compare_exchange_weak(busy, end, relaxed)) {
-    }
-    busy = most(busy, end);
-  }
-  pulse.next_ns.store(busy + (known ? known->think_ns.load(relaxed) : 0), relaxed);
+  pulse.next_ns.store(pulse.busy_ns.load(relaxed) + (known ? known->think_ns.load(relaxed) : 0), relaxed);
 }
 
 void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
@@ -363,7 +358,7 @@ void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
     Step* step = t->step ? t->step : t->pair;
     // Not by the pair: it may come at many places, after requests of any length.
     if (t->step && t->waiting) account(slot, t->step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
-    if (t->counted) waiters.fetch_sub(1, relaxed);
+    if (t->counted) told(slot, waiters.fetch_sub(1, relaxed) - 1);
     t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;
     t->waited_ns = now;

@@ -198,7 +198,8 @@ def test_what_is_asked_for_by_an_older_version_is_another_function(built: Built,
     body = """
 def asked(name, version, flags=0):
     found, status = ctypes.c_void_p(), ctypes.c_int()
-    assert cuda.cuGetProcAddress_v2(name, ctypes.byref(found), version, ctypes.c_uint64(flags), ctypes.byref(status)) == 0
+    at, state = ctypes.byref(found), ctypes.byref(status)
+    assert cuda.cuGetProcAddress_v2(name, at, version, ctypes.c_uint64(flags), state) == 0
     return found.value
 assert asked(b"cuMemcpyHtoD", 3020) == asked(b"cuMemcpyHtoD", 13000) != asked(b"cuMemcpyHtoD", 3010)
 assert asked(b"cuStreamBeginCapture", 10010) != asked(b"cuStreamBeginCapture", 10000)

@@ -180,7 +180,7 @@ def test_the_higher_priority_comes_first_and_equals_take_turns(
     begin, end = max(a.did["begin_ns"], b.did["begin_ns"]) + 300_000_000, above.calls("cuLaunchKernel")[-1]["at"]
     went = [len([row for row in run.calls("cuLaunchKernel") if begin < row["at"] < end]) for run in (a, b)]
     if first == second:
-        assert min(went) * 3 >= max(went) > 0, went
+        assert min(went) * 6 >= max(went) > 0, went
     else:
         assert went[0] > 2 * went[1], went
 
@@ -202,3 +202,21 @@ def test_long_kernels_are_paid_for_one_after_another_beside_a_program_that_never
     # Two milliseconds of every twenty, for one and a half seconds; one if the first were never over.
     assert high.did["errors"] == 0
     assert paid > 5
+
+
+def test_beside_a_program_that_waits_longer_than_was_predicted_nothing_long_goes(
+    built: Built, share: Path, tmp_path: Path
+) -> None:
+    """NCCL kernels are never timed and count as ten microseconds: that the program still waits is all that shows."""
+    with MiniBroker(share, {5: STEADY}) as broker:
+        waits = ("--kernel", "ncclKernel:20000", "--for-ms", "1500", "--sync-every", "1", "--gap-us", "100")
+        low = built.start(tmp_path, share, "--kernel", "long:2000", "--launch", "100000", priority=5, name="low")
+        broker.until(lambda slot: slot.ledger.samples >= 4, "low")
+        high = built.run(tmp_path, share, *waits, name="high")
+        ended = low.process
+        slot = next(slot for slot in broker.block.slots if slot.name == b"low")
+        fits = slot.ledger.reasons[Reason.FITS]
+        ended.kill()
+        ended.communicate()
+    assert high.did["launches"] > 20
+    assert fits < high.did["launches"] // 2

@@ -151,8 +151,9 @@ def settle(k: Look) -> Verdict:
     following = k.now_ns + (k.now_ns - k.next_ns) // 2 if k.now_ns > k.next_ns else k.next_ns
     due = max(following + k.latency_ns, k.busy_ns)
     cost = harm(k, start, due)
-    if k.fill_ns >= HEAVY_NS and start < k.busy_ns + CLEAR_NS:
-        # One that comes a moment too soon holds up all that is still to run: near work above it is in its way.
+    if k.fill_ns >= HEAVY_NS and k.now_ns + k.latency_ns < k.busy_ns + CLEAR_NS:
+        # One that comes a moment too soon holds up all that is still to run: near work above it is in its way, though
+        # it would start later, behind another one that holds that work up already.
         cost = max(cost, (k.fill_ns if k.whole else k.wave_ns) * k.width_ppm // MILLION)
     # What the floor owes comes before anybody's turn: with a floor nobody starves.
     if k.debt_ns >= k.fill_ns and queued == 0:
@@ -182,8 +183,10 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
         return Verdict(1, Reason.CREDIT, 0, cost)
     if fits:
         return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
-    clear = k.busy_ns + (CLEAR_NS if k.fill_ns >= HEAVY_NS else 0)
-    if start < clear:
+    clear, since = k.busy_ns, start
+    if k.fill_ns >= HEAVY_NS:
+        clear, since = k.busy_ns + CLEAR_NS, k.now_ns + k.latency_ns
+    if since < clear:
         return Verdict(0, Reason.BUSY, max(k.now_ns + POLL_NS, clear - k.latency_ns), cost)
     return Verdict(0, Reason.GAP, k.now_ns + POLL_NS, cost)
 

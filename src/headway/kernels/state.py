@@ -33,7 +33,7 @@ class ClientState:
     __slots__ = (
         *("id", "client", "priority", "expected", "gated", "reached", "reached_at", "launched", "finished", "left"),
         *("epoch", "waited", "served_at", "held_up", "actual", "alone"),
-        *("kernel", "step", "open", "launched_at", "finished_at", "busy", "next", "slack"),
+        *("kernel", "step", "open", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
     )
 
     def __init__(self, index: int, client: Client, expected: Expected, gated: bool) -> None:
@@ -70,6 +70,8 @@ class ClientState:
         self.next = 0
         """Predicted next launch."""
         self.slack = 0
+        self.waits = False
+        """Whether its thread waits for the GPU: whatever was predicted, its work is not over."""
 
     @property
     def outstanding(self) -> int:
@@ -140,7 +142,7 @@ class KernelsState:
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
             client.slack = client.expected.step(client.kernel, following).slack  # of the request to come
-            client.busy = min(client.busy, now)
+            client.busy, client.waits = min(client.busy, now), False
             return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
         if isinstance(event, ClientLeft):
             client = self.clients[event.client]
@@ -154,7 +156,8 @@ class KernelsState:
         """Its next launch goes to the GPU: what its shim publishes."""
         self.changes += 1
         device, expected = self.device, client.expected
-        kernel = client.client.launch(client.launched).kernel
+        launch = client.client.launch(client.launched)
+        kernel, client.waits = launch.kernel, launch.waits
         self._close(now, client)
         step = expected.step(client.kernel, kernel)
         client.busy = max(now + device.latency, client.busy + device.follow) + expected.lasts[kernel]

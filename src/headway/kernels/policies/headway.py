@@ -144,7 +144,10 @@ class Headway(KernelsPolicy):
                 continue
             if now - other.launched_at > rules.silence_ns and other.busy < now:
                 continue
-            busy = max(busy, other.busy)
+            ends = other.busy
+            if other.waits and ends < now:  # the later it is the longer it is expected to last
+                ends = now + min((now - ends) // 2, NAP_NS)
+            busy = max(busy, ends)
             following = min(following, other.next) if above else other.next
             slack = min(slack, other.slack) if above else other.slack
             epoch += other.epoch
@@ -164,10 +167,13 @@ class Headway(KernelsPolicy):
         if len(state.waiting) > 1:
             room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
             turn = _turn(state, client, room)
+        scale = min(rules.scale_ppm or MILLION, WIDEST_PPM)
+        if fill >= HEAVY_NS:
+            scale = max(scale, MILLION)  # a long one is never milder
         return Look(  # by position, in the order of the fields: this is made at every look
             *(now, above, busy, following, slack, filled, fill),
             fill // client.expected.waves[kernel],
-            client.expected.widths_ppm[kernel] * min(rules.scale_ppm or MILLION, WIDEST_PPM) // MILLION,
+            client.expected.widths_ppm[kernel] * scale // MILLION,
             max(0, gate.lag - max(0, gate.lag_slack - slack)),
             gate.credit,
             max(0, gate.debt),

@@ -62,7 +62,8 @@ class Pulse(ctypes.Structure):
         ("next_ns", c_int64),
         ("slack_ns", c_int64),
         ("epoch", c_uint64),
-        ("spare", c_int64 * 2),
+        ("waiting", c_uint64),
+        ("spare", c_int64),
     )
 
 
