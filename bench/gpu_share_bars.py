@@ -118,7 +118,7 @@ def _harvests(all_: Measured) -> list[Line]:
         *(
             [
                 (
-                    "– each of its rate alone in the same minute",
+                    "– each of its rate alone in the same session",
                     f"≥ {LEAST}",
                     spread(fair, 2),
                     said(median(fair) >= LEAST),
@@ -156,7 +156,7 @@ def _rest(all_: Measured) -> list[Line]:
         ("5. predicted rate below within 15 %", "every pair", f"{reaped} of {len(both)}", said(reaped == len(both))),
         ("6. results equal bit for bit", "every program", f"{same} of {len(told)}", said(same == len(told))),
         (
-            "6. deaths on the H200, the program above went on",
+            "6. deaths on the H200, the program above (after stop --kill: the next one) went on",
             "30",
             f"{on} of {times}; {len(left)} left behind",
             said(times >= 30 and on == times and not left),

@@ -18,6 +18,7 @@ constexpr int64_t kFresh = 50000000;    // who has not looked for so long is not
 constexpr int64_t kSpin = 80000;        // shorter waits are spent awake
 constexpr int64_t kSurplus = 5000000;   // what was had in good times is not held against a program for longer
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
+constexpr int64_t kBelieved = 1000000000;  // who waits for longer may wait for something else than the GPU
 constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits no longer for work of its own
 constexpr int64_t kNap = 1000000;       // nobody sleeps longer than this without looking
 constexpr int64_t kMark = 60000;        // after half of what may be in flight an event is left behind, but not after less
@@ -73,12 +74,14 @@ void Gate::above(Share& share, Look& look, int64_t now) {
     const Slot& slot = *others_[i];
     if (slot.priority.load(relaxed) >= share.priority) continue;
     const Pulse& pulse = slot.pulse;
-    const int64_t launched = pulse.launch_ns.load(relaxed);
-    int64_t busy = pulse.busy_ns.load(relaxed);
-    if (launched == 0 || (now - launched > silence && busy < now)) continue;
+    const int64_t since = pulse.waiting_ns.load(std::memory_order_acquire);  // first: it is told last
+    const bool waits = since > 0 && since < now + kStray && now - since < kBelieved;
+    const int64_t launched = within(pulse.launch_ns.load(relaxed), kLatest);
+    int64_t busy = within(pulse.busy_ns.load(relaxed), kLatest);
+    if (launched == 0 || (now - launched > silence && busy < now && !waits)) continue;
     if (launched > now + kStray || (now - launched > silence && busy > now + kLongest)) continue;  // nobody's numbers
     // It waits for the GPU, so its work is not over: the later it is the longer it is expected to last.
-    if (pulse.waiting.load(relaxed) && busy < now) busy = now + least((now - busy) / 2, kNap);
+    if (waits && busy < now) busy = now + least((now - busy) / 2, kNap);
     const int64_t next = pulse.next_ns.load(relaxed), slack = pulse.slack_ns.load(relaxed);
     look.busy_ns = most(look.busy_ns, least(busy, now + kLongest));
     look.next_ns = look.above ? least(look.next_ns, next) : next;
@@ -194,7 +197,8 @@ void Gate::go(Share& share, const Known& known, const Look& look, const Verdict&
   debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
   if (verdict.reason == kCredit) credit_ns_ -= verdict.harm_ns;
   if (lags(look, verdict)) {
-    lag_ns_ = look.lag_ns + verdict.harm_ns;
+    // What is owed is not held up by what came before, and does not add up.
+    lag_ns_ = verdict.reason == kFloor ? most(look.lag_ns, verdict.harm_ns) : look.lag_ns + verdict.harm_ns;
     lag_slack_ns_ = look.slack_ns;
     lag_epoch_ = epoch_;
   }

@@ -60,7 +60,14 @@ Share& joined() {
   return share();
 }
 
-void note_stream(CUstream stream) {
+// A stream by something of its own: each thread's default stream has the same handle.
+void* named(CUstream stream) {
+  static thread_local char mine;
+  return stream == thread_stream() ? static_cast<void*>(&mine) : static_cast<void*>(stream);
+}
+
+void note_stream(CUstream handle) {
+  void* stream = named(handle);
   void* first = first_stream.load(relaxed);
   if (first == stream) return;
   if (!first && first_stream.compare_exchange_strong(first, stream)) return;
@@ -223,7 +230,7 @@ Wait::Wait(Over what, CUstream stream, bool per_thread) : over_(what), stream_(s
 
 // A wait for the only stream there is is one for everything.
 Over Wait::over() const {
-  const bool only = over_ == Over::kStream && !many_streams.load(relaxed) && first_stream.load(relaxed) == stream_;
+  const bool only = over_ == Over::kStream && !many_streams.load(relaxed) && first_stream.load(relaxed) == named(stream_);
   return only ? Over::kEverything : over_;
 }
 

@@ -42,7 +42,7 @@ int main() {
   RECORD(Rules, FIELD(gate) FIELD(hold) FIELD(watched) FIELD(bypass) FIELD(threshold_ns) FIELD(latency_ns) FIELD(depth_ns)
                     FIELD(idle_depth_ns) FIELD(silence_ns) FIELD(absorb_ppm) FIELD(overlap_ppm) FIELD(credit_ppm)
                         FIELD(credit_cap_ns) FIELD(floor_ppm) FIELD(whole) FIELD(sample_every) FIELD(raised) FIELD(scale_ppm))
-  RECORD(Pulse, FIELD(launches) FIELD(launch_ns) FIELD(busy_ns) FIELD(next_ns) FIELD(slack_ns) FIELD(epoch) FIELD(waiting))
+  RECORD(Pulse, FIELD(launches) FIELD(launch_ns) FIELD(busy_ns) FIELD(next_ns) FIELD(slack_ns) FIELD(epoch) FIELD(waiting_ns))
   RECORD(Want, FIELD(fill_ns) FIELD(since_ns) FIELD(served_ns) FIELD(kernel) FIELD(end_ns) FIELD(seen_ns))
   RECORD(Ledger, FIELD(beat_ns) FIELD(kernels) FIELD(graphs) FIELD(copies) FIELD(captured) FIELD(nccl) FIELD(waits)
                      FIELD(waited_ns) FIELD(work_ns) FIELD(harvested_ns) FIELD(delay_ns) FIELD(syncs) FIELD(samples)

@@ -56,7 +56,7 @@ struct alignas(64) Pulse {
   I64 next_ns;    // predicted next launch
   I64 slack_ns;   // predicted idle time left until this program next waits for the GPU
   U64 epoch;      // how often it has waited
-  U64 waiting;    // threads of it that wait for the GPU now: whatever was predicted, their work is not over
+  I64 waiting_ns; // since when a thread of it waits for the GPU, whose work is then not over, whatever was predicted; 0: none
   I64 spare[1];
 };
 

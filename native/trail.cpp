@@ -30,7 +30,7 @@ static_assert(sizeof(Passed) == 64, "a line");
 
 std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> places{0};
-std::atomic<int> waiters{0};  // threads that wait for the GPU
+std::atomic<uint64_t> waiters{uint64_t{1} << 32};  // threads that wait for the GPU; above that the generation they are of
 std::atomic<uint32_t> waits_over{0};  // of all threads
 std::atomic<int64_t> wait_began{0}, wait_ended{0};  // of the one that was over last
 constexpr uint32_t kOnce = 1 << 18;    // what has come at least once at a place: two bits of so many, by its key
@@ -227,8 +227,27 @@ int64_t slack_after(const Slot* slot, const Step* ended) {
   return row && row <= kSteps ? slot->steps[row - 1].slack_ns.load(relaxed) : 0;
 }
 
-// Those below are told how many wait.
-void told(Slot* slot, int waiting) { slot->pulse.waiting.store(static_cast<uint64_t>(most(0, waiting)), relaxed); }
+// How many threads wait, by what this one does; of another generation none does.
+uint32_t waiting_now(uint32_t born, int change) {
+  uint64_t before = waiters.load();
+  do {
+    const uint32_t count = static_cast<uint32_t>(before);
+    if (before >> 32 != born || (change < 0 && !count)) return 0;
+    if (!change) return count;
+  } while (!waiters.compare_exchange_weak(before, before + static_cast<uint64_t>(int64_t{change})));
+  return static_cast<uint32_t>(before) + static_cast<uint32_t>(change);
+}
+
+// Those below are told since when somebody waits. Threads may come and go meanwhile: told is what holds in the end.
+void tell_waiting(Slot* slot, int64_t now) {
+  uint64_t count = 0;
+  do {
+    count = waiters.load();
+    const bool some = static_cast<uint32_t>(count) != 0;
+    const int64_t since = slot->pulse.waiting_ns.load();
+    if (some != (since != 0)) slot->pulse.waiting_ns.store(some ? now : 0);
+  } while (waiters.load() != count);
+}
 
 // What is expected after this launch, from the step that knows.
 const Step* expected(const Trail& t) {
@@ -239,9 +258,8 @@ const Step* expected(const Trail& t) {
 }  // namespace
 
 void forget_trail() {
-  generation.fetch_add(1, relaxed);
+  waiters.store(uint64_t{generation.fetch_add(1, relaxed) + 1} << 32);
   places.store(0, relaxed);
-  waiters.store(0, relaxed);
 }
 
 Trail& trail(Slot* slot) {
@@ -326,7 +344,8 @@ void observe_wait(Share& share, int64_t now) {
   if (!found || found->counted || !found->launch_ns) return;
   Trail& t = *found;
   t.counted = true;
-  told(slot, waiters.fetch_add(1, relaxed) + 1);
+  waiting_now(t.born, 1);
+  tell_waiting(slot, now);
   slot->pulse.slack_ns.store(0, relaxed);
   if (t.waited) return;  // nothing was launched since the last wait: nothing is learnt
   t.waiting = true;
@@ -356,9 +375,9 @@ void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
   int64_t think = 0, slack = -1;
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
-    // Not by the pair: it may come at many places, after requests of any length.
+    // Not by the pair when a place is new: it may come at many places, after requests of any length.
     if (t->step && t->waiting) account(slot, t->step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
-    if (t->counted) told(slot, waiters.fetch_sub(1, relaxed) - 1);
+    if (t->counted) waiting_now(t->born, -1);
     t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;
     t->waited_ns = now;
@@ -366,7 +385,7 @@ void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
     think = known ? known->think_ns.load(relaxed) : 0;
     // What those below launch in the pause may run on beyond it, and delay the next request: by what that one absorbs.
     // Where other threads are at work it is theirs that counts.
-    if (waiters.load(relaxed) <= 0 && slot->pulse.launch_ns.load(relaxed) == t->launch_ns) slack = slack_after(slot, step);
+    if (!waiting_now(t->born, 0) && slot->pulse.launch_ns.load(relaxed) == t->launch_ns) slack = slack_after(slot, step);
   }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
@@ -377,6 +396,7 @@ void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   if (slack >= 0) pulse.slack_ns.store(slack, relaxed);
   pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
+  tell_waiting(slot, now);  // last: who sees nobody wait sees what follows, too
 }
 
 }  // namespace headway

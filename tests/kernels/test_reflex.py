@@ -148,6 +148,9 @@ def test_a_long_kernel_keeps_away_from_the_end_of_what_runs_above() -> None:
     assert near == (0, Reason.BUSY, NOW + POLL_NS, 2 * MS)
     ahead = decide(LONG._replace(busy_ns=NOW + 50 * US))
     assert ahead == (0, Reason.BUSY, NOW + 50 * US + CLEAR_NS - LONG.latency_ns, 2 * MS)
+    # Though it would start later, behind another one that holds that work up already.
+    behind = decide(LONG._replace(busy_ns=NOW + 50 * US, filled_ns=NOW + MS, depth_ns=2 * MS))
+    assert behind == ahead
     # A short one may be beside it: it costs what they share.
     short = LONG._replace(fill_ns=HEAVY_NS - 1, busy_ns=start + US, credit_ns=US)
     assert decide(short) == (1, Reason.CREDIT, 0, 500)
@@ -165,6 +168,9 @@ def test_long_kernels_delay_those_above_one_at_a_time() -> None:
     fits = LONG._replace(lag_ns=9 * MS)
     assert decide(fits)[:2] == (1, Reason.FITS)
     assert not lags(fits, decide(fits))
+    owed = paid._replace(debt_ns=2 * MS, credit_ns=0)
+    assert decide(owed)[:2] == (1, Reason.FLOOR)
+    assert lags(owed, decide(owed))
     # Of short ones what is paid for is forgotten: the dial sees what came of it.
     short = look(fill_ns=300 * US, credit_ns=MS, lag_ns=MS)
     assert decide(short)[:2] == (1, Reason.CREDIT)

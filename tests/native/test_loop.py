@@ -16,6 +16,7 @@ def test_idle_time_above_is_used(built: Built, tmp_path: Path, monkeypatch: pyte
         found = pair(session, "resnet50", "bert-b32", 0, 1.0, Dial(slo_ppm=100_000_000))
     assert found.launches > 500
     assert found.reasons.get("absorbed", 0) > 0
-    assert found.reasons["fits"] + found.reasons["absorbed"] > found.launches * 3 // 4, "hardly any is paid for"
+    # Where the machine is late to return from a wait, the work above is taken to last: what goes then is paid for.
+    assert found.reasons["fits"] + found.reasons["absorbed"] > found.launches // 3, "most need not be paid for"
     # Its kernels come every 20 us and take 4: with gaps that short not taken for idle time one launch in seven waited.
     assert found.reasons.get("threshold", 0) < found.launches // 20

@@ -56,13 +56,16 @@ LIKELY = st.builds(
     whole=st.integers(0, 1),
 )
 LONG = st.builds(
-    lambda look, **other: look._replace(gate=1, hold=0, turn=1, above=1, filled_ns=0, debt_ns=0, **other),
+    lambda look, **other: look._replace(gate=1, hold=0, turn=1, above=1, **other),
     LIKELY,
     fill_ns=st.integers(400_000, 4_000_000),
     wave_ns=st.integers(400_000, 4_000_000),
     busy_ns=near(300_000),
     next_ns=near(6_000_000),
     slack_ns=span(8_000_000),
+    filled_ns=near(2_000_000) | st.just(0),
+    depth_ns=span(2_000_000),
+    debt_ns=span(5_000_000) | st.just(0),
     lag_ns=span(1_000_000),
     credit_ns=span(5_000_000),
 )

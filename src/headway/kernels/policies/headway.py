@@ -34,6 +34,8 @@ BEAT_NS = 8_000_000
 """As often the broker turns the dial."""
 NEVER = 1 << 62
 NAP_NS = 1_000_000
+BELIEVED_NS = 1_000_000_000
+"""Who waits for longer may wait for something else than the GPU."""
 AWAKE_NS = 80_000
 """Nobody sleeps longer than a nap without looking; a shorter wait than this is spent awake, to the end."""
 GLANCE_NS = 50_000
@@ -142,10 +144,11 @@ class Headway(KernelsPolicy):
         for other in state.clients:
             if other.priority >= client.priority or other.left or not other.launched:
                 continue
-            if now - other.launched_at > rules.silence_ns and other.busy < now:
+            waits = other.waits and now - other.launched_at < BELIEVED_NS
+            if now - other.launched_at > rules.silence_ns and other.busy < now and not waits:
                 continue
             ends = other.busy
-            if other.waits and ends < now:  # the later it is the longer it is expected to last
+            if waits and ends < now:  # the later it is the longer it is expected to last
                 ends = now + min((now - ends) // 2, NAP_NS)
             busy = max(busy, ends)
             following = min(following, other.next) if above else other.next
@@ -206,7 +209,9 @@ class Headway(KernelsPolicy):
         if verdict.reason == Reason.CREDIT:
             gate.credit -= verdict.harm_ns
         if lags(look, verdict):
-            gate.lag, gate.lag_slack = look.lag_ns + verdict.harm_ns, look.slack_ns
+            owed = verdict.reason == Reason.FLOOR  # is not held up by what came before, and does not add up
+            gate.lag = max(look.lag_ns, verdict.harm_ns) if owed else look.lag_ns + verdict.harm_ns
+            gate.lag_slack = look.slack_ns
 
 
 def glance(look: Look) -> int:
@@ -254,6 +259,8 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
         until = min(max(until, look.next_ns), max(now + pause, paid))
     elif reason in (Reason.GAP, Reason.BUSY):
         until = max(until, _cheaper(look, rules))
+        if look.fill_ns >= HEAVY_NS and verdict.harm_ns <= rules.credit_cap_ns:  # near work above: the same all along
+            until = min(until, now + max(pause, _grown(verdict.harm_ns - look.credit_ns, rules.credit_ppm, True)))
     return max(now + pause, min(until, owed))
 
 

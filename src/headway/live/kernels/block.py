@@ -62,7 +62,7 @@ class Pulse(ctypes.Structure):
         ("next_ns", c_int64),
         ("slack_ns", c_int64),
         ("epoch", c_uint64),
-        ("waiting", c_uint64),
+        ("waiting_ns", c_int64),
         ("spare", c_int64),
     )
 
