@@ -200,25 +200,31 @@ def digests(all_: Measured) -> str:
 
 
 def predicted(all_: Measured) -> str:
-    """What was said of pairs before they were measured."""
+    """What was said of pairs before they were measured; and what is said by who knows what each took alone there."""
     body = []
+    told = {key(row): row["low_share"] for row in all_.lines("alike")}
     for row, real in all_.predicted():
         slower, got = slow(real, "gate"), all_.of(real, "alone")
+        alike = told.get(key(row))
         body.append(
             (
                 named(real),
                 f"{row['slowdown']:.3f}",
                 f"{slower:.3f}",
-                f"{100 * (row['slowdown'] / slower - 1):+.0f} %",
+                _off(row["slowdown"], slower),
                 f"{row['low_share']:.2f}",
                 f"{got:.2f}",
-                f"{100 * (row['low_share'] / got - 1):+.0f} %",
+                _off(row["low_share"], got),
+                f"{alike:.2f}, {_off(alike, got)}" if alike else "–",
                 real.get("run", ""),
             )
         )
-    return table(
-        "pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off | run", body
-    )
+    head = "pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off"
+    return table(f"{head} | told what each took alone there | run", body)
+
+
+def _off(one: float, other: float) -> str:
+    return f"{100 * (one / other - 1):+.0f} %"
 
 
 SECTIONS: dict[str, Callable[[Measured], str]] = {

@@ -1,13 +1,15 @@
 """The page of sharing on the H200 says what its data say; so does the interference table that ships."""
 
 import json
+import math
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from bench.gpu_share_keep import digests, keep, pair, short, table_rows
 from bench.gpu_share_report import renewed, report, tables
-from bench.gpu_share_rows import Measured, Row, slow
+from bench.gpu_share_rows import Measured, Row, key, slow
 from headway.formats import pair_file
 from tests.docs.pages import ROOT, read
 
@@ -43,6 +45,27 @@ def test_the_shipped_table_has_the_pairs() -> None:
     table = pair_file.load("h200")
     for each in made:
         assert table.slowdown_ppm(each["program"], [each["co_runner"]], WHOLE) == each["slowdown_ppm"]
+
+
+def test_what_is_said_of_predictions_is_so() -> None:
+    """Within 15 %, and how far half of them are off: as committed, told what each took alone, and run 8 of run 9."""
+    all_ = Measured(KEPT)
+    got = {key(each): all_.of(each, "alone") for each in (*all_.pairs, *all_.lines("fresh"))}
+    last = {key(each) for each in all_.pairs if "," not in each["low"]}
+    said = {
+        "Within 15 % are {} of the {} rates, and half of all are off by {} % or less": all_.lines("predict"),
+        "has {} of {} within 15 %, half of all within {} %": [r for r in all_.lines("alike") if key(r) not in last],
+        "were fitted, {} of {}, half within {} %": [r for r in all_.lines("alike") if key(r) in last],
+    }
+    off = {words: [abs(each["low_share"] / got[key(each)] - 1) for each in found] for words, found in said.items()}
+    before = [row for row in all_.earlier if row["run"] == 8 and key(row) in last]
+    off["has {} of the {} within 15 %, half within {} %"] = [
+        abs(all_.of(row, "alone") / got[key(row)] - 1) for row in before
+    ]
+    page = read(PAGE)
+    for words, errors in off.items():
+        told = words.format(sum(each <= 0.15 for each in errors), len(errors), math.ceil(100 * median(errors)))
+        assert told in page, told
 
 
 def test_a_page_without_a_heading_is_refused() -> None:
