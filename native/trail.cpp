@@ -238,14 +238,15 @@ uint32_t waiting_now(uint32_t born, int change) {
   return static_cast<uint32_t>(before) + static_cast<uint32_t>(change);
 }
 
-// Those below are told since when somebody waits. Threads may come and go meanwhile: told is what holds in the end.
-void tell_waiting(Slot* slot, int64_t now) {
+// Those below are told since when somebody waits; a wait that is over shows that the others are for the GPU too. Threads
+// may come and go meanwhile: told is what holds in the end.
+void tell_waiting(Slot* slot, int64_t now, bool over) {
   uint64_t count = 0;
   do {
     count = waiters.load();
     const bool some = static_cast<uint32_t>(count) != 0;
     const int64_t since = slot->pulse.waiting_ns.load();
-    if (some != (since != 0)) slot->pulse.waiting_ns.store(some ? now : 0);
+    if (some != (since != 0) || (some && over)) slot->pulse.waiting_ns.store(some ? now : 0);
   } while (waiters.load() != count);
 }
 
@@ -345,7 +346,7 @@ void observe_wait(Share& share, int64_t now) {
   Trail& t = *found;
   t.counted = true;
   waiting_now(t.born, 1);
-  tell_waiting(slot, now);
+  tell_waiting(slot, now, false);
   slot->pulse.slack_ns.store(0, relaxed);
   if (t.waited) return;  // nothing was launched since the last wait: nothing is learnt
   t.waiting = true;
@@ -396,7 +397,7 @@ void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   if (slack >= 0) pulse.slack_ns.store(slack, relaxed);
   pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
-  tell_waiting(slot, now);  // last: who sees nobody wait sees what follows, too
+  tell_waiting(slot, now, true);  // last: who sees nobody wait sees what follows, too
 }
 
 }  // namespace headway
