@@ -42,6 +42,14 @@ PAIRS = (
     ("resnet50", "resnet101-b64,bert-b32,training"),
 )
 FRESH = (
+    ("resnet50", "training"),
+    ("alexnet", "resnet101-b64"),
+    ("vgg16", "bert-b32"),
+    ("googlenet", "training"),
+    ("bert", "training"),
+    ("compiled", "bert-b32"),
+    ("densenet201", "matmul"),
+    ("graph", "training"),
     ("alexnet", "training"),
     ("vgg16", "training"),
     ("bert", "resnet101-b64"),

@@ -23,6 +23,8 @@ SETTLE_S = 0.06
 """Of a block without a gate: what was launched ahead comes first."""
 DRAIN_S = 0.1
 BLOCKS = 3
+BELOW_S = 0.2
+"""As long those below are by themselves, after each block: what they do alone changes with the machine, too."""
 
 
 def progress(spans: "np.ndarray[Any, Any]", begin: int, end: int) -> float:
@@ -83,6 +85,8 @@ class Round:
 
     modes: dict[str, list[Stretch]] = field(default_factory=dict)
     beside: dict[str, list[Stretch]] = field(default_factory=dict)
+    below: list[Stretch] = field(default_factory=list)
+    """Those below by themselves, the program above at rest."""
 
     def add(self, mode: str, stretch: Stretch) -> None:
         """One more."""
@@ -121,7 +125,7 @@ def measure(
     for name in modes.lows:
         session.slot(name).rules.hold = 0
         session.slot(name).rules.gate = 0
-    alone_low, a_request = _both(earlier, _low_alone(session, modes.lows))
+    alone_low, a_request = _alone_low(earlier, _low_alone(session, modes.lows), found.below)
     row: dict[str, Any] = {"high": high, "low": ",".join(lows), "think_ms": think_ms}
     row |= _modes(session, modes, found, a_request)
     row["low_alone_per_s"] = alone_low
@@ -174,6 +178,7 @@ def _rounds(
             block = max(BLOCK_S, SETTLE_S + 1.5 * least_s)
             found.add(mode, modes.stay(mode, block, int(SETTLE_S * 1e9)))
             modes.rest(mode, DRAIN_S)
+        found.below.append(modes.below(SETTLE_S, BELOW_S))
     return found
 
 
@@ -218,12 +223,16 @@ def _low_alone(session: Session, names: list[str]) -> tuple[list[float], list[fl
     return rates, [max(1.0, n / each) if each else 1.0 for n, each in zip(launched, done, strict=True)]
 
 
-def _both(
-    one: tuple[list[float], list[float]], other: tuple[list[float], list[float]]
+def _alone_low(
+    before: tuple[list[float], list[float]], after: tuple[list[float], list[float]], below: Sequence[Stretch]
 ) -> tuple[list[float], list[float]]:
-    """Before and after: what the machine did meanwhile lies between."""
-    means = [[(a + b) / 2 for a, b in zip(*pair, strict=True)] for pair in zip(one, other, strict=True)]
-    return means[0], means[1]
+    """Rates alone and launches a request: the means of before, after and the stretches between."""
+    a_request = [(a + b) / 2 for a, b in zip(before[1], after[1], strict=True)]
+    every = [before[0], after[0]]
+    for stretch in below:
+        seconds = (stretch.end - stretch.begin) / 1e9
+        every.append([n / each / seconds for n, each in zip(stretch.launches, a_request, strict=True)])
+    return [sum(rates) / len(rates) for rates in zip(*every, strict=True)], a_request
 
 
 def _launched(session: Session, name: str) -> int:

@@ -267,6 +267,20 @@ class Modes:
                 self.session.pause(name)
         self.stay("alone", 0.02 if mode in ("mps", "stream") else drain_s)
 
+    def below(self, settle_s: float, seconds: float) -> Stretch:
+        """Those below by themselves for a while, ungated, and counted; then the program above goes on."""
+        self.session.pause(self.high)
+        for low in self.lows:
+            write(self.session.slot(low), Rules(gate=0))
+        time.sleep(settle_s)
+        begin, first = time.monotonic_ns(), self._launches()
+        time.sleep(seconds)
+        end, last = time.monotonic_ns(), self._launches()
+        self.set("alone")
+        self.session.go(self.high)
+        self.stay("alone", settle_s)  # what was launched ahead runs out
+        return Stretch(begin, end, tuple(b - a for a, b in zip(first, last, strict=True)))
+
     def turn(self, now_ns: int) -> None:
         """One beat of the dial, as the broker does it."""
         slots = [self.session.slot(name) for name in (self.high, *self.lows)]

@@ -40,4 +40,4 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
 
 def test_what_is_predicted_first_is_none_of_the_others() -> None:
     assert not set(FRESH) & set(PAIRS)
-    assert len(set(FRESH)) == len(FRESH) == 8
+    assert len(set(FRESH)) == len(FRESH) == 16

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench import gpu_share_measure, gpu_share_slicing
-from bench.gpu_share_measure import line, measure, paired, progress, quantiles, tail
+from bench.gpu_share_measure import _alone_low, line, measure, paired, progress, quantiles, tail
 from bench.gpu_share_session import Session, Stretch
 from headway.kernels.dial import Dial
 from headway.live.kernels.build import library
@@ -66,6 +66,13 @@ def test_ratios_are_of_the_same_round() -> None:
     low, high = tail(spans, gate, alone)
     assert 10e-6 <= low <= high <= 50e-6
     assert quantiles(spans, [Stretch(500, 600)])["requests"] == 0
+
+
+def test_what_is_done_alone_is_the_mean_of_before_after_and_between() -> None:
+    between = [Stretch(0, 500_000_000, (60, 10)), Stretch(0, 500_000_000, (30, 20))]
+    rates, a_request = _alone_low(([10.0, 2.0], [4.0, 10.0]), ([20.0, 2.0], [8.0, 10.0]), between)
+    assert a_request == [6.0, 10.0]
+    assert rates == [(10 + 20 + 20 + 10) / 4, (2 + 2 + 2 + 4) / 4]
 
 
 def test_work_below_counts_parts_of_requests() -> None:
