@@ -245,12 +245,17 @@ def commanded(state: Path, budget_s: float) -> None:
     (state / "commands.jsonl").write_text(json.dumps(row) + "\n")
 
 
-def reported(state: Path) -> None:
-    """The tables of what was measured, in Markdown."""
-    from bench.gpu_share_keep import keep
+def reported(state: Path, again: Path | None) -> None:
+    """The tables of what was measured, in Markdown; of a second pass over the pairs the means of both."""
+    from bench.gpu_share_keep import keep, put
+    from bench.gpu_share_merge import merge
     from bench.gpu_share_report import report
 
     keep(state / "kept", state, state / "traces")
+    if again:
+        keep(again / "kept", again, again / "traces")
+        for name in ("pairs", "fresh"):
+            put(state / "kept", name, merge([list(rows(one / "kept" / f"{name}.jsonl")) for one in (state, again)]))
     report(state / "kept")
 
 
@@ -267,7 +272,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),
-    "report": lambda given, left: reported(given.state),
+    "report": lambda given, left: reported(given.state, given.again),
 }
 
 
@@ -278,6 +283,7 @@ def main() -> None:
         "parts", nargs="+", choices=list(PARTS), help="done in this order; fresh: pairs predicted first"
     )
     parser.add_argument("--state", type=Path, default=Path("/tmp/headway-share"), help="results (/tmp/headway-share)")
+    parser.add_argument("--again", type=Path, help="report: the folder of a second pass, for the means of both")
     parser.add_argument("--out", type=Path, help="the results there too, as results.tar.gz, after each row and part")
     parser.add_argument("--budget", type=float, default=500.0, help="seconds")
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")

@@ -154,6 +154,7 @@ def _rest(all_: Measured) -> list[Line]:
         ),
         ("5. predicted slow-down within 15 %", "every pair", f"{near} of {len(both)}", said(near == len(both))),
         ("5. predicted rate below within 15 %", "every pair", f"{reaped} of {len(both)}", said(reaped == len(both))),
+        *_predicted_again(all_),
         ("6. results equal bit for bit", "every program", f"{same} of {len(told)}", said(same == len(told))),
         (
             "6. deaths on the H200, the program above (after stop --kill: the next one) went on",
@@ -162,6 +163,23 @@ def _rest(all_: Measured) -> list[Line]:
             said(times >= 30 and on == times and not left),
         ),
     ]
+
+
+def _predicted_again(all_: Measured) -> list[Line]:
+    """What rates can be told from what each program takes alone on the same machine; and how far two passes agree."""
+    came = {key(found): all_.of(found, "alone") for _, found in all_.predicted()}
+    told = [close(row["low_share"], came[key(row)]) for row in all_.lines("alike") if key(row) in came]
+    one, other = [0, 0, *all_.runs][-2:]
+    twice = [
+        close(all_.of(row, "alone"), all_.of(again, "alone"))
+        for row in all_.earlier
+        if row["run"] == one and "," not in row["low"] and (again := all_.again(row, other))
+    ]
+    lines = [
+        ("– told what each program takes alone there", told),
+        ("– the first pass as a prediction of the second", twice),
+    ]
+    return [(what, "", f"{sum(found)} of {len(found)}", "") for what, found in lines if found]
 
 
 def bars(all_: Measured) -> str:

@@ -7,12 +7,17 @@ STATE: the folder of the run. Numbers are kept to five digits.
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bench.gpu_share_rows import MODES, Measured, rows, slow
 
 DIGITS = 5
+OF_THE_MACHINE = ("said", "doctor", "wall_s")
+"""What the commands said of the machine they ran on: paths, and the last words of programs that were ended."""
+HELD = ("bypass", "shim", "alone")
+"""Modes in which those below do nothing."""
 
 
 def short(value: Any) -> Any:
@@ -29,6 +34,8 @@ def pair(row: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {key: row[key] for key in ("high", "low", "think_ms", "slo") if key in row}
     for mode in (mode for mode in MODES if mode in row):
         kept[mode] = {key: each for key, each in row[mode].items() if each is not None}
+        if mode in HELD:
+            kept[mode].pop("low_per_s", None)
         if "iqr" in kept[mode]:
             kept[mode]["error"] = kept[mode].pop("iqr") / float(kept[mode].pop("rounds")) ** 0.5
     return kept | {
@@ -83,14 +90,23 @@ def keep(out: Path, state: Path, traces: Path) -> None:
     every = [pair(row) for row in rows(state / "pairs.jsonl")]
     files = {"pairs": [row for row in every if "mps" in row], "fresh": [row for row in every if "mps" not in row]}
     files |= {name: [pair(row) for row in rows(state / f"{name}.jsonl")] for name in ("slicing", "dial")}
-    files |= {name: list(rows(state / f"{name}.jsonl")) for name in ("kills", "commands")}
+    files["kills"] = list(rows(state / "kills.jsonl"))
+    files["commands"] = [
+        {name: each for name, each in row.items() if name not in OF_THE_MACHINE}
+        for row in rows(state / "commands.jsonl")
+    ]
     files["coverage"] = [
         {**row, "longest_ms": longest_ms(traces, row["program"])} for row in rows(state / "coverage.jsonl")
     ]
     files["digests"] = digests(state / "digests-pairs.jsonl", state / "digests-slicing.jsonl")
-    out.mkdir(parents=True, exist_ok=True)
     for name, found in files.items():
-        (out / f"{name}.jsonl").write_text("".join(json.dumps(short(row)) + "\n" for row in found))
+        put(out, name, found)
+
+
+def put(out: Path, name: str, found: Iterable[dict[str, Any]]) -> None:
+    """Write one of the files."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.jsonl").write_text("".join(json.dumps(short(row)) + "\n" for row in found))
 
 
 def main() -> None:

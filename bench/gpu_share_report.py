@@ -26,9 +26,6 @@ from bench.gpu_share_rows import (
     table,
 )
 
-EARLIER = (5, 7, 8)
-"""Runs before the last one."""
-
 
 def coverage(all_: Measured) -> str:
     """Launches seen against launches counted."""
@@ -120,20 +117,19 @@ def noise(all_: Measured) -> str:
     """The same pairs, run after run."""
     body = []
     for row in all_.pairs:
-        found = [all_.again(row, run) for run in EARLIER]
-        every = [each for each in (*found, row) if each]
-        shares = [all_.of(each, "alone") for each in every]
+        found = [all_.again(row, run) for run in all_.runs]
+        shares = [all_.of(each, "alone") for each in found if each]
         body.append(
             (
                 named(row),
-                *(f"{each['alone']['p50_ms']:.2f}" if each else "–" for each in (*found, row)),
-                *(f"{slow(each, 'gate'):.2f}" if each else "–" for each in (*found, row)),
-                *(f"{all_.of(each, 'alone'):.2f}" if each else "–" for each in (*found, row)),
-                f"{max(shares) / min(shares):.2f}",
+                *(f"{each['alone']['p50_ms']:.2f}" if each else "–" for each in found),
+                *(f"{slow(each, 'gate'):.2f}" if each else "–" for each in found),
+                *(f"{all_.of(each, 'alone'):.2f}" if each else "–" for each in found),
+                f"{max(shares) / min(shares):.2f}" if shares else "–",
             )
         )
-    runs = " | ".join(map(str, (*EARLIER[1:], "last")))
-    told = (f"{what}: run {EARLIER[0]} | {runs}" for what in ("alone p50, ms", "slow-down", "below of alone"))
+    runs = " | ".join(map(str, all_.runs))
+    told = (f"{what}: run {runs}" for what in ("alone p50, ms", "slow-down", "below of alone"))
     return table(f"pair | {' | '.join(told)} | most / least", body)
 
 
@@ -155,6 +151,7 @@ def dial(all_: Measured) -> str:
     )
 
 
+PROCESSES = ("high", "low", "low2", "low3", "plain", "plain2", "plain3")
 WAYS = {
     "drain": "SIGTERM to `headway share run`, passed on: the program drains",
     "kill": "SIGKILL of the program",
@@ -178,23 +175,26 @@ def kills(all_: Measured) -> str:
     )
 
 
-def _equal(one: str, other: str) -> str:
-    return "–" if not one or not other else "equal" if one == other else "**differs**"
+def _equal(pairs: Sequence[tuple[str, str]]) -> str:
+    both = [(one, other) for one, other in pairs if one and other]
+    return "–" if not both else "equal" if all(one == other for one, other in both) else "**differs**"
 
 
 def digests(all_: Measured) -> str:
     """Results with headway against those of processes that never heard of it."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in all_.lines("digests"):
+        found.setdefault((row["program"], row["process"]), []).append(row)
     return table(
-        "program | process | with headway, fresh | with headway, after sharing | run",
+        "program | process | with headway, fresh | with headway, after sharing | times",
         (
             (
-                row["program"],
-                row["process"],
-                _equal(row["with"], row["without"]),
-                _equal(row["with_after"], row["without"] or row["without_after"]),
-                row.get("run", ""),
+                *which,
+                _equal([(row["with"], row["without"]) for row in every]),
+                _equal([(row["with_after"], row["without"] or row["without_after"]) for row in every]),
+                len(every),
             )
-            for row in all_.lines("digests")
+            for which, every in sorted(found.items(), key=lambda each: PROCESSES.index(each[0][1]))
         ),
     )
 

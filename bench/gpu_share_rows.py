@@ -129,6 +129,11 @@ class Measured:
         ours = [a / b for a, b in zip(mine, row["low_alone_per_s"], strict=True)]
         return share(ours, [a / b for a, b in zip(theirs, sliced["low_alone_per_s"], strict=True)])
 
+    @property
+    def runs(self) -> list[int]:
+        """The runs that are kept one by one; the last two are the passes whose means the pairs are."""
+        return sorted({row["run"] for row in self.earlier})
+
     def again(self, row: Row, run: int) -> Row | None:
         """The same pair in an earlier run."""
         return next((each for each in self.earlier if each["run"] == run and key(each) == key(row)), None)

@@ -199,7 +199,7 @@ def test_the_error_of_predictions_is_that_of_the_page(capsys: pytest.CaptureFixt
     page = (Path(__file__).resolve().parents[2] / "docs" / "kernels" / "simulation.md").read_text()
     (test,) = [line for line in page.splitlines() if line.startswith("**A blind test**")]
     shown = " ".join(call(capsys, "share", "predict", "--help")[1].replace("│", " ").split())
-    for words in ("within 15 % in sixteen", "the rate below in ten", "half of all within 12 %"):
+    for words in ("within 15 % in all", "the rate below in 19", "half of all within 12 %"):
         assert words in test
         assert words in wiring.OFF
         assert words in shown

@@ -92,8 +92,8 @@ def predict(
 
     headway share predict api.parquet train.parquet
 
-    Of sixteen settings on an H200 that were predicted before they were measured the slow-down was within 15 % in
-    sixteen, the rate below in ten (half of all within 12 %).
+    Of 32 settings on an H200 that were predicted before they were measured the slow-down was within 15 % in all, the
+    rate below in 19 (half of all within 12 %).
     """
     wiring = part("experiment.kernels", "share predict")
     with part("cli.progress", "share predict").share_bar("predict") as tell:
