@@ -48,7 +48,7 @@ def test_the_shipped_table_has_the_pairs() -> None:
 
 
 def test_what_is_said_of_predictions_is_so() -> None:
-    """Within 15 %, and how far half of them are off: as committed, told what each took alone, and one pass of the other."""
+    """Within 15 %, and how far half of them are off: as committed, told of each alone, and one pass of the other."""
     all_ = Measured(KEPT)
     got = {key(each): all_.of(each, "alone") for each in (*all_.pairs, *all_.lines("fresh"))}
     last = {key(each) for each in all_.pairs if "," not in each["low"]}

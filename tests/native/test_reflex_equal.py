@@ -141,6 +141,6 @@ def test_recorded_looks_have_the_verdicts_that_were_recorded(replay: Path) -> No
             assert now.reason in (Reason.ABSORBED, Reason.CREDIT)
             assert 0 < now.harm_ns <= look.threshold_ns
         # and long kernels keep away from work above, and from each other.
-        assert tape.stem not in ("h200-9", "h200-10") or not differ, "no long kernel in the one, and the other is of now"
+        assert tape.stem not in ("h200-9", "h200-10") or not differ, "no long kernel there, or the gate of now"
         for was, now in long:
             assert now.harm_ns > was.harm_ns or now.reason in (Reason.BUSY, Reason.GAP)
