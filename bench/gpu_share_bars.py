@@ -166,9 +166,9 @@ def _rest(all_: Measured) -> list[Line]:
 
 
 def _predicted_again(all_: Measured) -> list[Line]:
-    """What rates can be told from what each program takes alone on the same machine; and how far two passes agree."""
+    """What rates can be told from what the program above takes alone there; and how far two passes agree."""
     came = {key(found): all_.of(found, "alone") for _, found in all_.predicted()}
-    told = [close(row["low_share"], came[key(row)]) for row in all_.lines("alike") if key(row) in came]
+    told = [close(row["low_share"], came[key(row)]) for row in all_.lines("alone") if key(row) in came]
     one, other = [0, 0, *all_.runs][-2:]
     twice = [
         close(all_.of(row, "alone"), all_.of(again, "alone"))
@@ -176,7 +176,7 @@ def _predicted_again(all_: Measured) -> list[Line]:
         if row["run"] == one and "," not in row["low"] and (again := all_.again(row, other))
     ]
     lines = [
-        ("– told what each program takes alone there", told),
+        ("– told what the one above takes alone there (--alone)", told),
         ("– the first pass as a prediction of the second", twice),
     ]
     return [(what, "", f"{sum(found)} of {len(found)}", "") for what, found in lines if found]

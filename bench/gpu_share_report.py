@@ -200,12 +200,12 @@ def digests(all_: Measured) -> str:
 
 
 def predicted(all_: Measured) -> str:
-    """What was said of pairs before they were measured; and what is said by who knows what each took alone there."""
+    """What was said of pairs before they were measured; and what is said knowing what the one above took alone."""
     body = []
-    told = {key(row): row["low_share"] for row in all_.lines("alike")}
+    told = {key(row): row["low_share"] for row in all_.lines("alone")}
     for row, real in all_.predicted():
         slower, got = slow(real, "gate"), all_.of(real, "alone")
-        alike = told.get(key(row))
+        again = told.get(key(row))
         body.append(
             (
                 named(real),
@@ -215,12 +215,12 @@ def predicted(all_: Measured) -> str:
                 f"{row['low_share']:.2f}",
                 f"{got:.2f}",
                 _off(row["low_share"], got),
-                f"{alike:.2f}, {_off(alike, got)}" if alike else "–",
+                f"{again:.2f}, {_off(again, got)}" if again else "–",
                 real.get("run", ""),
             )
         )
     head = "pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off"
-    return table(f"{head} | told what each took alone there | run", body)
+    return table(f"{head} | with --alone | run", body)
 
 
 def _off(one: float, other: float) -> str:

@@ -77,7 +77,7 @@ COMMANDS = {
     "share status": ["--gpu", "--watch", "--every", "--json"],
     "share stop": ["--gpu", "--kill", "--wait"],
     "share doctor": ["command", "--gpu", "--json"],
-    "share predict": ["high", "low", "--slo", "--floor", "--think", "--seconds", "--seed", "--json"],
+    "share predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
     "share build": [],
     "share broker": ["--gpu", "--slo", "--floor", "--mps", "--linger"],
     "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],

@@ -1,12 +1,16 @@
 """What a run of pairs keeps: a row is written and copied as soon as it is there."""
 
+import json
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from bench import gpu_share
-from bench.gpu_share import FRESH, PAIRS, bundle, keep, missing, wanted
+from bench import gpu_share, gpu_share_keep
+from bench.gpu_share import FRESH, PAIRS, bundle, keep, missing, reported, rows, wanted
+
+KEPT = Path(__file__).resolve().parents[2] / "docs/results/h200"
 
 
 def names(archive: Path) -> dict[str, str]:
@@ -41,3 +45,22 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
 def test_what_is_predicted_first_is_none_of_the_others() -> None:
     assert not set(FRESH) & set(PAIRS)
     assert len(set(FRESH)) == len(FRESH) == 16
+
+
+def test_the_report_of_two_passes_is_of_their_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_share_keep, "longest_ms", lambda traces, program: 0.5)
+    first, second = tmp_path / "first", tmp_path / "second"
+    for state, more in ((first, 0.0), (second, 0.2)):
+        shutil.copytree(KEPT, state)
+        changed = [row | {"gate": row["gate"] | {"slowdown": 1.0 + more}} for row in rows(KEPT / "pairs.jsonl")]
+        (state / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+    reported(first, second)
+    found = list(rows(first / "kept" / "pairs.jsonl"))
+    assert len(found) == 30
+    assert {row["gate"]["slowdown"] for row in found} == {1.1}
+    assert {row["passes"] for row in found} == {2}
+    assert "| 2. slow-down at p50, median | ≤ 1.05 | 1.100 (1.100–1.100) | **not met** |" in capsys.readouterr().out
+    reported(second, None)
+    assert "| 1.200 (1.200–1.200) |" in capsys.readouterr().out

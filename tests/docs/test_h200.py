@@ -54,8 +54,8 @@ def test_what_is_said_of_predictions_is_so() -> None:
     last = {key(each) for each in all_.pairs if "," not in each["low"]}
     said = {
         "Within 15 % are {} of the {} rates, and half of all are off by {} % or less": all_.lines("predict"),
-        "has {} of {} within 15 %, half of all within {} %": [r for r in all_.lines("alike") if key(r) not in last],
-        "were fitted, {} of {}, half within {} %": [r for r in all_.lines("alike") if key(r) in last],
+        "it has {} of {} within 15 %, half of all within {} %": [r for r in all_.lines("alone") if key(r) not in last],
+        "were fitted, {} of {}, half within {} %": [r for r in all_.lines("alone") if key(r) in last],
     }
     off = {words: [abs(each["low_share"] / got[key(each)] - 1) for each in found] for words, found in said.items()}
     one, other = ([row for row in all_.earlier if row["run"] == run and key(row) in last] for run in all_.runs[-2:])

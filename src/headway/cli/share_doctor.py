@@ -9,7 +9,7 @@ from rich.table import Table
 from headway.cli import console
 from headway.cli.share import FloorFlag, GpuFlag, JsonFlag, SloFlag, floor_ppm, share, slo_ppm
 from headway.cli.share_wiring import library, part
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, InputError
 from headway.live.kernels.doctor import Check, checks
 from headway.units import parse_duration
 
@@ -84,6 +84,10 @@ def predict(
     slo: SloFlag = "",
     floor: FloorFlag = "",
     think: Annotated[str, typer.Option(help="Time between requests of the program above: 5ms.")] = "0s",
+    alone: Annotated[
+        str,
+        typer.Option(help="What a request of HIGH takes alone on the machine in question: 4.8ms. Else: as recorded."),
+    ] = "",
     seconds: Annotated[float, typer.Option(help="How long to play them out.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Where each begins is drawn by it.")] = 0,
     as_json: JsonFlag = False,
@@ -103,6 +107,7 @@ def predict(
             slo_ppm=slo_ppm(slo),
             floor_ppm=floor_ppm(floor) if floor else None,
             think=parse_duration(think, what="--think"),
+            alone=_alone(alone),
             seconds=seconds,
             seed=seed,
             tell=tell,
@@ -114,10 +119,20 @@ def predict(
     out = console.out()
     who = f"{found['high']} above {', '.join(found['low'])}: busy {100 * found['busy_share_alone']:.0f} % alone"
     out.print(f"{who}, slow-down aimed at {found['slo']:g}×", highlight=False, markup=False)
+    if alone:
+        told = f"processors are taken to need {found['cpu_factor']:.2f} times as long as in the traces"
+        out.print(f"a request alone takes {alone}: {told}", highlight=False, markup=False)
     out.print(_modes({wiring.MODES[name]: row for name, row in found["modes"].items()}))
     out.print(wiring.OFF, highlight=False, markup=False, soft_wrap=True)
     if found["stored"]:
         console.note(f"kept in {found['stored']}")
+
+
+def _alone(text: str) -> int:
+    took = parse_duration(text, what="--alone") if text else 0
+    if text and took <= 0:
+        raise InputError(f"--alone {text}: a request takes some time; leave it out to take it as recorded")
+    return took
 
 
 def _modes(modes: Mapping[str, Mapping[str, Any]]) -> Table:

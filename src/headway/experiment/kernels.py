@@ -14,6 +14,7 @@ from headway.errors import ExperimentError, InputError
 from headway.experiment.kernel_sources import Source, program_of, source_of
 from headway.formats import kernel_programs
 from headway.formats.plugins import resolve
+from headway.kernels import alike
 from headway.kernels.actions import Action
 from headway.kernels.device import Device
 from headway.kernels.events import Event
@@ -238,6 +239,7 @@ def predict(
     slo_ppm: int = 1_050_000,
     floor_ppm: int | None = None,
     think: int = 0,
+    alone: int = 0,
     seconds: float = 1.0,
     seed: int = 0,
     device: Device | None = None,
@@ -247,7 +249,9 @@ def predict(
 ) -> dict[str, Any]:
     """Slow-down and harvest of two programs, for each way to share, from their traces or profiles.
 
-    ``write`` stores the row of a pair; left out, it goes where the traces' own GPU and driver are kept, if they say so.
+    ``alone``: what a request of the program above takes alone where they are to share; processors are taken to be as
+    much slower or faster there, for all. ``write`` stores the row of a pair; left out, it goes where the traces' own
+    GPU and driver are kept, if they say so.
     ``tell`` hears how far it is, ``say`` what the numbers cannot say, and why the row was not stored.
     """
     lows = (low,) if isinstance(low, str) else tuple(low)
@@ -260,7 +264,7 @@ def predict(
     each = KernelsExperiment(
         (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first)
     )
-    clients = clients_of(each, sources)
+    clients, cpu_ppm = there(clients_of(each, sources), each.device, alone)
     for line in (*(line for source in sources.values() for line in source.notes), *notes(clients)):
         said(line)
     rows = compare(each, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * each.horizon)})
@@ -277,6 +281,7 @@ def predict(
         "low": names[1:],
         "think_s": think / SECOND,
         "slo": slo_ppm / MILLION,
+        "cpu_factor": cpu_ppm / MILLION,
         "seconds": seconds,
         "seed": seed,
         "busy_share_alone": rows[0]["busy_share_alone"],
@@ -284,6 +289,28 @@ def predict(
         "pair": pair,
         "stored": str(stored) if stored else None,
     }
+
+
+def there(clients: tuple[Client, ...], device: Device, wanted: int) -> tuple[tuple[Client, ...], int]:
+    """The programs where a request of the first takes so long alone; and how many times as long processors take."""
+    if wanted <= 0:
+        return clients, MILLION
+    high = clients[0]
+    if not alike.request(high.program, device, high.think):
+        raise InputError(f"--alone: {high.program.name} never waits for the GPU in its trace: it has no requests")
+
+    def takes(cpu_ppm: int) -> int:
+        return alike.request(alike.scaled(high.program, cpu_ppm), device, high.think)
+
+    least, most = takes(alike.LEAST_PPM), takes(alike.MOST_PPM)
+    if not 0.98 * least <= wanted <= 1.02 * most:
+        now, *ends = (f"{each / MILLISECOND:.3g}ms" for each in (takes(MILLION), least, most))
+        raise InputError(
+            f"--alone {wanted / MILLISECOND:.3g}ms: a request of {high.program.name} takes {now} in its trace; with a "
+            f"processor five times as fast or as slow {ends[0]} to {ends[1]}"
+        )
+    ppm = alike.factor(takes, wanted)
+    return tuple(replace(each, program=alike.scaled(each.program, ppm)) for each in clients), ppm
 
 
 def _pair(names: Sequence[str], sources: Sequence[Source], think: int, gate: Mapping[str, Any]) -> dict[str, Any]:
