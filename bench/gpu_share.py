@@ -247,15 +247,13 @@ def commanded(state: Path, budget_s: float) -> None:
 
 def reported(state: Path, again: Path | None) -> None:
     """The tables of what was measured, in Markdown; of a second pass over the pairs the means of both."""
-    from bench.gpu_share_keep import keep, put
-    from bench.gpu_share_merge import merge
+    from bench.gpu_share_keep import both, keep
     from bench.gpu_share_report import report
 
     keep(state / "kept", state, state / "traces")
     if again:
         keep(again / "kept", again, again / "traces")
-        for name in ("pairs", "fresh"):
-            put(state / "kept", name, merge([list(rows(one / "kept" / f"{name}.jsonl")) for one in (state, again)]))
+        both(state / "kept", again / "kept")
     report(state / "kept")
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.gpu_share_rows import MODES, Measured, rows, slow
+from bench.gpu_share_merge import MODES, merge, slow
+from bench.gpu_share_rows import Measured, rows
 
 DIGITS = 5
 OF_THE_MACHINE = ("said", "doctor", "wall_s")
@@ -57,7 +58,7 @@ def table_rows(all_: Measured) -> list[dict[str, Any]]:
             "harvest_ppm": round(all_.of(row, "alone") * 1_000_000),
             "measured": True,
         }
-        for row in (*all_.pairs, *all_.lines("fresh"))
+        for row in (*all_.pairs, *merge(all_.lines("fresh")))
         if "," not in row["low"]
     ]
 
@@ -101,6 +102,20 @@ def keep(out: Path, state: Path, traces: Path) -> None:
     files["digests"] = digests(state / "digests-pairs.jsonl", state / "digests-slicing.jsonl")
     for name, found in files.items():
         put(out, name, found)
+
+
+def both(kept: Path, again: Path) -> None:
+    """A second pass beside the first: rows of pairs and results by their run; what the first lacks is the second's."""
+    for name in ("pairs", "fresh", "digests"):
+        put(
+            kept,
+            name,
+            [{**row, "run": n} for n, one in enumerate((kept, again), 1) for row in rows(one / f"{name}.jsonl")],
+        )
+    for name in ("slicing", "dial", "coverage", "kills", "commands"):
+        found = [(n, row) for n, one in enumerate((kept, again), 1) for row in rows(one / f"{name}.jsonl")]
+        first = min((n for n, _ in found), default=0)
+        put(kept, name, [{**row, "run": n} for n, row in found if n == first])
 
 
 def put(out: Path, name: str, found: Iterable[dict[str, Any]]) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu_share_keep import short
-from bench.gpu_share_rows import Measured, key, rows
+from bench.gpu_share_merge import key
+from bench.gpu_share_rows import Measured, rows
 from headway.experiment.kernels import predict
 from headway.kernels.device import Device
 
@@ -49,12 +50,14 @@ def said(
         seconds=seconds,
         device=device,
         write=lambda _: None,
-    )["modes"]
+    )
+    modes = found["modes"]
     each = {
-        mode: short({"slowdown": found[mode]["slowdown_p50"], "low_share": found[mode]["low_share"]})
+        mode: short({"slowdown": modes[mode]["slowdown_p50"], "low_share": modes[mode]["low_share"]})
         for mode in ALL_MODES
     }
-    return {**{name: row[name] for name in ("high", "low", "think_ms")}, **each["gate"], "modes": each}
+    told = {"cpu_factor": short(found["cpu_factor"])} if alone else {}
+    return {**{name: row[name] for name in ("high", "low", "think_ms")}, **each["gate"], **told, "modes": each}
 
 
 def main() -> None:

@@ -13,18 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.gpu_share_bars import bars
-from bench.gpu_share_rows import (
-    Measured,
-    Row,
-    error,
-    key,
-    named,
-    overheads,
-    slow,
-    slow99,
-    spread,
-    table,
-)
+from bench.gpu_share_merge import Row, error, key, slow
+from bench.gpu_share_rows import Measured, named, overheads, slow99, spread, table
 
 
 def coverage(all_: Measured) -> str:
@@ -77,15 +67,14 @@ def pairs(all_: Measured) -> str:
     body = []
     for row in all_.pairs:
         slicing = all_.slicing[key(row)]
-        faster = slow(slicing, "slicing") / slow(row, "gate")
         body.append(
             (
                 named(row),
                 f"{row['alone']['p50_ms']:.2f} / {row['alone']['p99_ms']:.2f}",
                 f"**{_both(row, 'gate')}** ±{row['gate']['error']:.2f}",
-                *(_both(row, mode) for mode in ("client", "mps", "stream")),
+                *(f"{_both(row, mode)} ±{error(row, mode):.2f}" for mode in ("client", "mps", "stream")),
                 _both(slicing, "slicing"),
-                f"{faster:.2f}",
+                f"{all_.faster(row):.2f}",
             )
         )
     return table(
@@ -115,9 +104,10 @@ def harvest(all_: Measured) -> str:
 
 def noise(all_: Measured) -> str:
     """The same pairs, run after run."""
+    runs = sorted({row["run"] for row in (*all_.earlier, *all_.passes) if "run" in row})
     body = []
     for row in all_.pairs:
-        found = [all_.again(row, run) for run in all_.runs]
+        found = [all_.again(row, run) for run in runs]
         shares = [all_.of(each, "alone") for each in found if each]
         body.append(
             (
@@ -128,8 +118,8 @@ def noise(all_: Measured) -> str:
                 f"{max(shares) / min(shares):.2f}" if shares else "–",
             )
         )
-    runs = " | ".join(map(str, all_.runs))
-    told = (f"{what}: run {runs}" for what in ("alone p50, ms", "slow-down", "below of alone"))
+    names = " | ".join(map(str, runs))
+    told = (f"{what}: run {names}" for what in ("alone p50, ms", "slow-down", "below of alone"))
     return table(f"pair | {' | '.join(told)} | most / least", body)
 
 
@@ -151,7 +141,7 @@ def dial(all_: Measured) -> str:
     )
 
 
-PROCESSES = ("high", "low", "low2", "low3", "plain", "plain2", "plain3")
+PROCESSES = {"high": 0, "low": 1, "low2": 2, "low3": 3, "plain": 4, "plain2": 5, "plain3": 6}
 WAYS = {
     "drain": "SIGTERM to `headway share run`, passed on: the program drains",
     "kill": "SIGKILL of the program",
@@ -194,7 +184,7 @@ def digests(all_: Measured) -> str:
                 _equal([(row["with_after"], row["without"] or row["without_after"]) for row in every]),
                 len(every),
             )
-            for which, every in sorted(found.items(), key=lambda each: PROCESSES.index(each[0][1]))
+            for which, every in sorted(found.items(), key=lambda each: PROCESSES.get(each[0][1], len(PROCESSES)))
         ),
     )
 

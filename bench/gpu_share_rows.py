@@ -5,37 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-MODES = ("bypass", "shim", "alone", "gate", "client", "mps", "stream", "slicing")
+from bench.gpu_share_merge import Key, Row, key, merge, slow
+
 REQUESTS = 14
 """Of a program while it was counted."""
 WIDE = 1.15
 FIKIT = (1.32, 16.41)
-Row = dict[str, Any]
-Key = tuple[str, str, float]
 
 
 def rows(path: Path) -> Iterator[Row]:
     """The lines of a file of results, none if it is not there."""
     if path.exists():
         yield from (json.loads(text) for text in path.read_text().splitlines() if text.strip())
-
-
-def key(row: Row) -> Key:
-    """Which pair, at which pause."""
-    return row["high"], row["low"], row["think_ms"]
-
-
-def slow(row: Row, mode: str) -> float:
-    """How much longer a request takes at the median, of the same rounds alone where there are any."""
-    got = row[mode]
-    return float(got.get("slowdown") or got["p50_ms"] / row["alone"]["p50_ms"])
-
-
-def error(row: Row, mode: str) -> float:
-    """How far that may be off, by the spread of the rounds; 0 where there was one."""
-    return float(row[mode].get("error", 0.0))
 
 
 def slow99(row: Row, mode: str) -> float:
@@ -68,10 +50,11 @@ def named(row: Row) -> str:
 
 @dataclass
 class Measured:
-    """All that was measured, as it lies in a folder."""
+    """All that was measured, as it lies in a folder. ``pairs``: of several passes (``run``) the means."""
 
     folder: Path
     pairs: list[Row] = field(init=False)
+    passes: list[Row] = field(init=False)
     slicing: dict[Key, Row] = field(init=False)
     programs: dict[str, Row] = field(init=False)
     earlier: list[Row] = field(init=False)
@@ -79,7 +62,8 @@ class Measured:
     def __post_init__(self) -> None:
         """Read the files."""
         self.slicing = {key(row): row for row in self.lines("slicing")}
-        self.pairs = [row for row in self.lines("pairs") if key(row) in self.slicing]
+        self.passes = [row for row in self.lines("pairs") if key(row) in self.slicing]
+        self.pairs = merge(self.passes)
         self.programs = {row["program"]: row for row in self.lines("coverage")}
         self.earlier = self.lines("earlier")
 
@@ -114,15 +98,15 @@ class Measured:
 
     def of(self, row: Row, where: str) -> float:
         """What those below got through the gate, of what they get alone, under MPS or under time slicing."""
-        mine = row["gate"]["low_per_s"]
-        if where == "alone":
-            return share(mine, row["low_alone_per_s"])
-        other = self.slicing[key(row)]["slicing"] if where == "slicing" else row[where]
-        return share(mine, other["low_per_s"])
+        if where == "slicing":
+            mine, sliced = self.with_slicing(row)
+            return share(mine["gate"]["low_per_s"], sliced["slicing"]["low_per_s"])
+        theirs = row["low_alone_per_s"] if where == "alone" else row[where]["low_per_s"]
+        return share(row["gate"]["low_per_s"], theirs)
 
     def of_alone_sliced(self, row: Row) -> float | None:
         """The same of time slicing, each as a share of what it was alone in its own session: the machine falls out."""
-        sliced = self.slicing[key(row)]
+        row, sliced = self.with_slicing(row)
         if not sliced.get("low_alone_per_s"):
             return None
         mine, theirs = row["gate"]["low_per_s"], sliced["slicing"]["low_per_s"]
@@ -131,16 +115,28 @@ class Measured:
 
     @property
     def runs(self) -> list[int]:
-        """The runs that are kept one by one; the last two are the passes whose means the pairs are."""
-        return sorted({row["run"] for row in self.earlier})
+        """The passes whose means the pairs are."""
+        return sorted({row["run"] for row in self.passes if "run" in row})
 
     def again(self, row: Row, run: int) -> Row | None:
-        """The same pair in an earlier run."""
-        return next((each for each in self.earlier if each["run"] == run and key(each) == key(row)), None)
+        """The same pair in one pass, or in an earlier run."""
+        every = (*self.passes, *self.earlier)
+        return next((each for each in every if each.get("run") == run and key(each) == key(row)), None)
+
+    def with_slicing(self, row: Row) -> tuple[Row, Row]:
+        """A pair under time slicing, and before it the same of the pass on the same machine, where that is known."""
+        sliced = self.slicing[key(row)]
+        beside = self.again(row, sliced["run"]) if "run" in sliced else None
+        return beside or row, sliced
+
+    def faster(self, row: Row) -> float:
+        """By how much a request is quicker through the gate than under time slicing."""
+        mine, sliced = self.with_slicing(row)
+        return slow(sliced, "slicing") / slow(mine, "gate")
 
     def predicted(self) -> list[tuple[Row, Row]]:
         """Pairs that were predicted before they were measured: what was said, what came."""
-        came = {key(row): row for row in self.lines("fresh")}
+        came = {key(row): row for row in merge(self.lines("fresh"))}
         return [(row, came[key(row)]) for row in self.lines("predict") if key(row) in came]
 
 

@@ -200,7 +200,9 @@ class Session:
         ready = int(mine.control[READY])
         mine.control[STATE] = 0
         end = time.monotonic() + 10
-        while mine.control[READY] == ready and time.monotonic() < end:
+        while mine.control[READY] == ready:
+            if time.monotonic() > end:
+                raise SystemExit(f"{name} does not come to rest:\n{self.said(name)}")
             time.sleep(0.002)
 
     def digests(self, name: str, when: str = "digests") -> dict[str, str]:

@@ -4,8 +4,8 @@ from math import hypot
 
 import pytest
 
-from bench.gpu_share_merge import between, merge
-from bench.gpu_share_rows import Row, error, slow, slow99
+from bench.gpu_share_merge import Row, between, error, merge, slow
+from bench.gpu_share_rows import slow99
 
 
 def row(p50: float, slowdown: float | None, *, spread: float = 0.01, low: float = 10.0, high: str = "a") -> Row:
@@ -16,7 +16,7 @@ def row(p50: float, slowdown: float | None, *, spread: float = 0.01, low: float 
 
 
 def test_every_figure_is_the_mean_of_the_passes() -> None:
-    (made,) = merge([[row(2.0, 1.04, low=10)], [row(4.0, 1.02, low=30)]])
+    (made,) = merge([row(2.0, 1.04, low=10), row(4.0, 1.02, low=30)])
     assert made["alone"] == {"p50_ms": 3.0, "p99_ms": 2.0, "requests": 100}
     assert slow(made, "gate") == pytest.approx(1.03)
     assert slow99(made, "gate") == 2.0
@@ -25,25 +25,36 @@ def test_every_figure_is_the_mean_of_the_passes() -> None:
 
 
 def test_passes_that_differ_are_off_by_that_much() -> None:
-    (near,) = merge([[row(2.0, 1.04)], [row(2.0, 1.04)]])
+    (near,) = merge([row(2.0, 1.04), row(2.0, 1.04)])
     assert error(near, "gate") == pytest.approx(hypot(0.01, 0.01) / 2)
-    (far,) = merge([[row(2.0, 1.30)], [row(2.0, 1.10)]])
+    (far,) = merge([row(2.0, 1.30), row(2.0, 1.10)])
     assert error(far, "gate") == pytest.approx(0.1)
 
 
 def test_a_mode_without_rounds_goes_by_its_median() -> None:
-    (made,) = merge([[row(2.0, None)], [row(2.0, 1.4)]])
+    (made,) = merge([row(2.0, None), row(2.0, 1.4)])
     assert slow(made, "gate") == pytest.approx((1.2 + 1.4) / 2)
 
 
 def test_a_pair_of_one_pass_stands_for_itself() -> None:
-    first, second = merge([[row(2.0, 1.1)], [row(3.0, 1.2), row(5.0, 1.3, high="c")]])
-    assert (first["passes"], second["passes"]) == (2, 1)
+    alone = row(5.0, 1.3, high="c")
+    first, second = merge([row(2.0, 1.1), row(3.0, 1.2), alone])
+    assert first["passes"] == 2
+    assert second == alone
     assert (slow(second, "gate"), error(second, "gate")) == (1.3, 0.01)
 
 
 def test_a_mean_is_known_better_than_each() -> None:
-    assert between([[-1.0, 1.0], [1.0, 3.0]]) == pytest.approx([1 - 0.5**0.5, 1 + 0.5**0.5])
-    (made,) = merge([[row(2.0, 1.1)], [row(2.0, 1.1)]])
-    low, high = made["gate"]["p99_over_ms"]
-    assert -1 < low < 1 < high < 3
+    assert between([2.0, 2.0], [[1.0, 4.0], [1.0, 4.0]]) == pytest.approx([2 - 0.5**0.5, 2 + 2 * 0.5**0.5])
+    assert between([0.0, 4.0], [[-0.1, 0.1], [3.9, 4.1]]) == pytest.approx([2 - 3.28, 2 + 3.28])
+    (made,) = merge([row(2.0, 1.1), row(2.0, 1.1)])
+    assert made["gate"]["p99_over_ms"] == pytest.approx([2 - 3 / 2**0.5, 2 + 1 / 2**0.5])
+
+
+def test_what_one_pass_lacks_is_the_other_ones() -> None:
+    one, other = row(2.0, 1.1), row(2.0, 1.3)
+    one["stream"] = {"p50_ms": 3.0, "p99_ms": 4.0, "requests": 7, "slowdown": 1.5, "error": 0.2}
+    del other["gate"]["p99_over_ms"]
+    (made,) = merge([one, other])
+    assert (slow(made, "stream"), error(made, "stream"), made["stream"]["requests"]) == (1.5, 0.2, 7)
+    assert made["gate"]["p99_over_ms"] == pytest.approx([-1.0, 3.0])

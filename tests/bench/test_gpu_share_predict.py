@@ -48,4 +48,5 @@ def test_what_the_one_above_took_alone_is_told(tmp_path: Path, monkeypatch: pyte
     predicted(monkeypatch, tmp_path / "out.jsonl", "shipped", "--alone", measured)
     assert told == [1_500_000]
     (row,) = lines(tmp_path / "out.jsonl")
-    assert set(row) == {*KEY, "slowdown", "low_share"}
+    assert set(row) == {*KEY, "slowdown", "low_share", "cpu_factor"}
+    assert row["cpu_factor"] > 1.2

@@ -203,6 +203,8 @@ def test_the_error_of_predictions_is_that_of_the_page(capsys: pytest.CaptureFixt
         assert words in test
         assert words in wiring.OFF
         assert words in shown
+    assert "the rate below in 22 (half of all within 10 %)" in wiring.OFF_ALONE
+    assert "(`--alone`), it has 22 of 32, half of all within 10 %" in test
 
 
 def test_the_kernel_that_held_up_the_most_is_named_for_people() -> None:

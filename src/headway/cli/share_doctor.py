@@ -78,7 +78,11 @@ def _show(found: list[Check]) -> None:
 @share.command()
 def predict(
     high: Annotated[
-        str, typer.Argument(help="The program above: a kernel trace, or one that is known here.", metavar="HIGH")
+        str,
+        typer.Argument(
+            help="The program above: a kernel trace, or one that is known here; NAME@0 to NAME@9 say priorities.",
+            metavar="HIGH",
+        ),
     ],
     low: Annotated[list[str], typer.Argument(help="Those below it.", metavar="LOW…")],
     slo: SloFlag = "",
@@ -86,7 +90,9 @@ def predict(
     think: Annotated[str, typer.Option(help="Time between requests of the program above: 5ms.")] = "0s",
     alone: Annotated[
         str,
-        typer.Option(help="What a request of HIGH takes alone on the machine in question: 4.8ms. Else: as recorded."),
+        typer.Option(
+            help="What a request of HIGH takes alone there, the median with that --think: 4.8ms. Else: as recorded."
+        ),
     ] = "",
     seconds: Annotated[float, typer.Option(help="How long to play them out.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Where each begins is drawn by it.")] = 0,
@@ -122,8 +128,9 @@ def predict(
     if alone:
         told = f"processors are taken to need {found['cpu_factor']:.2f} times as long as in the traces"
         out.print(f"a request alone takes {alone}: {told}", highlight=False, markup=False)
-    out.print(_modes({wiring.MODES[name]: row for name, row in found["modes"].items()}))
-    out.print(wiring.OFF, highlight=False, markup=False, soft_wrap=True)
+    below = "rate of the one below" if len(found["low"]) == 1 else "rates below, added up"
+    out.print(_modes({wiring.MODES[name]: row for name, row in found["modes"].items()}, below))
+    out.print(wiring.OFF_ALONE if alone else wiring.OFF, highlight=False, markup=False, soft_wrap=True)
     if found["stored"]:
         console.note(f"kept in {found['stored']}")
 
@@ -135,9 +142,9 @@ def _alone(text: str) -> int:
     return took
 
 
-def _modes(modes: Mapping[str, Mapping[str, Any]]) -> Table:
+def _modes(modes: Mapping[str, Mapping[str, Any]], below: str) -> Table:
     table = Table(box=None)
-    for name in ("policy", "slow-down p50", "p99", "rate of those below", "GPU busy"):
+    for name in ("policy", "slow-down p50", "p99", below, "GPU busy"):
         table.add_column(name, justify="left" if name == "policy" else "right")
     for name, row in modes.items():
         numbers = (row["slowdown_p50"], row["slowdown_p99"])

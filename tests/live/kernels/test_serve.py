@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 
 from headway.errors import ShareError
 from headway.live.kernels import gpu as gpus
-from headway.live.kernels import places, processes, serve
+from headway.live.kernels import launch, places, processes, serve
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.doctor import checks
 from headway.live.kernels.places import Place
@@ -192,6 +192,23 @@ def test_a_process_whose_number_stands_in_the_lock_but_does_not_hold_it_is_left_
         assert other.poll() is None
         other.kill()
     assert heard == []
+    os.close(lock)
+
+
+def test_a_lock_that_no_broker_holds_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = places.hold(place.lock, alone=True)
+    assert lock is not None
+    monkeypatch.setattr(places.check_signed, "__defaults__", (0.05,))
+    asked: list[Callable[[], object]] = [
+        lambda: serve.stop(place, kill=True, say=print),
+        lambda: serve.stop(place, kill=False, say=print),
+        lambda: launch.ensure_broker(place, ["false"], print),
+        lambda: snapshot(place),
+    ]
+    for each in asked:
+        with pytest.raises(ShareError, match=r"headway-share-0.lock is held, but by no broker of headway: end the"):
+            each()
+    assert [path.name for path in place.folder.iterdir()] == [place.lock.name]
     os.close(lock)
 
 

@@ -107,6 +107,9 @@ def places() -> list[Place]:
     return [Place(folder, number) for number in sorted(int(name) for name in names if name.isdecimal())]
 
 
+SIGNED_S = 3.0
+"""So long at most a broker that has just got its lock takes to sign it."""
+
 # --- locks ----------------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +165,18 @@ def holder(path: Path) -> int:
         return int(files.read(path))
     except (OSError, ValueError):
         return 0
+
+
+def check_signed(place: Place, seconds: float = SIGNED_S) -> None:
+    """A broker signs the lock as soon as it has it: who holds it and does not is none, and is not waited for."""
+    until = time.monotonic() + seconds
+    while held(place.lock) and not holder(place.lock):
+        if time.monotonic() >= until:
+            raise ShareError(
+                f"{place.lock} is held, but by no broker of headway: end the process that holds it "
+                f"(fuser -v {place.lock} names it)"
+            )
+        time.sleep(0.02)
 
 
 def current_state(place: Place) -> dict[str, Any]:

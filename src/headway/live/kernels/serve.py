@@ -185,6 +185,7 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
     """Ask the broker to take its leave and see that it does; without one, clear up. False if it still drains."""
     if not places.held(place.lock):
         return _clear_up(place, say)
+    places.check_signed(place)
     there = _sharing(place)
     places.ask(place, stop="kill" if kill else "drain")
     until = time.monotonic() + seconds + (_MPS_S if kill else 0.0)

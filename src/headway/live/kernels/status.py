@@ -20,6 +20,8 @@ def snapshot(place: Place) -> Row:
     state = places.read_json(place.state)
     if not places.held(place.lock):
         raise ShareError(_nobody(place, bool(places.checked(place).leftovers())))
+    if not place.block.exists():
+        places.check_signed(place)
     block = SharedBlock.open(place.block)
     try:
         header = block.header

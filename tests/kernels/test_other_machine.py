@@ -5,9 +5,9 @@ import json
 import pytest
 
 from headway.experiment import kernels as wiring
-from headway.kernels.alike import MILLION, MOST_PPM, factor, request, scaled
 from headway.kernels.device import Device
 from headway.kernels.kernel import Kernel
+from headway.kernels.other_machine import MILLION, MOST_PPM, cpu_factor, cpu_scaled, request_alone
 from headway.kernels.program import Launch, Program
 from tests.kernels.test_wiring import call
 
@@ -22,30 +22,30 @@ PREDICT = ("share", "predict", "vgg16", "matmul", "--seconds", "0.01")
 @pytest.mark.parametrize("think", [0, 5 * MS])
 @pytest.mark.parametrize("wanted_ms", [1.5, 2.1, 4.0])
 def test_a_request_takes_what_is_wanted(think: int, wanted_ms: float) -> None:
-    found = factor(lambda ppm: request(scaled(ABOVE, ppm), DEVICE, think), wanted_ms * MS)
-    made = scaled(ABOVE, found)
-    assert request(made, DEVICE, think) == pytest.approx(wanted_ms * MS, rel=0.001)
+    found = cpu_factor(lambda ppm: request_alone(cpu_scaled(ABOVE, ppm), DEVICE, think), wanted_ms * MS)
+    made = cpu_scaled(ABOVE, found)
+    assert request_alone(made, DEVICE, think) == pytest.approx(wanted_ms * MS, rel=0.001)
     assert [each.duration for each in made.launches] == [each.duration for each in ABOVE.launches]
     assert [each.waits for each in made.launches] == [each.waits for each in ABOVE.launches]
 
 
 def test_a_factor_of_one_changes_nothing() -> None:
-    assert scaled(ABOVE, MILLION) == ABOVE
-    assert scaled(BELOW, 1).launches[0].gap == 1
+    assert cpu_scaled(ABOVE, MILLION) == ABOVE
+    assert cpu_scaled(BELOW, 1).launches[0].gap == 1
 
 
 def test_the_factor_is_the_nearest_where_none_fits() -> None:
-    assert factor(lambda ppm: ppm, 2 * MILLION) == pytest.approx(2 * MILLION, rel=0.001)
-    assert factor(lambda ppm: ppm, 99 * MILLION) == pytest.approx(MOST_PPM, rel=0.001)
+    assert cpu_factor(lambda ppm: ppm, 2 * MILLION) == pytest.approx(2 * MILLION, rel=0.001)
+    assert cpu_factor(lambda ppm: ppm, 99 * MILLION) == pytest.approx(MOST_PPM, rel=0.001)
 
 
 def test_one_that_never_waits_has_no_request() -> None:
-    assert request(BELOW, DEVICE, 0) == 0
+    assert request_alone(BELOW, DEVICE, 0) == 0
 
 
 def test_requests_longer_than_what_is_played_count_too() -> None:
     slow = Program("slow", KERNEL, (Launch(0, 900 * MS, 5 * US, True),))
-    assert request(slow, DEVICE, 0) == pytest.approx(900 * MS, rel=0.001)
+    assert request_alone(slow, DEVICE, 0) == pytest.approx(900 * MS, rel=0.001)
 
 
 def test_predict_scales_all_programs_to_what_the_one_above_takes() -> None:
@@ -56,10 +56,45 @@ def test_predict_scales_all_programs_to_what_the_one_above_takes() -> None:
     assert found["busy_share_alone"] < before["busy_share_alone"]
 
 
+def test_one_that_keeps_the_gpu_busy_says_little_of_processors() -> None:
+    said: list[str] = []
+    found = wiring.predict("graph", "matmul", seconds=0.01, alone=MS, write=lambda _: None, say=said.append)
+    assert found["cpu_factor"] == 1
+    assert any("graph keeps the GPU busy" in line for line in said)
+
+
+def test_what_is_of_another_machine_is_not_kept() -> None:
+    kept: list[object] = []
+    said: list[str] = []
+    for alone in (0, round(1.3 * MS)):
+        wiring.predict("vgg16", "matmul", seconds=0.3, alone=alone, write=kept.append, say=said.append)
+    assert len(kept) == 1
+    assert [line for line in said if line.startswith("not kept")] == [
+        "not kept among pairs: --alone makes it one for another machine than that of the traces"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "said"),
+    [
+        ("vgg16", "matmul@0", "matmul@0 has priority 0, and vgg16 0: the first program must be above the others"),
+        ("vgg16@3", "matmul", "matmul has priority 1, and vgg16@3 3: "),
+        ("vgg16@3", "matmul@2", "(priorities are said as matmul@4)"),
+    ],
+)
+def test_a_prediction_is_of_one_above_others(
+    capsys: pytest.CaptureFixture[str], high: str, low: str, said: str
+) -> None:
+    status, _, err = call(capsys, "share", "predict", high, low, "--seconds", "0.01")
+    assert status == 2
+    assert said in " ".join(err.split())
+
+
 def test_predict_says_what_it_took_processors_for(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = call(capsys, *PREDICT, "--alone", "1.5ms")
     assert status == 0
     assert "a request alone takes 1.5ms: processors are taken to need 1." in out
+    assert out.endswith(f"{wiring.OFF_ALONE}\n")
     factor_ = json.loads(call(capsys, *PREDICT, "--alone", "1.5ms", "--json")[1])["cpu_factor"]
     assert f"need {factor_:.2f} times as long" in out
 
@@ -69,8 +104,9 @@ def test_predict_says_what_it_took_processors_for(capsys: pytest.CaptureFixture[
     [
         (
             ("--alone", "0.1ms"),
-            "--alone 0.1ms: a request of vgg16 takes 1.15ms in its trace; with a processor five times",
+            "a request of 100us alone: one of vgg16 takes 1.15ms in its trace, and ",
         ),
+        (("--alone", "1.5"), "a request of 1.5s alone: one of vgg16 takes 1.15ms in its trace: did you mean 1.5ms?"),
         (("--alone", "0s"), "--alone 0s: a request takes some time"),
         (("--alone", "soon"), "--alone"),
     ],
