@@ -234,7 +234,9 @@ def slo_ppm(text: str) -> int:
     except ValueError:
         value = 0.0
     if not 1 <= value <= 100:
-        raise ShareError(f"--slo {text}: a slow-down of 1 or more: 1.05 allows the highest priority to lose 5 %")
+        raise ShareError(
+            f"--slo {text}: a slow-down of 1 or more, up to 100: 1.05 allows the highest priority to lose 5 %"
+        )
     return round(value * MILLION)
 
 

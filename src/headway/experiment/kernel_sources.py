@@ -40,6 +40,10 @@ def source_of(name: str) -> Source:
     known = stores()
     having = [store for store in known if store.path(name).is_file()]
     if not having:
+        if Path(name).is_file():
+            raise ExperimentError(
+                f"{name} is neither a kernel trace (.parquet, by headway profile kernels) nor a recipe (.toml)"
+            )
         names = {*kernel_programs.shipped(), *(program for store in known for program in store.programs())}
         raise ExperimentError(f"{unknown_name('program', name, names)}, or a kernel trace: FILE.parquet")
     found = _stored(having[0], name)

@@ -43,6 +43,7 @@ def test_nvidia_smi_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "import sys; print('No devices were found'); sys.exit(6)",
             "nvidia-smi failed and said 'No devices were found'",
         ),
+        ("import sys; sys.exit(9)", r"nvidia-smi failed and said nothing \(status 9\): the driver"),
         ("pass", "no GPU is here"),
         ("print('what?')", "that is not index,uuid"),
     ],

@@ -93,8 +93,9 @@ def _by_command() -> list[Gpu]:
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise ShareError(f"nvidia-smi does not answer ({problem}): the driver hangs or is broken") from None
     if ended.returncode != 0:
-        said = (ended.stdout + ended.stderr).strip().splitlines() or ["nothing"]
-        raise ShareError(f"nvidia-smi failed and said {said[0]!r}: the driver is not loaded or is of another version")
+        lines = (ended.stdout + ended.stderr).strip().splitlines()
+        said = f"said {lines[0]!r}" if lines else f"said nothing (status {ended.returncode})"
+        raise ShareError(f"nvidia-smi failed and {said}: the driver is not loaded or is of another version")
     return [_parsed(line) for line in ended.stdout.splitlines() if line.strip()]
 
 

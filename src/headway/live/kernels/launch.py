@@ -59,6 +59,10 @@ def checked(program: Program) -> Program:
     if len(program.shown_name.encode()) > _NAME_BYTES or not program.shown_name.isprintable():
         raise ShareError(f"--name {program.name[:80]!r}: at most {_NAME_BYTES} bytes of printable text")
     if shutil.which(program.command[0]) is None:
+        if os.sep in program.command[0] and Path(program.command[0]).exists():
+            raise ShareError(
+                f"program {program.command[0]!r} cannot be run: it is not executable (python FILE, or chmod +x)"
+            )
         raise ShareError(f"program {program.command[0]!r} is not found: give its path, or put it on PATH")
     return program
 
