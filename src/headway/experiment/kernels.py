@@ -46,6 +46,7 @@ OFF_ALONE = (
     "how far off: of the same 32 settings, told what a request took alone, the slow-down was within 15 % in all, the "
     "rate below in 22 (half of all within 10 %)"
 )
+OF_ANOTHER_MACHINE = "--alone makes it one for another machine than that of the traces"
 MILLION = 1_000_000
 Tell = Callable[[str, float], None]
 """Told what is played, and which share of all is done."""
@@ -278,12 +279,10 @@ def predict(
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
     names = [client["program"] for client in rows[0]["clients"]]
     pair = _pair(names, [*sources.values()], think, modes["gate"])
-    stored = None
-    why = _unfit(clients, modes["gate"], {} if write else sources)
-    if why := "--alone makes it one for another machine than that of the traces" if alone else why:
+    why = _unfit(clients, modes["gate"], {} if write else sources) if not alone else OF_ANOTHER_MACHINE
+    stored = None if why else (write or _writer(first, said))([pair])
+    if why:
         said(f"not kept among pairs: {why}")
-    else:
-        stored = (write or _writer(first, said))([pair])
     return {
         "high": names[0],
         "low": names[1:],
