@@ -62,10 +62,10 @@ def _slowdowns(all_: Measured) -> list[Line]:
         *_wide_once(all_),
         ("2. p99 above alone + 1.2 × longest kernel below", "none", late_told, said(not late)),
         *_surely_late(all_),
-        ("– of the program alone, without hooks: the noise", "", _idle_late(all_), ""),
+        ("– of the program alone, hooks that do nothing: the noise", "", _idle_late(all_), ""),
         ("2. no better than MPS with stream priority, p50", "none", worse_told, said(not worse)),
         ("– of those by more than the errors of both (±)", "", noise_told, ""),
-        ("– of the program alone, without hooks: the noise", "", _idle_worse(all_), ""),
+        ("– of the program alone, hooks that do nothing: the noise", "", _idle_worse(all_), ""),
         ("– of those where that one is above 1.15", "", lost_told, ""),
         (
             "2. speed-up over time slicing",
