@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.gpu_share_measure import line, measure
+from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, PLAIN, Session
 from bench.gpu_share_slicing import line as slicing_line
 from bench.gpu_share_slicing import slicing
@@ -185,12 +186,6 @@ def begin(session: Session, todo: Sequence[tuple[str, str, float]], *, plain: bo
             session.start(name, CORES[name], 5, mine)
     session.ready()
     print(f"ready after {time.monotonic() - began:.0f} s; {len(todo)} to do", flush=True)
-
-
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file of results, none if it is not there."""
-    if path.exists():
-        yield from (json.loads(text) for text in path.read_text().splitlines() if text.strip())
 
 
 def coverage(state: Path) -> None:

@@ -68,6 +68,16 @@ def test_what_is_said_of_predictions_is_so() -> None:
         assert told in page, told
 
 
+def test_slow_downs_are_as_near_as_predict_says() -> None:
+    """Within 15 % in all: as committed, and told what a request took alone."""
+    all_ = Measured(KEPT)
+    came = {key(found): slow(found, "gate") for _, found in all_.predicted()}
+    for name in ("predict", "alone"):
+        told = [row["slowdown"] / came[key(row)] for row in all_.lines(name) if key(row) in came]
+        assert len(told) == 32
+        assert all(abs(each - 1) <= 0.15 for each in told), name
+
+
 def test_a_page_without_a_heading_is_refused() -> None:
     with pytest.raises(SystemExit, match="no heading 'Coverage'"):
         renewed("# A page\n", {"Coverage": "| a |"})

@@ -198,7 +198,7 @@ def test_a_process_whose_number_stands_in_the_lock_but_does_not_hold_it_is_left_
 def test_a_lock_that_no_broker_holds_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = places.hold(place.lock, alone=True)
     assert lock is not None
-    monkeypatch.setattr(places.check_signed, "__defaults__", (0.05,))
+    monkeypatch.setattr(places, "SIGNED_S", 0.05)
     asked: list[Callable[[], object]] = [
         lambda: serve.stop(place, kill=True, say=print),
         lambda: serve.stop(place, kill=False, say=print),

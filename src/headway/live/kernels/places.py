@@ -21,6 +21,8 @@ from headway.errors import ShareError
 from headway.live.kernels import files
 
 FOLDER = "HEADWAY_SHARE_FOLDER"
+SIGNED_S = 3.0
+"""So long at most a broker that has just got its lock takes to sign it."""
 _LARGEST_LOG = 1 << 20
 
 
@@ -107,9 +109,6 @@ def places() -> list[Place]:
     return [Place(folder, number) for number in sorted(int(name) for name in names if name.isdecimal())]
 
 
-SIGNED_S = 3.0
-"""So long at most a broker that has just got its lock takes to sign it."""
-
 # --- locks ----------------------------------------------------------------------------------------------------------
 
 
@@ -167,9 +166,9 @@ def holder(path: Path) -> int:
         return 0
 
 
-def check_signed(place: Place, seconds: float = SIGNED_S) -> None:
+def check_signed(place: Place) -> None:
     """A broker signs the lock as soon as it has it: who holds it and does not is none, and is not waited for."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + SIGNED_S
     while held(place.lock) and not holder(place.lock):
         if time.monotonic() >= until:
             raise ShareError(
