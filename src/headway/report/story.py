@@ -240,7 +240,7 @@ class _Timeline:
                 self._run = replace(self._run, placement=self._places())
             case Kind.COST if self._run is not None:
                 self._run = replace(self._run, standstill=row.value)
-                self._pause(row.value)
+                self._pause(row.time, row.value)
             case Kind.RESPEED if self._run is not None:
                 self._respeed(self._run, row, "respeeded")
             case Kind.REALLOCATE if self._run is not None:
@@ -253,7 +253,7 @@ class _Timeline:
                 self._run = replace(self._run, grant=self._run.grant._replace(storage=row.value))
             case Kind.PAUSE if self._run is not None:
                 self._run = replace(self._run, standstill=self._run.standstill + row.value)
-                self._pause(row.value)
+                self._pause(row.time, row.value)
             case Kind.QUEUED_AGAIN:
                 self._wait(row.time)
             case Kind.PREEMPT | Kind.EVICTED:
@@ -282,6 +282,7 @@ class _Timeline:
         if self._run is not None:
             run = self._wrote(self._run, row.time)
             self._runs.append(replace(run, end=row.time, stopped=_STOPS[Kind(row.kind)]))
+            self._pause(row.time, 0)
         if self._pace is not None and done is not None:
             self._pace.done = done
         if self._waiting is not None and row.time > self._waiting:
@@ -294,21 +295,22 @@ class _Timeline:
             still = max(0, run.start + run.standstill - row.time)
             run = replace(run, start=row.time, standstill=still, speed_before_ppm=0)
         self._run = replace(run, speed_ppm=row.value)
-        if self._pace is not None:
+        if self._pace is not None and self._pace.speed != row.value:
+            self._pause(row.time, 0)
             self._pace.speed = max(1, row.value)
 
-    def _pause(self, length: int) -> None:
+    def _pause(self, now: int, length: int) -> None:
+        """Its work is counted up to now; it goes on after so long."""
         if self._pace is not None:
+            self._whole = max(self._whole, now + self._pace.settle(now))
             self._pace.base += length
 
     def _wrote(self, run: Running, end: int) -> Running:
-        """A run that lasts until then, with the time that it wrote checkpoints; its work is counted up to then."""
+        """A run that lasts until then, with the time that it wrote checkpoints."""
         if self._pace is None:
             return run
-        wrote = sum(until - since for since, until in self._pace.writes(end))
-        wrote += max(0, min(self._whole, end) - run.start)
-        self._whole = max(self._whole, end + self._pace.settle(end))
-        return replace(run, writing=wrote)
+        wrote = sum(max(0, until - max(since, run.start)) for since, until in self._pace.writes(end))
+        return replace(run, writing=wrote + max(0, min(self._whole, end) - run.start))
 
     def _places(self) -> tuple[tuple[str, int], ...]:
         return tuple((self._cluster.nodes[node].name, mask.bit_count()) for node, mask in placement_of(self._placing))
