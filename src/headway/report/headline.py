@@ -144,7 +144,7 @@ def _alone(run: Measured) -> Iterator[str]:
     yield f"{text}; on average {queue} jobs wait, at most {number(summary.queue_max)}." if queue else f"{text}."
     if summary.lost_gpu_hours >= 0.05:
         yield (
-            f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to preemptions, moves and failed nodes: "
+            f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to checkpoints, preemptions, moves and failed nodes: "
             f"{percent(summary.lost_gpu_hours / max(summary.gpu_hours, 1e-9))} of all that were held."
         )
 

@@ -228,19 +228,19 @@ class Measured:
         before = np.append(0, ledger.hold_closed_by[:-1])[: len(moved)]
         evicted = again & (before == Kind.EVICTED)
         rows = ledger.rows(Kind.EVICTED)
-        first = np.minimum(ledger.hold_cost, ledger.hold_end - ledger.hold_start)
 
         def hours(jobs: IntArray, lengths: IntArray) -> float:
             return float(gpu_seconds(ledger, ledger.summed(jobs, lengths))[chosen].sum()) / 3600
 
         def still(which: npt.NDArray[np.bool_]) -> float:
-            return hours(ledger.hold_job[which], first[which])
+            return hours(ledger.hold_job[which], ledger.stood_first[which])
 
         return {
             "standing still after a preemption": still(~moved & ~evicted),
             "standing still after a move": still(moved),
             "standing still after an eviction": still(~moved & evicted),
-            "standing still for other CPUs or memory": hours(ledger.hold_job, ledger.standstill - first),
+            "standing still for other CPUs or memory": hours(ledger.hold_job, ledger.paused),
+            "writing periodic checkpoints": hours(ledger.hold_job, ledger.writing),
             "work lost with a failed node": hours(ledger.subject[rows], ledger.detail[rows]),
             FAILED: float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
         }

@@ -268,7 +268,7 @@ def lost(both: Comparison, drawn: Figure) -> str:
     besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
     told = besides if failed else ""
     if not any(run.summary.lost_gpu_hours for run in both.runs):
-        return f'<p class="note">Nothing was lost to preemptions, moves or failed nodes.</p>{told}'
+        return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
     notes = []
     for run in both.runs:
         away = 1 - run.summary.gpu_availability

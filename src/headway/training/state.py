@@ -298,6 +298,7 @@ class TrainingState:
         js.placement = placement
         js.since = now
         js.base = now + standstill
+        js.writing = 0
         js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self.speed_of(js)
         self.running[js.id] = js
         node, mask = placement[0]
@@ -328,7 +329,9 @@ class TrainingState:
             self.ranked.remove(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.remove(0, js.expected_end(), js.id)
-        if now > js.base:
+        if js.every:
+            js.settle(now)
+        elif now > js.base:
             js.done += (now - js.base) * js.speed // REFERENCE_SPEED_PPM
         js.attained += (now - js.since) * js.width
         js.status = _WAITING
@@ -348,7 +351,7 @@ class TrainingState:
             respeed_neighbours(self, now, js)
 
     def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
-        left_to_restore = max(0, js.base - now)
+        left_to_restore = max(0, js.base - max(now, js.writing))
         if grant is None and self.grants:
             grant = js.grant
         self._stop(now, js)
@@ -374,7 +377,8 @@ class TrainingState:
         for js in list(self.on_node[node].values()):
             self._stop(now, js)
             every = js.job.checkpoint_every
-            kept = max(js.saved, js.done - js.done % every) if every else js.done
+            unwritten = every if js.writing > now else 0
+            kept = max(js.saved, js.done - js.done % every - unwritten) if every else js.done
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
             js.done = kept
             js.debt = js.job.restore if kept else 0

@@ -187,7 +187,7 @@ class Conservative(Backfill):
             if _parts(placement) == slot.parts:
                 return placement
             profile.reserve(js, slot.parts, now, slot.end, sign=+1)
-            fits = profile.fits(js, placement, now, run_time(now, state, js, placement))
+            fits = profile.fits(js, placement, now, run_time(state, js, placement))
             profile.reserve(js, slot.parts, now, slot.end)
             if fits:
                 return placement
@@ -231,7 +231,7 @@ class Conservative(Backfill):
         profile = self._profile
         assert profile is not None
         placement = policy.placement.place(state.pool, js)
-        if placement is not None and profile.fits(js, placement, now, run_time(now, state, js, placement)):
+        if placement is not None and profile.fits(js, placement, now, run_time(state, js, placement)):
             return placement
         start, length, parts = self._earliest(now, state, js, policy.placement)
         if start >= NEVER:
@@ -260,7 +260,7 @@ class Conservative(Backfill):
         length = js.debt + js.remaining(now)
         start, parts = search(length)
         if not state.speed.constant and start < NEVER:
-            there = run_time(now, state, js, tuple((node, (1 << count) - 1) for node, count in parts))
+            there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))
             if there != length:
                 length = there
                 start, parts = search(length)

@@ -216,7 +216,7 @@ class Easy(Backfill):
         shadows: list[Shadow],
     ) -> tuple[tuple[Shadow, Placement], ...] | None:
         """The shadows that a job outlasts and where their jobs start then; None when one of them would be delayed."""
-        end = now + run_time(now, state, js, placement)
+        end = now + run_time(state, js, placement)
         spared = []
         for shadow in shadows:
             if end > max(shadow.start, now + 1):
