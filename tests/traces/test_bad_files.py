@@ -254,3 +254,66 @@ def test_any_text_gives_jobs_or_one_line(tmp_path: Path, format: str, cells: lis
 @given(content=st.binary(max_size=80), suffix=st.sampled_from([".csv", ".csv.gz", ".parquet"]))
 def test_any_bytes_are_refused_in_one_line(tmp_path: Path, content: bytes, suffix: str) -> None:
     assert _refusal(_file(tmp_path, content, "t" + suffix), "headway")
+
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+SAMPLE_FORMATS = {
+    "acme.csv": "acme",
+    "headway.csv": "headway",
+    "helios-log.csv": "helios-log",
+    "openb-pods.csv": "openb",
+    "philly-json.json": "philly-json",
+    "pods.json": "kubernetes",
+    "sacct.json": "slurm",
+    "sacct.txt": "slurm",
+    "scontrol-jobs.txt": "slurm",
+    "swf.swf": "swf",
+}
+ODD = (
+    "-8",
+    "8.5",
+    "²",
+    "9" * 30,
+    "1e400",
+    "null",
+    "",
+    "[",
+    "]",
+    ":",
+    ",",
+    "=",
+    "|",
+    "\n",
+    "\x00",
+    '"',
+    "{",
+    "2024-13-01",
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(SAMPLE_FORMATS)),
+    cuts=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(ODD)), min_size=1, max_size=3),
+)
+def test_a_sample_that_was_tampered_with_gives_jobs_or_one_line(
+    tmp_path: Path, name: str, cuts: list[tuple[float, int, str]]
+) -> None:
+    content = (SAMPLES / name).read_text(encoding="utf-8")
+    for place, length, odd in cuts:
+        at = int(place * len(content))
+        content = content[:at] + odd + content[at + length :]
+    trace = _outcome(_file(tmp_path, content, name), SAMPLE_FORMATS[name])
+    assert trace is None or trace.jobs
+
+
+@pytest.mark.parametrize("format", ["philly-json", "kubernetes", "slurm"])
+@pytest.mark.parametrize(
+    "before", ["", '[{"jobid": "a", "attempts": ', '{"apiVersion": "v1", "kind": "List", "items": ']
+)
+def test_json_that_is_nested_too_deeply_is_refused_in_one_line(tmp_path: Path, format: str, before: str) -> None:
+    assert _refusal(_file(tmp_path, before + "[" * 100_000, "t.json"), format)
+
+
+def test_a_list_that_is_broken_after_an_odd_entry_is_refused_in_one_line(tmp_path: Path) -> None:
+    assert "is not whole JSON" in _refusal(_file(tmp_path, '[{"jobid": 5}, {"jobid": "a" 7}]', "t.json"), "philly-json")

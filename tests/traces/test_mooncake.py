@@ -70,3 +70,8 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, conte
     with pytest.raises(TraceError) as caught:
         load_requests(written(tmp_path, content), "mooncake")
     assert line in str(caught.value)
+
+
+def test_a_line_that_is_nested_too_deeply_is_a_bad_row(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + '{"timestamp": 1, "hash_ids": ' + "[" * 100_000 + "\n")
+    assert [each.line for each in load_requests(path, "mooncake", skip_bad_rows=True).dropped] == [2]

@@ -62,7 +62,7 @@ def _entries(path: Path, content: bytes) -> tuple[list[_Entry], dict[int, str]]:
         entries = msgspec.json.decode(content, type=list[_Entry])
     except msgspec.ValidationError:
         entries = _one_by_one(path, content, broken)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, RecursionError) as problem:
         raise TraceError(f"trace {path}: is not whole JSON ({problem})") from None
     if not entries:
         raise TraceError(f"trace {path}: the list has no entry")
@@ -74,12 +74,14 @@ def _one_by_one(path: Path, content: bytes, broken: dict[int, str]) -> list[_Ent
         raw = msgspec.json.decode(content, type=list[msgspec.Raw])
     except msgspec.ValidationError:
         raise TraceError(f"trace {path}: must be a JSON list, an entry a job") from None
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise TraceError(f"trace {path}: is not whole JSON ({problem})") from None
     decode = msgspec.json.Decoder(_Entry).decode
     entries = []
     for position, each in enumerate(raw):
         try:
             entries.append(decode(each))
-        except msgspec.DecodeError as problem:
+        except (msgspec.DecodeError, RecursionError) as problem:
             broken[position] = str(problem)
             entries.append(_Entry())
     return entries
