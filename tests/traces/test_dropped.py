@@ -105,6 +105,11 @@ def test_a_trace_of_requests_keeps_the_same_rule(tmp_path: Path) -> None:
         serving.prepare(toml.typed(given, ServingExperiment, "test"))
     toml.put(given, "workload.skip_bad_rows", True)
     assert len(serving.prepare(toml.typed(given, ServingExperiment, "test")).requests) == 8
+    command = ["simulate", "--scenario", "compass", "--arrivals", str(path), "--json"]
+    for flags, status in (([], 2), (["--skip-bad-rows"], 0)):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, *flags])
+        assert ended.value.code == status
 
 
 def test_an_experiment_file_has_a_key_for_it(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ column, whatever else it could be. Parts after an outcome that say what a word m
 """
 
 import csv
+import dataclasses
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import ExperimentError, TraceError, unknown_name
@@ -62,7 +62,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _CONSTANT = re.compile(rf"(?P<number>{_NUMBER.pattern})(?::(?P<unit>.*))?|'(?P<text>[^']*)'(?::(?P<said>.*))?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Mapped:
     """One field, where it is read from, and what was said about the cells there."""
 
@@ -72,7 +72,7 @@ class Mapped:
     """Of numbers; 0: what is usual."""
     constant: str | None = None
     """The same cell in every row. ``column`` is then none of the file."""
-    words: Mapping[str, int] = field(default_factory=dict)
+    words: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """What the map says that words mean, for an outcome."""
     edge: bool = False
     """A blank cell is the edge of the record: the job had begun before it, or went on after it."""
