@@ -141,10 +141,10 @@ def test_text_is_a_table_with_notes_on_the_other_stream(trace: Path, capsys: pyt
 def test_bad_rows_are_dropped_and_explained_and_files_sorted(
     trace: Path, capsys: pytest.CaptureFixture[str], flag: list[str]
 ) -> None:
-    dropped = call(capsys, "simulate", "--trace", trace / "negative.csv", *SIZE, *flag, "--json")
+    dropped = call(capsys, "simulate", "--trace", trace / "negative.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
     assert dropped.json["jobs"] == 1
     assert dropped.err == "note: 1 of 2 rows dropped: line 2: work_s '-60' must be above 0\n"
-    repeated = call(capsys, "simulate", "--trace", trace / "repeated.csv", *SIZE, *flag, "--json")
+    repeated = call(capsys, "simulate", "--trace", trace / "repeated.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
     assert repeated.json["jobs"] == 1
     assert "line 3: name 'a' occurs twice: ids must be unique" in repeated.err
     unsorted = call(capsys, "simulate", "--trace", trace / "unsorted.csv", *SIZE, *flag)
@@ -155,7 +155,8 @@ def test_bad_rows_are_dropped_and_explained_and_files_sorted(
 def test_the_first_bad_rows_are_explained_and_the_rest_counted(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"{at},{'x' if at else 60},1\n" for at in range(1500))
     (trace / "bad.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
-    ended = call(capsys, "compare", "--trace", trace / "bad.csv", *SIZE, "--policies", "fifo,sjf", "--json")
+    asked = (*SIZE, "--policies", "fifo,sjf", "--skip-bad-rows", "--json")
+    ended = call(capsys, "compare", "--trace", trace / "bad.csv", *asked)
     assert [row["jobs"] for row in ended.json] == [1, 1]
     reasons = "; ".join(f"line {line}: work_s 'x' is not a number" for line in (3, 4, 5))
     more = f"; and 1,496 more; headway trace inspect {trace / 'bad.csv'} shows them"

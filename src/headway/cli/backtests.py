@@ -8,6 +8,7 @@ import typer
 from headway.cli import STOPPED, console
 from headway.cli.app import app
 from headway.cli.flags import (
+    BadRowsFlag,
     ClusterFlag,
     FormatFlag,
     GpusFlag,
@@ -51,6 +52,7 @@ def backtest(
     policies: PoliciesOption = SITE,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     as_json: JsonFlag = False,
     overrides: SetFlag = None,
 ) -> None:

@@ -19,6 +19,7 @@ FLAGS = {
     "models": "trace.models",
     "skip_infeasible": "trace.skip_infeasible",
     "strict": "trace.strict",
+    "skip_bad_rows": "trace.skip_bad_rows",
     "cluster": "cluster.file",
     "nodes": "cluster.nodes",
     "gpus_per_node": "cluster.gpus_per_node",
@@ -54,8 +55,13 @@ SERVING_FLAGS = {
     "slo": "workload.slo",
 }
 """What only runs of a fleet have."""
-BOTH_FLAGS = ("policy", "seed", "out")
-"""Of the flags above those that mean the same for both."""
+BOTH_FLAGS = {
+    "policy": "policy.name",
+    "skip_bad_rows": "workload.skip_bad_rows",
+    "seed": "run.seed",
+    "out": "run.out",
+}
+"""Of the flags for jobs those that runs of a fleet have too, with their keys there."""
 MEASURE_FLAGS = {
     "seeds": "measure.seeds",
     "baseline": "measure.baseline",
@@ -78,7 +84,7 @@ FormatFlag = Annotated[
 ]
 MapFlag = Annotated[
     str | None,
-    _jobs("--map", help="Any CSV or Parquet: gpus=num_gpus,submit=timestamp,work=duration.", metavar="FIELD=COLUMN,…"),
+    _jobs("--map", help="Any CSV or Parquet: gpus=num_gpus,submit=queued:ms,work=duration.", metavar="FIELD=COLUMN,…"),
 ]
 ClusterFlag = Annotated[
     list[str] | None,
@@ -98,6 +104,10 @@ SkipFlag = Annotated[bool | None, _jobs("--skip-infeasible", help="Drop and coun
 StrictFlag = Annotated[
     bool | None,
     _jobs("--strict/--lenient", help="Stop at the first bad row, or drop bad rows, explain them, and sort (default)."),
+]
+BadRowsFlag = Annotated[
+    bool | None,
+    _jobs("--skip-bad-rows", help="Go on although one rule drops more than a tenth of the rows of a trace."),
 ]
 NodesFlag = Annotated[int | None, _cluster(help="Nodes of the cluster.")]
 GpusFlag = Annotated[int | None, _cluster(help="GPUs of each node.")]

@@ -106,7 +106,7 @@ def document_of(flags: Mapping[str, Any]) -> toml.Document:
             f"{_dashed(sorted(refused)[0])} is about jobs of a trace: it means nothing with --scenario"
         )
     document: toml.Document = {}
-    for flag, key in {**SERVING_FLAGS, **{flag: FLAGS[flag] for flag in BOTH_FLAGS}}.items():
+    for flag, key in {**SERVING_FLAGS, **BOTH_FLAGS}.items():
         if flags.get(flag) == "":
             raise ExperimentError(f"{_dashed(flag)} is empty: give it a value, or leave it out")
         if flags.get(flag) is not None:

@@ -17,6 +17,7 @@ from headway.cli.app import app
 from headway.cli.flags import (
     AllocationFlag,
     BackfillFlag,
+    BadRowsFlag,
     BaselineFlag,
     ClusterFlag,
     CompletionsFlag,
@@ -130,6 +131,7 @@ def sweep(
     storage_per_node: StorageFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     seed: SeedFlag = None,
     seeds: SeedsFlag = None,
     baseline: BaselineFlag = None,

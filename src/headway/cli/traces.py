@@ -14,7 +14,7 @@ import typer
 from headway import traces
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
 from headway.formats.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
@@ -74,9 +74,9 @@ def inspect(
     headway trace inspect venus.csv.gz --gpus 1050 --json
     """
     if requests := _requests(path, format, columns):
-        record = inspected_requests(load_requests(path, requests, strict=bool(strict)))
+        record = inspected_requests(load_requests(path, requests, strict=bool(strict), skip_bad_rows=True))
     else:
-        record = inspected(_read(path, format, columns, strict), gpus or 0)
+        record = inspected(_read(path, format, columns, strict, skip_bad_rows=True), gpus or 0)
     if as_json:
         console.print_json(record)
     else:
@@ -107,6 +107,7 @@ def convert(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
     """Write a trace in headway's own format.
@@ -116,7 +117,7 @@ def convert(
     headway trace convert mine.csv jobs.csv --map submit=queued_at,work=seconds,gpus=num_gpus
     """
     target = _free(out, force)
-    found = _read(source, format, columns, strict)
+    found = _read(source, format, columns, strict, skip_bad_rows)
     _write(found.jobs, target, found, source)
 
 
@@ -133,6 +134,7 @@ def slice_(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
     """Write part of a trace; its first job is submitted at 0.
@@ -146,7 +148,7 @@ def slice_(
     if last is not None and last <= first:
         raise ExperimentError(f"--to {end} must be after --from {start or '0s'}")
     numbers = _numbers(jobs)
-    found = _read(source, format, columns, strict)
+    found = _read(source, format, columns, strict, skip_bad_rows)
     part = cut(found.jobs, start=first, end=last, numbers=numbers, tenants=tenant or ())
     _write(part, target, found, source)
 
@@ -159,6 +161,7 @@ def scale(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
     """Write a trace whose jobs arrive faster, or slower.
@@ -168,7 +171,7 @@ def scale(
     target = _free(out, force)
     traces.load_scale((), load)  # refuses what is no number before anything is read
     within("load", Fraction(load), *LOADS)
-    found = _read(source, format, columns, strict)
+    found = _read(source, format, columns, strict, skip_bad_rows)
     _write(traces.load_scale(found.jobs, load), target, found, source)
 
 
@@ -245,8 +248,11 @@ def _requests(path: str, format: str | None, columns: str | None) -> str:
     return request_format(head_of(Path(path)))
 
 
-def _read(path: str, format: str | None, columns: str | None, strict: bool | None = None) -> traces.Trace:
-    return traces.load(path, format or "", strict=bool(strict), columns=columns or "")
+def _read(
+    path: str, format: str | None, columns: str | None, strict: bool | None, skip_bad_rows: bool | None
+) -> traces.Trace:
+    asked = {"strict": bool(strict), "skip_bad_rows": bool(skip_bad_rows)}
+    return traces.load(path, format or "", columns=columns or "", **asked)
 
 
 def _free(out: str, force: bool) -> Path:

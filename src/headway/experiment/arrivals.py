@@ -52,7 +52,7 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     elif table.synergy is not None:
         synergy = check_synergy(table.synergy)
         drawn = ("synergy", synergy.jobs, synergy.rate, synergy.split, synergy.gpus)
-    return (table.path, table.format, table.map, table.strict, stamp(table.path)), drawn
+    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, stamp(table.path)), drawn
 
 
 @lru_cache(maxsize=1)
@@ -60,12 +60,12 @@ def arrivals(
     file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
-    path, format, columns, strict, _ = file
+    path, format, columns, strict, skip_bad_rows, _ = file
     notes: list[str] = []
     if drawn:
         jobs = _drawn(drawn, seed)
     else:
-        trace = traces.load(path, format, strict=strict, columns=columns)
+        trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
         jobs, notes = trace.jobs, list(trace.notes)
         if trace.dropped:
             notes.append(dropped_note(trace.dropped, trace.rows, path))

@@ -209,7 +209,7 @@ def positions(text: str, what: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ExperimentError(f"{what} {text!r} is not understood: write positions like 0-15,32")
         found.extend(range(int(first), within(what, int(last or first), int(first), MOST_NODES) + 1))
     return found

@@ -60,6 +60,8 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B or a trace of requests; empty: as the scenario says."""
     format: str = ""
     """Of a trace; empty: told by the beginning of the file."""
+    skip_bad_rows: bool = False
+    """Go on although one rule drops more than a tenth of the rows of a trace."""
     rate: float | None = None
     """Requests a second in total."""
     requests: int | None = None

@@ -63,6 +63,8 @@ class TraceTable(Struct, kw_only=True):
     """Jobs to leave out, by name."""
     strict: bool = False
     """Refuse a trace with a bad row or out of order; otherwise bad rows are dropped and explained, and it is sorted."""
+    skip_bad_rows: bool = False
+    """Go on although one rule drops more than a tenth of the rows."""
 
 
 class PolicyTable(Struct, kw_only=True):

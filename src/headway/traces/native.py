@@ -22,7 +22,7 @@ from headway.errors import TraceError
 from headway.traces.build import DEFAULTS
 from headway.traces.head import Head
 from headway.traces.sheet import Sheet
-from headway.traces.table import csv_table, parquet_table
+from headway.traces.table import csv_table, listed, parquet_table
 from headway.traces.trace import Trace
 from headway.training.job import Job, Outcome, workload
 
@@ -119,16 +119,18 @@ def recognises(head: Head) -> bool:
 def read(path: Path, strict: bool) -> Trace:
     """The jobs of a file in headway's own format."""
     sheet = Sheet(parquet_table(path) if _is_parquet(path) else csv_table(path, multiline=True), ())
+    for column in _COLUMNS:
+        if column.field in _REQUIRED and not set(column.spellings) & set(sheet.columns):
+            raise TraceError(
+                f"trace {path}: column {column.spellings[0]!r} is missing (found: {listed(sheet.columns)}); "
+                "of any other table --map says which column is what"
+            )
     sheet.only(name for column in (*_COLUMNS, _START) for name in column.spellings)
     fields: dict[str, pl.Series] = {}
     for column in _COLUMNS:
         given = [name for name in column.spellings if name in sheet.columns]
         if len(given) > 1:
             raise TraceError(f"trace {path}: columns {given[0]!r} and {given[1]!r} say the same: give one of them")
-        if not given and column.field in _REQUIRED:
-            raise TraceError(
-                f"trace {path}: column {column.spellings[0]!r} is missing (found: {', '.join(sheet.columns)})"
-            )
         if given:
             fields[column.field] = _typed(sheet, column, given[0])
     for name in set(_START.spellings) & set(sheet.columns):
