@@ -262,9 +262,12 @@ def split_failures(text: str, known: Sequence[str] = ("mtbf", "repair")) -> dict
     return given
 
 
-def split_policies(text: str, example: str = "fifo,sjf,srtf+easy") -> list[str]:
-    """Policies between commas; commas inside brackets belong to options."""
+def split_policies(text: str, example: str = "fifo,sjf,srtf+easy", what: str = "policies") -> list[str]:
+    """Policies (or other values) between commas, none twice; commas inside brackets belong to options."""
     found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
     if not all(found):
-        raise ExperimentError(f"policies {text!r} is not understood: write it like {example}")
+        raise ExperimentError(f"{what} {text!r} is not understood: write it like {example}")
+    for index, spec in enumerate(found):
+        if spec in found[:index]:
+            raise ExperimentError(f"{what} {text!r}: {spec} is named twice; name each once")
     return found
