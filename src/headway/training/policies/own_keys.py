@@ -7,6 +7,7 @@ tuples of numbers for keys, and run without this.
 from functools import cache
 from typing import Any
 
+from headway.core.outside import is_outside
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
@@ -15,7 +16,7 @@ from headway.training.queue import Key
 
 def with_checked_keys(order: type[Order]) -> type[Order]:
     """The same class, its keys checked; one that comes with the package as it is."""
-    return order if order.__module__.partition(".")[0] == "headway" else _checked(order)
+    return _checked(order) if is_outside(order) else order
 
 
 @cache
