@@ -9,6 +9,8 @@ import typer
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import toml
+from headway.formats.serving_settings import ServingPolicyTable
+from headway.formats.settings import PolicyTable
 
 FLAGS = {
     "trace": "trace.path",
@@ -110,9 +112,21 @@ FailuresFlag = Annotated[
     str | None,
     _cluster(help="mtbf=30d,repair=4h: means for one node or worker; every=30s,repair=10s: some worker of a fleet."),
 ]
+JOBS_POLICY, FLEET_POLICY = PolicyTable().name, ServingPolicyTable().name
+"""What is meant where no policy is named."""
 PolicyFlag = Annotated[
     str | None,
-    _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. fifo if left out."),
+    _policy(
+        help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. "
+        f"If left out {JOBS_POLICY}, with --scenario {FLEET_POLICY}."
+    ),
+]
+FleetPolicyFlag = Annotated[
+    str | None,
+    _policy(
+        "--policy",
+        help=f"A serving policy: compass, esg(k=3), …. Your own: ./mine.py:MyPolicy. If left out {FLEET_POLICY}.",
+    ),
 ]
 PoliciesFlag = Annotated[str, _policy(help="Policies to compare, with commas between them.")]
 BackfillFlag = Annotated[str | None, _policy(help="Who may overtake: none, fit, easy, conservative.")]
