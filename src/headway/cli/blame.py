@@ -32,9 +32,9 @@ def blamed(problem: BaseException) -> str | None:
 
 def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
     """The name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
-    own = getattr(frame.f_locals.get("self"), "name", None)
+    own = getattr(frame.f_locals.get("self"), "name", "")
     names = foreign[frame.f_globals["__name__"]]
-    return own if own in names else names[0] if len(names) == 1 else ""
+    return str(own) if own in names else names[0] if len(names) == 1 else ""
 
 
 def _foreign_modules() -> dict[str, list[str]]:

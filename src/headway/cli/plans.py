@@ -92,6 +92,9 @@ def _show(found: list[Plan], in_time: float, as_json: bool) -> None:
         if each.why_not:
             console.note(f"note: {kind_name(each.kind)} cannot do it: {each.why_not}")
     if not as_json:
+        if found[0].dropped_at_start:
+            early = f"{found[0].dropped_at_start:,} of the {found[0].dropped:,} dropped arrived before their functions"
+            console.note(f"note: {early} could have started; they do not count, all others that were dropped do")
         console.out().print(_best(found), highlight=False, markup=False, soft_wrap=True)
 
 

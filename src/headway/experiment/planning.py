@@ -67,6 +67,8 @@ class Plan:
     """Of the trial, the warm-up included."""
     dropped: int = 0
     """Of all these."""
+    dropped_at_start: int = 0
+    """Of those: before any function could have started; these do not count against the plan."""
     fewer_hit_rate: float | None = None
     """What one worker fewer would answer in time; None where there would be none."""
     why_not: str = ""
@@ -80,6 +82,7 @@ class Plan:
             "slo_hit_rate": self.hit_rate if self.gpu_utilisation else None,  # nothing was tried
             "requests": self.requests,
             "dropped": self.dropped,
+            "dropped_at_start": self.dropped_at_start,
             "latency_p99_s": self.latency_p99_s,
             "gpu_utilisation": self.gpu_utilisation,
             "cost_hour_usd": self.hour_usd if self.workers else None,
@@ -215,7 +218,7 @@ class _Search:
         answered = row["goodput_per_s"]
         said = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
         cost = hour / 3600 / answered if answered else None
-        return Plan(self.kind, count, *said, hour, cost, row["requests"], row["dropped"])
+        return Plan(self.kind, count, *said, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
 
     # --- trials ---
 
@@ -242,10 +245,11 @@ class _Search:
         row, requests = numbers(result), result.scene.requests
         gone = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
         start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
-        missed = sum(1 for number in gone.tolist() if number < first and requests[number].arrival >= start)
+        early = sum(1 for number in gone.tolist() if number < first and requests[number].arrival < start)
+        measured = row["measured"] + row["dropped_warmup"] - early
         hits = (row["slo_hit_rate"] or 0.0) * row["measured"]
-        measured = row["measured"] + missed
-        return {**row, "measured": measured, "slo_hit_rate": hits / measured if measured else None}
+        share = hits / measured if measured else None
+        return {**row, "measured": measured, "slo_hit_rate": share, "dropped_at_start": early}
 
     def _start(self) -> int:
         """How long it takes to start the functions of a graph, one after the other; of the slowest graph."""

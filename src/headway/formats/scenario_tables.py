@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.serving_profile import LawTable, Rows, Size, Span, duration, size
+from headway.formats.serving_profile import LawTable, Rows, Size, duration, size
 from headway.formats.serving_settings import MOST_WORKERS
+from headway.formats.settings import Span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
 
 MOST_SLICES = 64

@@ -298,7 +298,7 @@ def by_graph(
     share = key == "slo_hit_rate"
     data: list[Figure] = []
     for index, row in enumerate(rows):
-        own = [each for each in row.get("graphs", ()) if each.get(key) is not None]
+        own = [with_texts(each) for each in row.get("graphs", ()) if each.get(key) is not None]
         data.append(
             {
                 "type": "scatter",
@@ -309,7 +309,7 @@ def by_graph(
                 "marker": {"color": lines[index]["color"], "size": 11},
                 "customdata": [labels([str(each["graph"])])[0] for each in own],
                 "meta": index,
-                "text": [f", {with_texts(each).get('dropped_of_all', 'none')} dropped" for each in own] if share else [],
+                "text": [f", {each.get('dropped_of_all', 'none')} dropped" for each in own] if share else [],
                 "hovertemplate": ("%{x:.1f} % in time%{text}" if share else "%{x:.2f}×")
                 + "<extra>%{fullData.name}, %{customdata}</extra>",
             }

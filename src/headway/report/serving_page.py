@@ -166,10 +166,8 @@ class _Page:
         careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
         lead = "Everything here is simulated: run times are those of the profiles, with their spread."
         if run.skip:
-            lead += (
-                f" The first {count(run.skip, 'request')} of each run are the warm-up: what is in time, latency and cost "
-                "are of the requests after it, the measured ones; dropped are counted among all."
-            )
+            lead += f" The first {count(run.skip, 'request')} of each run are the warm-up, which is not measured."
+            lead += " Dropped requests are counted in it too." if self.timed else ""
         return (
             f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>{careful}'
             f'<div class="first">{self._bars()}{self._tiles()}</div><dl class="facts">{items}</dl></header>'

@@ -82,8 +82,9 @@ def _are_whole(value: object) -> bool:
 
 
 def _are_tasks(value: object) -> bool:
-    pairs = isinstance(value, tuple | list) and all(isinstance(each, tuple) and len(each) == 2 for each in value)
-    return pairs and all(map(_are_whole, value))  # type: ignore[arg-type]
+    if not isinstance(value, tuple | list):
+        return False
+    return all(isinstance(each, tuple) and len(each) == 2 and _are_whole(each) for each in value)
 
 
 _RULES: dict[str, tuple[str, Callable[[object], bool]]] = {

@@ -31,7 +31,7 @@ class _CheckedKeys(Order):
         """What the order behind it says, if keys can be sorted by it."""
         key = super().key(now, js)  # type: ignore[safe-super]
         if _has_nan(key):
-            raise ExperimentError(f"policy {self.name}: the key of job {js.id} is {key!r}: nan has no place in an order")
+            raise ExperimentError(f"policy {self.name}: the key of job {js.id} is {key!r}: nothing sorts by nan")
         seen: dict[object, tuple[Key, int]] = self.__dict__.setdefault("_kinds_of_keys", {})
         kind = _kind(key)
         if kind not in seen:
@@ -52,7 +52,7 @@ def _has_nan(key: Key) -> bool:
 
 def _compare(policy: str, key: Key, job: int, other: Key, other_job: int) -> None:
     try:
-        key < other, other < key  # noqa: B015 - whether it can be said, not what is said
+        sorted((key, other))
     except TypeError:
         told = f"the key of job {job} is {key!r}"
         beside = "" if job == other_job else f" and that of job {other_job} is {other!r}"
