@@ -26,13 +26,14 @@ REQUESTS = 2000
 @app.command()
 def plan(
     graph: Annotated[str, typer.Argument(help="A pipeline by name, or a scenario file of your own.", metavar="GRAPH")],
-    rate: Annotated[float, typer.Option("--rate", help="Requests a second.")],
+    *,
     slo: Annotated[
         str | None,
         typer.Option(
             "--slo", help="How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
         ),
     ] = None,
+    rate: Annotated[float, typer.Option("--rate", help="Requests a second.")],
     in_time: Annotated[
         float, typer.Option("--in-time", help="The share of requests to be answered in time.", min=0.01, max=1.0)
     ] = 0.99,
