@@ -9,6 +9,8 @@ import typer
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import toml
+from headway.formats.serving_settings import ServingPolicyTable
+from headway.formats.settings import PolicyTable
 
 FLAGS = {
     "trace": "trace.path",
@@ -120,9 +122,21 @@ FailuresFlag = Annotated[
     str | None,
     _cluster(help="mtbf=30d,repair=4h: means for one node or worker; every=30s,repair=10s: some worker of a fleet."),
 ]
+JOBS_POLICY, FLEET_POLICY = PolicyTable().name, ServingPolicyTable().name
+"""What is meant where no policy is named."""
 PolicyFlag = Annotated[
     str | None,
-    _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. fifo if left out."),
+    _policy(
+        help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. "
+        f"If left out {JOBS_POLICY}, with --scenario {FLEET_POLICY}."
+    ),
+]
+FleetPolicyFlag = Annotated[
+    str | None,
+    _policy(
+        "--policy",
+        help=f"A serving policy: compass, esg(k=3), …. Your own: ./mine.py:MyPolicy. If left out {FLEET_POLICY}.",
+    ),
 ]
 PoliciesFlag = Annotated[str, _policy(help="Policies to compare, with commas between them.")]
 BackfillFlag = Annotated[str | None, _policy(help="Who may overtake: none, fit, easy, conservative.")]
@@ -272,9 +286,12 @@ def split_failures(text: str, known: Sequence[str] = ("mtbf", "repair")) -> dict
     return given
 
 
-def split_policies(text: str, example: str = "fifo,sjf,srtf+easy") -> list[str]:
-    """Policies between commas; commas inside brackets belong to options."""
+def split_policies(text: str, example: str = "fifo,sjf,srtf+easy", what: str = "policies") -> list[str]:
+    """Policies (or other values) between commas, none twice; commas inside brackets belong to options."""
     found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
     if not all(found):
-        raise ExperimentError(f"policies {text!r} is not understood: write it like {example}")
+        raise ExperimentError(f"{what} {text!r} is not understood: write it like {example}")
+    for index, spec in enumerate(found):
+        if spec in found[:index]:
+            raise ExperimentError(f"{what} {text!r}: {spec} is named twice; name each once")
     return found

@@ -66,6 +66,8 @@ def _runs_in(folder: Path) -> list[Path]:
 
 def job_number(jobs: Sequence[Job], wanted: str) -> int:
     """The number of a job that was named by its id in the trace, or by its number."""
+    if not wanted.strip():
+        raise TapeError("the job is empty: name it by its id in the trace, or by its number")
     for job in jobs:
         if job.name == wanted:
             return job.id

@@ -40,7 +40,7 @@ from headway.experiment.parts import policy_of as policy_of
 from headway.experiment.whole import write_whole
 from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.plugins import anchored
-from headway.formats.settings import Experiment, span
+from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, span
 from headway.live.tasks import Far
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
@@ -156,12 +156,18 @@ def variants(document: toml.Document, where: str) -> Iterator[tuple[str, Experim
         yield variant.name, toml.typed(changed, Experiment, f"{where}, variant {variant.name!r}")
 
 
+def failure_model(table: FailuresTable) -> FailureModel | None:
+    """How often nodes fail and for how long; None where they do not."""
+    if table.mtbf == "":
+        return None
+    mtbf = span(table.mtbf, "failures mtbf", least=LEAST_MTBF)
+    return FailureModel(mtbf, span(table.repair, "failures repair", least=1))
+
+
 def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     """Failures and maintenance, or None where nothing was asked for."""
     table = experiment.failures
-    model = None
-    if table.mtbf != "":
-        model = FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
+    model = failure_model(table)
     works = []
     for work in table.maintenance:
         listed = cluster_table.positions(work.nodes, "maintenance nodes") if isinstance(work.nodes, str) else work.nodes

@@ -8,11 +8,14 @@ from headway.formats.settings import Experiment, optional_span, span
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.speed import Costs
+from headway.units import SECOND, exact_duration
 
 MIGRATIONS = {"off": "off", "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
 SWITCH = {"": None, "on": True, "off": False}
 ROUND = "300s"
 """With an allocation, unless something else is asked for."""
+LEAST_ROUND = SECOND
+"""The shortest round, and the shortest time after which an order computes its keys anew."""
 
 
 def policy_of(experiment: Experiment) -> ComposedPolicy:
@@ -22,7 +25,7 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         raise ExperimentError(unknown_name("preemption", table.preemption, ("on", "off")))
     if table.migration and table.migration not in MIGRATIONS:
         raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
-    return build(
+    policy = build(
         _seeded(resolve(table.name), experiment.run.seed),
         backfill=resolve(table.backfill) or None,
         placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
@@ -32,6 +35,18 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         quantum=optional_span(table.quantum, "quantum"),
         round_length=round_of(experiment),
     )
+    _often(policy, "its round is", policy.round_length, ", or 0s: decide at every event")
+    _often(policy, "its order computes keys anew every", policy.refresh, "")
+    return policy
+
+
+def _often(policy: ComposedPolicy, what: str, every: int, otherwise: str) -> None:
+    """Refuse a policy that would be asked so often that a run would never end."""
+    if 0 < every < LEAST_ROUND:
+        least = exact_duration(LEAST_ROUND)
+        raise ExperimentError(
+            f"policy {policy.name}: {what} {exact_duration(every)}: must be at least {least}{otherwise}"
+        )
 
 
 def _seeded(spec: str, seed: int) -> str:

@@ -29,7 +29,10 @@ FIRST_KEYS = (
     "peak_rss_bytes",
 )
 """What every reader of results relies on, in this order; more follows."""
-OF_ONE_SEED = ("seed", "digest", "slowdown_mean", "slowdown_p50", "slo_hit_rate", "cost_per_request_usd")
+OF_ONE_SEED = (
+    *("seed", "digest", "requests", "measured", "dropped", "slowdown_mean", "slowdown_p50", "slo_hit_rate"),
+    "cost_per_request_usd",
+)
 """What is kept of each run when those of several seeds become one row."""
 REPLICATED = ("slowdown_mean", "slo_hit_rate", "cost_per_request_usd")
 """Numbers that have an interval over seeds."""
@@ -60,7 +63,9 @@ def _notes(result: serving.ServingResult, row: Mapping[str, Any]) -> tuple[str, 
     if policy.central and not result.scene.central():
         notes.append(f"{policy.name} decides in one place and reads every row as it is, whatever the control")
     if row["dropped"] > row["requests"] // 100:
-        what = f"{row['dropped']:,} of {row['requests']:,} requests were given up because they could not be in time"
+        unmeasured = f" ({row['dropped_warmup']:,} of them in the warm-up, which is not measured)"
+        dropped = f"{row['dropped']:,} of {row['requests']:,} requests{unmeasured if row['dropped_warmup'] else ''}"
+        what = f"{dropped} were given up because they could not be in time"
         notes.append(f"{what}; {policy.name}(drop=off) answers them late" if hasattr(policy, "drop") else what)
     return tuple(notes)
 

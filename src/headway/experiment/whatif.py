@@ -17,12 +17,12 @@ import msgspec
 from headway import experiment
 from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
-from headway.experiment import EXPERIMENT_NAME, JOBS_NAME, Progress, RunResult, Scene, StoredRun
+from headway.experiment import EXPERIMENT_NAME, JOBS_NAME, Progress, RunResult, Scene, StoredRun, failure_model
 from headway.experiment.arrivals import waiting_for
 from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
-from headway.sim.faults import FailureModel, Faults
+from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
 from headway.sim.training import NodeEvent
 from headway.traces.build import no_collection
@@ -264,20 +264,13 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
         faults = Faults(len(scene.cluster.nodes) - len(planned.added), scene.experiment.run.seed)
     if faults is not None:
         if not planned.same_failures:
-            coming.extend(faults.change(now, _failure_model(scene)))
+            coming.extend(faults.change(now, failure_model(scene.experiment.failures)))
         coming.extend(faults.grow(now, len(scene.cluster.nodes)))
 
     def called_off(event: NodeEvent) -> bool:
         return event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures)
 
     executor.befall(faults, [each for each in coming if each[1].node not in gone], unless=called_off)
-
-
-def _failure_model(scene: Scene) -> FailureModel | None:
-    table = scene.experiment.failures
-    if table.mtbf == "":
-        return None
-    return FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
 
 
 def _send_away(now: int, state: TrainingState, jobs: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from headway.formats.scenario_build import LAW, Builder, check_memory
 from headway.formats.scenario_build import Built as Built
 from headway.formats.scenario_build import WorkloadDefaults as WorkloadDefaults
 from headway.formats.scenario_pairs import with_pairs
-from headway.formats.scenario_tables import ScenarioTable
+from headway.formats.scenario_tables import ScenarioTable, check_prices
 from headway.formats.serving_settings import ServingExperiment
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
@@ -29,6 +29,7 @@ def load(experiment: ServingExperiment) -> Built:
     found = _found(experiment)
     if isinstance(found, Built):
         _for_built(experiment)
+        check_prices(found.fleet, f"scenario {experiment.serving.scenario}")
         check_memory(found.catalogue.models, found.catalogue.functions, found.fleet)
         built = found
     else:

@@ -9,12 +9,14 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError
 from headway.formats.cluster_table import ClusterTable, within
-from headway.units import DAY, parse_duration
+from headway.units import DAY, SECOND, exact_duration, parse_duration
 
 Span = str | int | float
 LONGEST = 100 * 365 * DAY
 MOST_JOBS = 10_000_000
 MOST_SEEDS = 1000
+LEAST_MTBF = SECOND
+"""The least time between failures, of a node or of a worker: below it nothing would ever be done."""
 
 
 class Synthetic(Struct, kw_only=True):
@@ -174,7 +176,8 @@ def span(value: Span, what: str, *, least: int = 0) -> int:
         raise ExperimentError(f"{what} {text!r} must not be negative")
     time = parse_duration(text, what=what)
     if time < least:
-        raise ExperimentError(f"{what} {text!r} must be above 0")
+        rule = "above 0" if least == 1 or not time else f"at least {exact_duration(least)}"
+        raise ExperimentError(f"{what} {text!r} must be {rule}")
     if time > LONGEST:
         raise ExperimentError(f"{what} {text!r} must not be over 100 years")
     return time

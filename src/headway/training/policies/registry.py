@@ -38,6 +38,7 @@ from headway.training.policies.orders.sjf import Sjf
 from headway.training.policies.orders.srtf import Srtf
 from headway.training.policies.orders.tetris import Tetris
 from headway.training.policies.orders.tiresias import Tiresias
+from headway.training.policies.own_keys import with_checked_keys
 from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.consolidate import Consolidate
@@ -195,7 +196,8 @@ def _part(term: str, table: dict[str, Any], what: str) -> Any:
     name, options = match.group(1), match.group(2)
     if name not in table:
         raise ExperimentError(unknown_name(what, name, table))
-    return _construct(table[name], name, options or "")
+    part = with_checked_keys(table[name]) if table is ORDERS else table[name]
+    return _construct(part, name, options or "")
 
 
 def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
