@@ -1,10 +1,10 @@
 """Whose fault an unexpected exception is: one that passed through a part from outside the package is its author's."""
 
-import sys
 from pathlib import Path
 from traceback import walk_tb
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Terminated
+from headway.formats.plugins import is_own
 from headway.kernels.policies import registry as kernels
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
@@ -14,7 +14,7 @@ MORE = "HEADWAY_DEBUG=1 shows all"
 
 def blamed(problem: BaseException) -> str | None:
     """Where in a part that is not headway's own an exception came about, in one line; None if in none."""
-    if isinstance(problem, HeadwayError):
+    if isinstance(problem, HeadwayError | KeyboardInterrupt | Terminated):  # a signal comes wherever it comes
         return None
     foreign = _foreign_modules()
     places = [
@@ -32,5 +32,4 @@ def _foreign_modules() -> set[str]:
     """The modules of parts that were loaded from files or installed beside the package."""
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
     parts: list[type] = [part for table in (*tables, serving.POLICIES, kernels.POLICIES) for part in table.values()]
-    modules = {kind.__module__ for part in parts for kind in part.__mro__}
-    return {name for name in modules if name.partition(".")[0] not in {"headway", *sys.stdlib_module_names}}
+    return {kind.__module__ for part in parts for kind in part.__mro__ if not is_own(kind)}
