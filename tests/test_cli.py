@@ -421,7 +421,8 @@ def test_ctrl_c_says_how_far_it_got_and_leaves_a_tape(trace: Path) -> None:
         out, err = running.communicate()
     assert running.returncode == 130
     assert out == ""
-    assert err.count("\n") == 1
+    assert err.startswith("headway: stops after the step in progress; a second Ctrl-C ends it now\n")
+    assert err.count("\n") == 2
     assert f"the tape is {folder / 'tape.parquet'}" in err
     stored = open_run(folder)
     assert len(stored.tape) > 0

@@ -243,7 +243,8 @@ def test_a_run_whose_policy_is_gone_has_a_page_without_causes(folders: dict[str,
     (gone / "experiment.toml").write_text(settings.replace('name = "fifo"', 'name = "./gone.py:Mine"'))
     text = Page(page.build(opened(gone))).text
     assert "Why jobs waited cannot be told" in text
-    assert "./gone.py:Mine" in text
+    assert "gone.py:Mine" in text
+    assert "is not run unless you trust it: --trust" in text
 
 
 def test_only_measured_jobs_are_counted(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """Whose fault an unexpected exception is: one that passed through a part from outside the package is its author's."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Terminated
+from headway.formats.plugins import is_own
 from headway.kernels.policies import registry as kernels
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
@@ -16,7 +16,7 @@ MORE = "HEADWAY_DEBUG=1 shows all"
 
 def blamed(problem: BaseException) -> str | None:
     """Where in a part that is not headway's own an exception came about, in one line; None if in none."""
-    if isinstance(problem, HeadwayError):
+    if isinstance(problem, HeadwayError | KeyboardInterrupt | Terminated):  # a signal comes wherever it comes
         return None
     foreign = _foreign_modules()
     places = [
@@ -43,7 +43,6 @@ def _foreign_modules() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for table in (*tables, serving.POLICIES, kernels.POLICIES):
         for name, part in table.items():
-            for module in {kind.__module__ for kind in part.__mro__}:
-                if module.partition(".")[0] not in {"headway", *sys.stdlib_module_names}:
-                    found.setdefault(module, []).append(name)
+            for module in {kind.__module__ for kind in part.__mro__ if not is_own(kind)}:
+                found.setdefault(module, []).append(name)
     return found

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import JsonFlag, RunArgument
+from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
 from headway.cli.stored import job_number, stored
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment import StoredRun
@@ -42,6 +42,7 @@ def explain(
     job: Annotated[str, typer.Argument(help="A job, by its id in the trace or its number.", metavar="JOB")],
     at: AtFlag = None,
     draws: DrawsFlag = None,
+    trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say why a job does not run at a time, which moves or preemptions would admit it, and when to expect its start.
@@ -50,7 +51,7 @@ def explain(
 
     headway explain runs/srtf 17 --at "2d 3h"
     """
-    found = stored(folder)
+    found = stored(folder, trust=trust)
     scene = found.scene
     number = job_number(scene.jobs, job)
     time = _time(found, at, number)

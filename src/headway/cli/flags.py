@@ -81,6 +81,9 @@ _run = partial(typer.Option, rich_help_panel="Run")
 _measure = partial(typer.Option, rich_help_panel="Statistics")
 
 TraceFlag = Annotated[str | None, _jobs(help="File of jobs, plain or gzip.", metavar="FILE")]
+TrustFlag = Annotated[
+    bool, typer.Option("--trust", help="Run the Python file that the run folder names, if it names one.")
+]
 FormatFlag = Annotated[
     str | None, _jobs(help="The format of the file (headway trace formats lists them); told by its beginning.")
 ]

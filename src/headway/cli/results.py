@@ -15,7 +15,9 @@ from headway.cli import STOPPED, console
 from headway.cli.pages import Place, check_target, page_of, shown_as
 from headway.cli.runs import apart, note_order, play
 from headway.errors import ExperimentError
+from headway.experiment.folder import check_output
 from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded, told_changes
+from headway.files import write_whole
 from headway.formats.settings import Experiment
 from headway.report import tables
 from headway.report.bars import bars
@@ -127,6 +129,9 @@ def _check(wanted: Wanted, experiments: Sequence[Named]) -> None:
     tables.check_groups(wanted.by or ())
     folders = [Path(each.run.out) for _, each in experiments if each.run.out]
     to_be_made = [*folders, *(folder.parent for folder in folders)]
+    for flag, text in (("--picture", wanted.picture), ("--report", wanted.report)):
+        if text is not None:
+            check_output(Path(text), flag, tuple(folders))
     if wanted.picture is not None:
         _check_picture(Path(wanted.picture), to_be_made)
     if wanted.report is not None:
@@ -149,10 +154,8 @@ def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], picture: str) -> None:
-    try:
-        Path(picture).write_text(bars(rows, "Mean time to completion"), encoding="utf-8")
-    except OSError as problem:
-        raise ExperimentError(f"--picture {picture}: cannot be written ({problem.strerror or problem})") from None
+    text = bars(rows, "Mean time to completion")
+    write_whole(Path(picture), text, ExperimentError, f"--picture {picture}")
     console.note(f"picture: {picture}")
 
 

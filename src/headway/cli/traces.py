@@ -16,6 +16,7 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.folder import check_output
 from headway.formats.cluster_table import within
 from headway.formats.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
 from headway.report import inspection
@@ -258,6 +259,7 @@ def _read(
 def _free(out: str, force: bool) -> Path:
     """Where to write to, refused before anything is read if that could not be done."""
     path = Path(out)
+    check_output(path, "trace")
     if not path.name.lower().endswith(ENDINGS):
         raise ExperimentError(f"{out}: the name must end in .csv or .parquet; .gz after it packs the file")
     if path.is_dir():

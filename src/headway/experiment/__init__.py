@@ -5,28 +5,21 @@
 """
 
 import resource
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
 from time import perf_counter
-from types import FrameType
 from typing import Any
 
 import msgspec
 
 from headway import traces
 from headway.core.scheduler import Scheduler
-from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
-from headway.core.tape import read as read_tape
+from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, TapeError
 from headway.experiment.arrivals import anywhere, arrivals, check_span, feasible, source, without
 from headway.experiment.division import (
-    PROFILES_NAME,
     check_division,
     completions_of,
     keep_profiles,
@@ -34,13 +27,17 @@ from headway.experiment.division import (
     speed_of,
     unknown_models,
 )
-from headway.experiment.interference import PAIRS_NAME, unknown_programs
-from headway.experiment.parts import costs_of
+from headway.experiment.folder import EXPERIMENT_NAME, check_rows, claimed, whole_or_nothing
+from headway.experiment.folder import read as read_folder
+from headway.experiment.interference import unknown_programs
+from headway.experiment.parts import PARTS, PolicyFacts, costs_of, facts_of
 from headway.experiment.parts import policy_of as policy_of
-from headway.experiment.whole import write_whole
+from headway.experiment.stopping import stops_on_interrupt
+from headway.experiment.unchanged import unchanged
+from headway.files import write_whole
 from headway.formats import cluster_file, cluster_table, toml
-from headway.formats.plugins import anchored
-from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, span
+from headway.formats.plugins import anchored, is_disarmed, of_run
+from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, span
 from headway.live.tasks import Far
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
@@ -50,13 +47,14 @@ from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import describe
+from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
 
-EXPERIMENT_NAME = "experiment.toml"
 JOBS_NAME = "jobs.parquet"
-RESULT_NAME = "result.json"
+POLICY_NAME = "policy.json"
+"""In the folder of a run whose policy comes from a file: what can be known of it without the file."""
 REQUESTS_NAME = "requests.parquet"
 """In the folder of a fleet's run."""
 
@@ -74,22 +72,36 @@ class Scene:
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     """Jobs left out because they could never run, by name."""
+    kept_facts: PolicyFacts | None = None
+    """Of a policy whose file is not trusted."""
+
+    def facts(self) -> PolicyFacts:
+        """What books need to know of its policy; without its file where that is not trusted."""
+        return self.kept_facts or facts_of(self.experiment)
 
     def policy(self) -> ComposedPolicy:
         """A fresh policy, as it was at the beginning."""
         return policy_of(self.experiment)
 
+    def policy_name(self) -> str:
+        """What the policy is called in full."""
+        return self.facts().name
+
+    def policy_if_trusted(self) -> ComposedPolicy | None:
+        """The same; None where it is a file that is not trusted, and what is known of it is enough to go on."""
+        return None if self.kept_facts is not None else self.policy()
+
     def speed(self) -> SpeedModel:
         """How fast jobs run where."""
-        return speed_of(self.experiment, self.cluster)
+        return speed_of(self.experiment, self.cluster, self.facts())
 
     def completions(self) -> int:
         """Ends are noticed at multiples of this; 0: at once."""
-        return completions_of(self.experiment)
+        return completions_of(self.experiment, self.facts())
 
     def costs(self) -> Costs:
         """What stopping and moving cost."""
-        return costs_of(self.experiment, self.policy())
+        return costs_of(self.experiment, self.facts())
 
     def faults(self) -> Faults | None:
         """What will befall the nodes; drawn anew from the seed, so the same each time."""
@@ -130,6 +142,8 @@ class StoredRun:
     tape: Tape
     complete: bool
     """Whether the run went to its end."""
+    result: dict[str, Any] = field(default_factory=dict)
+    """Its numbers; empty for a run that was killed."""
 
 
 # --- from tables to things ------------------------------------------------------------------------------------
@@ -187,7 +201,7 @@ def prepare(experiment: Experiment) -> Scene:
     cluster = cluster_table.build(experiment.cluster)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
-    costs_of(experiment, policy)
+    costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
     table = experiment.trace
@@ -203,14 +217,20 @@ def prepare(experiment: Experiment) -> Scene:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
     check_span(jobs, cluster)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
-    named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement", "allocation")}
+    path = str(Path(table.path).expanduser().resolve()) if table.path else ""
     resolved = msgspec.structs.replace(
         experiment,
+        trace=msgspec.structs.replace(table, path=path),
         cluster=cluster_table.described(experiment.cluster, cluster),
-        policy=msgspec.structs.replace(experiment.policy, **named),
+        policy=with_paths(experiment.policy, anchored),
         variants=[],
     )
     return Scene(resolved, cluster, jobs, tuple(notes), skipped)
+
+
+def with_paths(table: PolicyTable, way: Callable[[str], str]) -> PolicyTable:
+    """A policy's table with each part that may name a file put another way."""
+    return msgspec.structs.replace(table, **{key: way(getattr(table, key)) for key in PARTS})
 
 
 def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
@@ -248,9 +268,8 @@ def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, 
 def run(experiment: Experiment, progress: Progress | None = None) -> RunResult:
     """Play an experiment out. Ctrl-C ends it after the step in progress; what was done is then on the tape."""
     folder = Path(experiment.run.out) if experiment.run.out else None
-    if folder is not None:
-        check_folder(folder)
-    return play(prepare(experiment), folder, progress)
+    with claimed(folder):
+        return play(prepare(experiment), folder, progress)
 
 
 def far(jobs: Sequence[Job], state: TrainingState, now: int) -> Far:
@@ -277,9 +296,12 @@ def play(
     progress: Progress | None = None,
     begin: Callable[[TapeWriter], Moment] | None = None,
 ) -> RunResult:
-    """Run a prepared scene, in memory or into a folder; from its beginning, or from where ``begin`` has led it."""
+    """Run a prepared scene, in memory or into a folder; from its beginning, or from where ``begin`` has led it.
+
+    The folder is one that whoever calls this has claimed.
+    """
     if folder is not None:
-        with _whole_or_nothing(folder):
+        with whole_or_nothing(folder):
             _store(scene, folder)
     with no_collection():  # a run makes no cycles, and the collector would walk all jobs again and again
         started = perf_counter()
@@ -288,9 +310,11 @@ def play(
         state, policy = moment.state, moment.policy
         scheduler = Scheduler(state, policy, moment.executor, tape)
         scheduler.decide_ns = None if policy.allocation is None else []
-        with stops_on_interrupt(scheduler.stop):
+        parts = (policy.named_order, policy.backfill, policy.rule, policy.migration, policy.allocation)
+        with unchanged(policy.name, parts, {"job": scene.jobs, "node": scene.cluster.nodes}):
             try:
-                scheduler.run(None if progress is None else lambda now: progress(far(scene.jobs, state, now)))
+                with stops_on_interrupt(scheduler.stop):
+                    scheduler.run(None if progress is None else lambda now: progress(far(scene.jobs, state, now)))
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started
@@ -301,96 +325,51 @@ def play(
     return RunResult(scene, policy.name, closed, *took, bounds)
 
 
-@contextmanager
-def stops_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C (or SIGTERM) stops the run in good order, a second Ctrl-C ends the program."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop()
-
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 # --- the folder of a run --------------------------------------------------------------------------------------
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that something is in already."""
-    try:
-        if folder.is_dir() and any(folder.iterdir()):
-            holds = "a run" if any((folder / name).exists() for name in (FINAL_NAME, STREAM_NAME)) else "files"
-            raise TapeError(f"run folder {folder} already holds {holds}: choose another folder or remove it")
-        if folder.exists() and not folder.is_dir():
-            raise TapeError(f"run folder {folder}: is a file, not a folder")
-    except OSError as problem:
-        raise TapeError(f"run folder {folder}: cannot be used ({problem.strerror or problem})") from None
-
-
 def _store(scene: Scene, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = toml.write(msgspec.to_builtins(scene.experiment))
-        (folder / EXPERIMENT_NAME).write_text(text, encoding="utf-8")
-        keep_profiles(scene.experiment, folder)
-    except OSError as problem:
-        raise TapeError(f"run folder {folder}: cannot be written ({problem.strerror or problem})") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    keep_profiles(scene.experiment, folder)
+    if any(".py:" in getattr(scene.experiment.policy, key) for key in PARTS):
+        write_whole(folder / POLICY_NAME, msgspec.json.encode(scene.facts()))
     traces.write(scene.jobs, folder / JOBS_NAME)
+    write_whole(folder / EXPERIMENT_NAME, toml.write(msgspec.to_builtins(scene.experiment)))
 
 
-@contextmanager
-def _whole_or_nothing(folder: Path) -> Iterator[None]:
-    """What is stopped while a folder is being prepared leaves no half-made run that would be in the way later."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for name in (EXPERIMENT_NAME, JOBS_NAME, PAIRS_NAME):
-                (folder / name).unlink(missing_ok=True)
-        rmtree(folder / PROFILES_NAME, ignore_errors=True)
-        raise
+def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
+    """A run folder as it was left: closed, stopped, or killed in the middle.
 
-
-def store_result(folder: Path, result: dict[str, Any]) -> None:
-    """Put the numbers of a run beside its tape."""
-    write_whole(folder / RESULT_NAME, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
-
-
-def open_run(folder: str | Path) -> StoredRun:
-    """A run folder as it was left: closed, stopped, or killed in the middle."""
+    It is data: a Python file that it names is not imported, now or later, unless ``trust`` says so.
+    """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise TapeError(f"run folder {folder}: there is no such folder")
-    tape = read_tape(folder)
+    kept = read_folder(folder)
     for name in (EXPERIMENT_NAME, JOBS_NAME):
         if not (folder / name).is_file():
             raise TapeError(f"run folder {folder}: {name} is missing beside the tape")
     path = folder / EXPERIMENT_NAME
     experiment = kept_profiles(toml.typed(toml.read(path), Experiment, str(path)), folder)
+    policy = with_paths(experiment.policy, lambda spec: of_run(spec, folder, trust=trust))
+    experiment = msgspec.structs.replace(experiment, policy=policy)
     jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
-    scene = Scene(experiment, cluster_table.build(experiment.cluster), jobs)
-    return StoredRun(folder, scene, tape, went_to_its_end(folder))
+    cluster = cluster_table.build(experiment.cluster)
+    limits = {"subject": (len(jobs), JOB_KINDS), "place": (len(cluster.nodes), PLACED_KINDS)}
+    check_rows(folder, kept.tape, Kind, limits)
+    disarmed = any(is_disarmed(getattr(policy, key)) for key in PARTS)
+    scene = Scene(experiment, cluster, jobs, kept_facts=_kept_facts(folder) if disarmed else None)
+    return StoredRun(folder, scene, kept.tape, kept.complete, kept.result)
+
+
+def _kept_facts(folder: Path) -> PolicyFacts | None:
+    path = folder / POLICY_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PolicyFacts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None
 
 
 def is_serving(folder: str | Path) -> bool:
     """Whether a folder holds a run of a fleet; not so for anything that is no run at all."""
     return (Path(folder) / REQUESTS_NAME).is_file()
-
-
-def went_to_its_end(folder: Path) -> bool:
-    """Whether the run of a folder was neither stopped nor killed."""
-    try:
-        result = msgspec.json.decode((folder / RESULT_NAME).read_bytes())
-    except FileNotFoundError:
-        return False
-    except (OSError, msgspec.DecodeError) as problem:
-        raise TapeError(f"run folder {folder}: {RESULT_NAME} cannot be read ({problem})") from None
-    return isinstance(result, dict) and result.get("stopped") is False

@@ -12,6 +12,7 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InputError
 from headway.experiment.kernel_sources import Source, program_of, source_of
+from headway.experiment.unchanged import unchanged
 from headway.formats import kernel_programs
 from headway.formats.plugins import resolve
 from headway.kernels.actions import Action
@@ -194,7 +195,8 @@ def play(
     state = fresh_state(chosen, each.device, policy)
     executor = SimulatedGpu(state, policy.sharing, raised=policy.raised, horizon=each.horizon)
     writer = TapeWriter(folder)
-    Scheduler[Event, Action](state, policy, executor, writer).run(progress)
+    with unchanged(policy.name, (policy,), {"client": chosen}):
+        Scheduler[Event, Action](state, policy, executor, writer).run(progress)
     return KernelsRun(each, chosen, policy, state, writer.close())
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from headway import experiment
 from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.folder import check_folder, claimed, store_result
 from headway.formats.settings import Experiment, check_measure
 from headway.metrics import compare
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
@@ -59,11 +60,10 @@ def measured(each: Experiment, label: str = "", progress: experiment.Progress | 
     table = check_measure(each.measure)
     check_texts(table.jobs, table.warmup)
     folder = Path(each.run.out) if each.run.out else None
-    if folder is not None:
-        experiment.check_folder(folder)
-    scene = experiment.prepare(each)
-    window = window_of(scene.jobs, table.jobs, table.warmup)
-    return numbers(experiment.play(scene, folder, progress), label, window)
+    with claimed(folder):
+        scene = experiment.prepare(each)
+        window = window_of(scene.jobs, table.jobs, table.warmup)
+        return numbers(experiment.play(scene, folder, progress), label, window)
 
 
 def numbers(result: experiment.RunResult, label: str = "", window: Window | None = None) -> Outcome:
@@ -94,7 +94,7 @@ def numbers(result: experiment.RunResult, label: str = "", window: Window | None
     flat |= _groups(ledger, window)
     row = {key: flat[key] for key in FIRST_KEYS} | flat
     if result.folder is not None:
-        experiment.store_result(result.folder, row)
+        store_result(result.folder, row)
     stopped = _how_far(result) if result.stopped else ""
     return Outcome(row, _notes(result, row, ledger), stopped, _sample(ledger, window), draws(each))
 
@@ -201,7 +201,7 @@ def seeded(each: Experiment) -> list[Experiment]:
         return [each]
     out = each.run.out
     if out:
-        experiment.check_folder(Path(out))
+        check_folder(Path(out))
     seeds = range(each.run.seed, each.run.seed + count)
     return [_with_seed(each, seed, str(Path(out) / f"seed-{seed}") if out else "") for seed in seeds]
 

@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.plugins import resolve
 from headway.formats.settings import Experiment, optional_span, span
@@ -16,6 +18,10 @@ ROUND = "300s"
 """With an allocation, unless something else is asked for."""
 LEAST_ROUND = SECOND
 """The shortest round, and the shortest time after which an order computes its keys anew."""
+
+
+PARTS = ("name", "backfill", "placement", "allocation")
+"""The keys of a policy's table that may name a file."""
 
 
 def policy_of(experiment: Experiment) -> ComposedPolicy:
@@ -54,11 +60,27 @@ def _seeded(spec: str, seed: int) -> str:
     return re.sub(r"(?<![\w-])random(?![\w(-])", f"random(seed={seed})", spec) if seed else spec
 
 
-def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
+class PolicyFacts(msgspec.Struct, frozen=True):
+    """What books need to know of a policy, kept with the run so that nobody has to import its file to check them."""
+
+    name: str
+    charged: bool
+    """Whether moves cost what the experiment says."""
+    round_length: int
+    divides: bool
+    """Whether it divides what jobs hold besides GPUs."""
+
+
+def facts_of(experiment: Experiment) -> PolicyFacts:
+    """The same, asked of the policy itself."""
+    policy = policy_of(experiment)
+    charged = policy.migration is None or policy.migration.charged
+    return PolicyFacts(policy.name, charged, policy.round_length, divides(experiment))
+
+
+def costs_of(experiment: Experiment, facts: PolicyFacts) -> Costs:
     """What stopping and moving cost in this run."""
-    migration = optional_span(experiment.costs.migration, "migration cost")
-    if policy.migration is not None and not policy.migration.charged:
-        migration = 0
+    migration = optional_span(experiment.costs.migration, "migration cost") if facts.charged else 0
     return Costs(
         preemption=optional_span(experiment.costs.preemption, "preemption cost"),
         migration=migration,

@@ -5,31 +5,27 @@ The twin of the package's own functions for training: ``prepare``, ``play``, ``o
 """
 
 import resource
-import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import msgspec
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
-from headway.core.tape import read as read_tape
 from headway.errors import TapeError
-from headway.experiment import (
-    EXPERIMENT_NAME,
-    REQUESTS_NAME,
-    Progress,
-    check_folder,
-    stops_on_interrupt,
-    went_to_its_end,
-)
+from headway.experiment import REQUESTS_NAME, Progress
+from headway.experiment.folder import EXPERIMENT_NAME, check_rows, claimed, whole_or_nothing
+from headway.experiment.folder import read as read_folder
+from headway.experiment.stopping import stops_on_interrupt
+from headway.experiment.unchanged import unchanged
+from headway.files import write_whole
 from headway.formats import pair_file, scenario_file, toml
 from headway.formats.cluster_table import within
-from headway.formats.plugins import anchored, resolve
+from headway.formats.plugins import anchored, disarmed, of_run, resolve
 from headway.formats.scenario_file import Built
 from headway.formats.serving_limits import check_rate
 from headway.formats.serving_settings import ServingExperiment, check
@@ -39,6 +35,7 @@ from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build, describe
 from headway.serving.request import Request
+from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet, WorkerFaults
 from headway.sim.worker_faults import faults_of
@@ -127,6 +124,8 @@ class StoredServing:
     scene: ServingScene
     tape: Tape
     complete: bool
+    result: dict[str, Any] = field(default_factory=dict)
+    """Its numbers; empty for a run that was killed."""
 
 
 def policy_of(experiment: ServingExperiment) -> ServingPolicy:
@@ -152,9 +151,10 @@ def prepare(experiment: ServingExperiment) -> ServingScene:
 
 
 def play(scene: ServingScene, folder: Path | None = None, progress: Progress | None = None) -> ServingResult:
-    """Run a prepared scene, in memory or into a folder."""
+    """Run a prepared scene, in memory or into a folder that whoever calls this has claimed."""
     if folder is not None:
-        _store(scene, folder)
+        with whole_or_nothing(folder):
+            _store(scene, folder)
     state, policy = scene.state(), scene.policy()
     with no_collection():  # a run makes no cycles, and the collector would walk all requests again and again
         tape = TapeWriter(folder)
@@ -163,9 +163,12 @@ def play(scene: ServingScene, folder: Path | None = None, progress: Progress | N
         executor = SimulatedFleet(scene.requests, state, scene.experiment.run.seed, scene.faults())
         scheduler = Scheduler(state, policy, executor, tape)
         scheduler.decide_ns = []
-        with stops_on_interrupt(scheduler.stop):
+        catalogue, fleet = scene.built.catalogue, scene.built.fleet
+        given = {"graph": catalogue.graphs, "function": catalogue.functions, "model": catalogue.models}
+        with unchanged(policy.name, (policy,), {**given, "worker": fleet.workers, "request": scene.requests}):
             try:
-                scheduler.run(None if progress is None else lambda now: progress(_far(scene, state, now)))
+                with stops_on_interrupt(scheduler.stop):
+                    scheduler.run(None if progress is None else lambda now: progress(_far(scene, state, now)))
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started
@@ -184,9 +187,8 @@ def _far(scene: ServingScene, state: ServingState, now: int) -> Far:
 def run(experiment: ServingExperiment, progress: Progress | None = None) -> ServingResult:
     """Play an experiment out. Ctrl-C ends it after the step in progress; what was done is then on the tape."""
     folder = Path(experiment.run.out) if experiment.run.out else None
-    if folder is not None:
-        check_folder(folder)
-    return play(prepare(experiment), folder, progress)
+    with claimed(folder):
+        return play(prepare(experiment), folder, progress)
 
 
 # --- the folder of a run --------------------------------------------------------------------------------------
@@ -194,47 +196,60 @@ def run(experiment: ServingExperiment, progress: Progress | None = None) -> Serv
 
 def _store(scene: ServingScene, folder: Path) -> None:
     experiment = scene.experiment
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        serving = experiment.serving
-        scenario = scenario_file.path_of(serving.scenario)
-        if serving.scenario not in scenario_file.SHIPPED:
-            kept = SCENARIO_NAME + scenario.suffix
-            text = scenario_file.written(experiment)
-            (folder / kept).write_text(scenario.read_text(encoding="utf-8") if text is None else text, encoding="utf-8")
-            serving = msgspec.structs.replace(serving, scenario=kept)
-        for path in scenario_file.profile_paths(experiment):
-            shutil.copyfile(path, folder / path.name)
-        if Path(serving.profile).is_file():
-            serving = msgspec.structs.replace(serving, profile=Path(serving.profile).name)
-        if serving.interference:  # stores grow and shipped tables change
-            shutil.copyfile(pair_file.path_of(serving.interference), folder / pair_file.NAME)
-            serving = msgspec.structs.replace(serving, interference=pair_file.NAME)
-        kept_experiment = msgspec.structs.replace(experiment, serving=serving)
-        text = toml.write(msgspec.to_builtins(kept_experiment))
-        request_table.write(scene.requests, folder / REQUESTS_NAME)
-        (folder / EXPERIMENT_NAME).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        with suppress(OSError):
-            (folder / EXPERIMENT_NAME).unlink(missing_ok=True)
-        raise TapeError(f"run folder {folder}: cannot be written ({problem.strerror or problem})") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    serving = experiment.serving
+    scenario = scenario_file.path_of(serving.scenario)
+    if serving.scenario not in scenario_file.SHIPPED:
+        text = scenario_file.written(experiment)
+        kept = SCENARIO_NAME + (scenario.suffix if text is None else ".toml")
+        write_whole(folder / kept, scenario.read_bytes() if text is None else text)
+        serving = msgspec.structs.replace(serving, scenario=kept)
+    for path in scenario_file.profile_paths(experiment):
+        write_whole(folder / path.name, path.read_bytes())
+    if profile := scenario_file.profile_file(experiment):
+        serving = msgspec.structs.replace(serving, profile=profile.name)
+    if serving.interference:  # stores grow and shipped tables change
+        write_whole(folder / pair_file.NAME, pair_file.path_of(serving.interference).read_bytes())
+        serving = msgspec.structs.replace(serving, interference=pair_file.NAME)
+    request_table.write(scene.requests, folder / REQUESTS_NAME)
+    kept_experiment = msgspec.structs.replace(experiment, serving=serving)
+    write_whole(folder / EXPERIMENT_NAME, toml.write(msgspec.to_builtins(kept_experiment)))
 
 
-def open_run(folder: str | Path) -> StoredServing:
-    """A run folder as it was left: closed, stopped, or killed in the middle."""
+def open_run(folder: str | Path, *, trust: bool = False) -> StoredServing:
+    """A run folder as it was left: closed, stopped, or killed in the middle.
+
+    It is data: a Python file that it names or holds is not run unless ``trust`` says so.
+    """
     folder = Path(folder)
-    tape = read_tape(folder)
+    kept = read_folder(folder)
     path = folder / EXPERIMENT_NAME
     if not path.is_file():
         raise TapeError(f"run folder {folder}: {EXPERIMENT_NAME} is missing beside the tape")
     experiment = toml.typed(toml.read(path), ServingExperiment, str(path))
-    serving = experiment.serving
-    own = {
-        key: str(folder / value)
-        for key in ("scenario", "profile", "interference")
-        if (value := getattr(serving, key)) and (folder / value).is_file()
-    }
-    experiment = msgspec.structs.replace(experiment, serving=msgspec.structs.replace(serving, **own))
+    serving = msgspec.structs.replace(experiment.serving, **_own_files(experiment, folder, trust))
+    policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
+    experiment = msgspec.structs.replace(experiment, serving=serving, policy=policy)
     requests = request_table.read(folder / REQUESTS_NAME)
     scene = ServingScene(experiment, scenario_file.load(experiment), requests)
-    return StoredServing(folder, scene, tape, went_to_its_end(folder))
+    known = (max((request.id for request in requests), default=-1) + 1, REQUEST_KINDS)
+    check_rows(folder, kept.tape, Kind, {"subject": known, "place": (len(scene.built.fleet.workers), PLACED_KINDS)})
+    return StoredServing(folder, scene, kept.tape, kept.complete, kept.result)
+
+
+def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:
+    """Files that a run folder holds, by key; names that are no files stay. None is looked for anywhere else."""
+    serving, found = experiment.serving, {}
+    for key, named in (
+        ("scenario", scenario_file.SHIPPED),
+        ("profile", scenario_file.NAMED_PROFILES),
+        ("interference", ()),
+    ):
+        value = getattr(serving, key)
+        if not value or value in named:
+            continue
+        if not (folder / value).is_file() or (folder / value).resolve().parent != folder.resolve():
+            raise TapeError(f"run folder {folder}: {value} is missing beside the tape")
+        file = str(folder / value)
+        found[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
+    return found

@@ -14,6 +14,7 @@ from headway import experiment
 from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import serving
+from headway.experiment.folder import check_folder, store_result
 from headway.formats.serving_settings import ServingExperiment, warmup_share
 from headway.metrics.bootstrap import replicated_interval
 from headway.metrics.compare import change, known, merged
@@ -53,7 +54,7 @@ def measured(each: ServingExperiment, label: str = "", progress: experiment.Prog
     result = serving.run(each, progress)
     row = numbers(result, label)
     if result.folder is not None:
-        experiment.store_result(result.folder, row)
+        store_result(result.folder, row)
     return ServingOutcome(row, _notes(result, row), _how_far(result) if result.stopped else "")
 
 
@@ -140,7 +141,7 @@ def seeded(each: ServingExperiment) -> list[ServingExperiment]:
     if count == 1:
         return [each]
     if out:
-        experiment.check_folder(Path(out))
+        check_folder(Path(out))
     found = []
     for seed in range(first, first + count):
         run = msgspec.structs.replace(each.run, seed=seed, out=str(Path(out) / f"seed-{seed}") if out else "")

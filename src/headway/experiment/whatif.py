@@ -5,8 +5,8 @@ the changes hold, and the policy is asked at once where they concern it. ``momen
 middle, for whoever wants to ask it something else.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 
 from headway import experiment
-from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
+from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
-from headway.experiment import EXPERIMENT_NAME, JOBS_NAME, Progress, RunResult, Scene, StoredRun, failure_model
+from headway.experiment import Progress, RunResult, Scene, StoredRun, failure_model
 from headway.experiment.arrivals import waiting_for
 from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
+from headway.experiment.folder import WHATIF_NAME, whole_or_nothing
+from headway.files import write_whole
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
 from headway.sim.faults import Faults
@@ -34,9 +36,7 @@ from headway.training.state import TrainingState
 from headway.training.transfer import renewed, transferred
 from headway.units import SECOND, format_duration
 
-WHATIF_NAME = "whatif.json"
 CONTINUATION_NAME = "continuation"
-_TAPE_NAMES = (STREAM_NAME, FINAL_NAME, f"{FINAL_NAME}.part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,10 @@ def _continued(
 
     table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
     made = Scene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
-    with _removed_unless(lambda: begun, into, EXPERIMENT_NAME, JOBS_NAME, STREAM_NAME, WHATIF_NAME):
-        if into is not None and not planned.nothing:  # at once: it may be killed
+    if into is None:
+        return experiment.play(made, None, progress, begin)
+    with whole_or_nothing(into, unless=lambda: begun):
+        if not planned.nothing:  # at once: it may be killed
             _write(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
         return experiment.play(made, into, progress, begin)
 
@@ -296,7 +298,7 @@ def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
             _write(folder, difference)
         return f"{folder}: the whole run, from its beginning"
     tape = folder / CONTINUATION_NAME
-    with _removed_unless(lambda: False, folder, WHATIF_NAME), _removed_unless(lambda: False, tape, *_TAPE_NAMES):
+    with whole_or_nothing(folder):
         _write(folder, difference)
         writer = TapeWriter(tape)
         for row in found.continuation.rows.tolist():
@@ -321,22 +323,6 @@ def check_writable(folder: Path) -> None:
                 each.rmdir()
 
 
-@contextmanager
-def _removed_unless(kept: Callable[[], bool], folder: Path | None, *names: str) -> Iterator[None]:
-    """What is stopped while a folder is being written leaves nothing of it, unless what is there is whole by then."""
-    was_there = folder is not None and folder.is_dir()
-    try:
-        yield
-    except BaseException:
-        if folder is not None and not kept():
-            with suppress(OSError):
-                for name in names:
-                    (folder / name).unlink(missing_ok=True)
-                if not was_there:
-                    folder.rmdir()
-        raise
-
-
 class Origin(msgspec.Struct, frozen=True):
     """Where a folder that holds a what-if came from."""
 
@@ -358,6 +344,6 @@ def origin(folder: Path) -> Origin | None:
 def _write(folder: Path, difference: dict[str, Any]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / WHATIF_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(difference)) + b"\n")
     except OSError as problem:
         raise TapeError(f"folder {folder}: cannot be written ({problem.strerror or problem})") from None
+    write_whole(folder / WHATIF_NAME, msgspec.json.format(msgspec.json.encode(difference)) + b"\n")

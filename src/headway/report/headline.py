@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import PurePath
 
+from headway.errors import InputError
 from headway.metrics.compare import Change
 from headway.metrics.training.jobs import preempted_free
 from headway.report.measured import Comparison, Measured
@@ -305,8 +306,16 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
     if run.skipped:
         yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
-    if summary.preemptions and preempted_free(run.ledger, run.stored.scene.costs()):
+    if summary.preemptions and _preempted_free(run):
         yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
+
+
+def _preempted_free(run: Measured) -> bool:
+    """Whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
+    try:
+        return preempted_free(run.ledger, run.stored.scene.costs())
+    except InputError:
+        return False
 
 
 def verdict(moved: Change) -> str:

@@ -12,6 +12,7 @@ import polars as pl
 
 from headway.core.tape import Tape
 from headway.errors import InputError
+from headway.formats.plugins import as_named
 from headway.formats.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
 from headway.metrics.compare import Change, Row, Sample, change, changed, changed_over_seeds, known, over_seeds
@@ -52,6 +53,9 @@ class Scene(Protocol):
 
     def policy(self) -> ComposedPolicy:
         """A fresh policy."""
+
+    def policy_name(self) -> str:
+        """What the policy is called in full, which needs no file of it."""
 
     def speed(self) -> SpeedModel:
         """How fast jobs run where."""
@@ -203,9 +207,9 @@ class Measured:
     def policy(self) -> str:
         """The policy in full; as it was asked for, where a part of it is gone."""
         try:
-            return self.stored.scene.policy().name
+            return self.stored.scene.policy_name()
         except InputError:
-            return self.stored.scene.experiment.policy.name
+            return as_named(self.stored.scene.experiment.policy.name)
 
     @cached_property
     def allocation(self) -> str:

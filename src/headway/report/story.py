@@ -171,14 +171,18 @@ def story(
     cluster: Cluster,
     jobs: Sequence[Job],
     tape: Tape,
-    policy: ComposedPolicy,
+    policy: ComposedPolicy | None,
     job_id: int,
     *,
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
+    name: str = "",
     progress: Callable[[int], None] | None = None,
 ) -> Story:
-    """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way."""
+    """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way.
+
+    Without it (then ``name`` is what it is called) the story does not say why the job waited.
+    """
     if not 0 <= job_id < len(jobs):
         raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     about_jobs = np.isin(tape.column("kind"), [int(kind) for kind in _JOB_KINDS])
@@ -188,7 +192,7 @@ def story(
         life.add(TapeRow(*row))
     runs, waits, outcome = life.close(int(tape.column("time")[-1]) if len(tape) else 0)
     asked = _Causes(waits)
-    if waits:
+    if waits and policy is not None:
         last = waits[-1][1]
         prefix = tape if last is None else tape.until(last - 1)
         walk = Walk(cluster, jobs, prefix, policy, asking=True, speed=speed, costs=costs)
@@ -198,9 +202,10 @@ def story(
                 asked.note(step.time, why_waiting(step.time, walk.state, policy, js))
             if progress is not None and count % PROGRESS_EVERY_STEPS == 0:
                 progress(step.time)
-    stretches: list[Waiting | Running] = [*runs, *asked.stretches()]
+    waited = [Waiting(*wait, ()) for wait in waits] if policy is None else asked.stretches()
+    stretches: list[Waiting | Running] = [*runs, *waited]
     stretches.sort(key=lambda stretch: stretch.start)
-    return Story(jobs[job_id], policy.name, tuple(stretches), outcome)
+    return Story(jobs[job_id], name if policy is None else policy.name, tuple(stretches), outcome)
 
 
 Interval = tuple[int, int | None]

@@ -5,7 +5,6 @@ that was recorded. A state at T is the replay of the tape until T.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 import numpy as np
 
@@ -135,11 +134,20 @@ def replay(
     return replay_on(state, requests, tape, policy)
 
 
-def replay_on(state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy) -> Tape:
-    """The same with a state and a bound policy that are at their beginning."""
+def replay_on(
+    state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy, *, complete: bool = False
+) -> Tape:
+    """The same with a state and a bound policy that are at their beginning.
+
+    ``complete``: the tape is to be that of a whole run, and one that ends before every request is answered is refused.
+    """
     writer = TapeWriter()
-    with suppress(StalledRunError):  # a recording ends where it ends
+    try:
         Scheduler(state, policy, RecordedEvents(requests, tape, state), writer, exact=False).run()
+    except StalledRunError:  # a recording ends where it ends
+        if complete:
+            left = state.to_come + len(state.requests)
+            raise TapeError(f"the tape ends before the run did: {left:,} requests are open at its last row") from None
     return writer.close()
 
 

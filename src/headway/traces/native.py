@@ -8,7 +8,6 @@ first into CSV and the second into Parquet, and leaves out optional columns in w
 
 import gzip
 import io
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import TraceError
+from headway.files import write_whole
 from headway.traces.build import DEFAULTS
 from headway.traces.head import Head
 from headway.traces.sheet import Sheet
@@ -197,13 +197,7 @@ def _put(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():  # a device or a pipe has no name to take over
         path.write_bytes(content)
         return
-    target = path.resolve()
-    part = target.with_name(f".headway-{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path.resolve(), content, TraceError, f"trace {path}")
 
 
 def write(jobs: Iterable[Job], path: str | Path, starts: Mapping[str, int] | None = None) -> None:

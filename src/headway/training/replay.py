@@ -6,7 +6,6 @@ with no policy asked, so a state at T is the prefix applied. A policy's memory i
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -166,12 +165,20 @@ def replay(
     *,
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
+    complete: bool = False,
 ) -> Tape:
-    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events."""
+    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events.
+
+    ``complete``: the tape is to be that of a whole run, and one that ends before every job has ended is refused.
+    """
     state = _new_state(cluster, jobs, policy, speed, costs)
     writer = TapeWriter()
-    with suppress(StalledRunError):  # a recording ends where it ends
+    try:
         Scheduler(state, policy, RecordedEvents(jobs, tape), writer, exact=False).run()
+    except StalledRunError:  # a recording ends where it ends
+        if complete:
+            left = state.to_come + state.queue.size + len(state.running)
+            raise TapeError(f"the tape ends before the run did: {left:,} jobs have not ended by its last row") from None
     return writer.close()
 
 
