@@ -16,6 +16,10 @@ from headway.training.policies.preemption import borrowed, make_room, open_to_pr
 from headway.training.queue import Key, Lane
 from headway.training.shares import Dues
 from headway.training.state import TrainingState
+from headway.units import SECOND
+
+RESTART = SECOND
+"""A job that was stopped and would fit at once elsewhere is looked at again so much later, if nothing happens before."""
 
 
 class ComposedPolicy:
@@ -52,6 +56,8 @@ class ComposedPolicy:
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
         self.blocked: JobState | None = None
+        self._stopped: list[JobState] = []
+        """Whom this decision has stopped."""
         self.refresh = order.refresh
         self.ranks_running = self.preempts
         self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
@@ -83,6 +89,7 @@ class ComposedPolicy:
         self._order_lanes = type(self.order).lane is not Order.lane
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
+        self._plain = self._plain and not state.quotas  # where something may be reclaimed, jobs are stopped
         self.order.bind(state)
         self.divide_on(state)
 
@@ -158,6 +165,7 @@ class ComposedPolicy:
 
     def _decide(self, now: int, state: TrainingState) -> Iterator[Action]:
         self.blocked = None
+        self._stopped = []
         yield from self.backfill.decide(now, state, self)
         if self.migration is not None and self.blocked is not None:
             yield from self.migration.decide(now, state, self)
@@ -165,10 +173,18 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
+            if self._stopped and any(self._could_start(now, state, js) for js in self._stopped):
+                yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
             if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
+
+    def _could_start(self, now: int, state: TrainingState, js: JobState) -> bool:
+        """Whether a job that was stopped in this instant would fit where it was not."""
+        if js.stopped != now or js.id in state.running or (state.quotas and quota_refusal(js) is not None):
+            return False
+        return self.placement.place(state.pool, js) is not None
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:
@@ -210,6 +226,8 @@ class ComposedPolicy:
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
+        if js.stopped == now:
+            return None
         kept_out = state.quotas and quota_refusal(js) is not None
         if kept_out and not self.preempts:
             return None
@@ -224,4 +242,5 @@ class ComposedPolicy:
         if found is None:
             return None
         victims, placement = found
+        self._stopped = [*self._stopped, *victims]
         return [*(PreemptJob(victim.id) for victim in victims), StartJob(js.id, placement)]

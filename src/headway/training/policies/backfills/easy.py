@@ -127,7 +127,8 @@ class Easy(Backfill):
             closed.add(lane.name)
             if state.quotas and quota_refusal(js) is not None:
                 continue
-            policy.blocked = policy.blocked or js
+            if js.stopped != now:
+                policy.blocked = policy.blocked or js
             later.append(lane.name)
             if not against:
                 head = known.get(js.id) or Head(js, state.eligible(js.job.partition, ()))
@@ -162,7 +163,7 @@ class Easy(Backfill):
         longest = FOR_EVER
         for _, job in lane:
             js = state.jobs[job]
-            if js.debt + js.expected - js.done > longest or job in heads:
+            if js.debt + js.expected - js.done > longest or job in heads or js.stopped == now:
                 continue
             if longest == FOR_EVER:
                 if state.quotas and quota_refusal(js) is not None:

@@ -89,7 +89,7 @@ class Costed(Migration):
         self, now: int, state: TrainingState, js: JobState, rule: PlacementRule, taken: int, *, strict: bool
     ) -> Plan | None:
         pool = state.pool
-        if js.gpu_milli < 1000 or js.nodes > 1 or not js.gpus or quota_refusal(js) is not None:
+        if js.gpu_milli < 1000 or js.nodes > 1 or not js.gpus or quota_refusal(js) is not None or js.stopped == now:
             return None
         if not strict and state.queue.size > 1:
             return None
