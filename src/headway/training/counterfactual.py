@@ -53,7 +53,6 @@ def without(
         asked.round_length = 0
         if any(cause.identity == (CauseKind.ROUND, "reservation") for cause in named):
             world.refreshed += 1  # reservations are made anew
-        js.stopped = -1
     if CauseKind.NODES_DOWN in kinds:
         for node in members(js.eligible & ~world.pool.schedulable):
             world.pool.set_schedulable(node, True)

@@ -52,9 +52,6 @@ SHORTAGES = frozenset(
 )
 
 
-JUST_STOPPED = "it was stopped for another job in this instant and starts again at the next decision at the earliest"
-
-
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One thing that keeps a job waiting. Causes of one kind and level are the same cause with other numbers."""
@@ -63,8 +60,7 @@ class Cause:
     text: str
     level: str = ""
     """Of the topology, for fragmentation; ``quota`` where the order of a tenant's jobs for its quota is meant;
-    ``reservation`` where the policy keeps to what it planned for the job itself; ``stopped`` where the job was only
-    just stopped."""
+    ``reservation`` where the policy keeps to what it planned for the job itself."""
     jobs: tuple[int, ...] = ()
     """Jobs that it is about: the first one ahead, the holders of reservations."""
     facts: dict[str, int] = field(default_factory=dict)
@@ -94,9 +90,6 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
     The policy's memory is left as it is: a probe is asked in its stead.
     """
     policy = probe(policy)
-    if js.stopped == now:
-        with _stopped_before(js):
-            return (Cause(CauseKind.ROUND, JUST_STOPPED, level="stopped"), *why_waiting(now, state, policy, js))
     causes = [_round(now, policy)] if _between_rounds(now, policy) else []
     refusal = quota_refusal(js) if state.quotas else None
     if refusal is not None:
@@ -121,16 +114,6 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
     return tuple(causes)
 
 
-@contextmanager
-def _stopped_before(js: JobState) -> Iterator[None]:
-    """The job as if it had been stopped at some earlier time."""
-    when, js.stopped = js.stopped, -1
-    try:
-        yield
-    finally:
-        js.stopped = when
-
-
 def _fits(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState, ahead: "Ahead") -> bool:
     """Whether the job itself could start now. With reservations only a job that nobody holds back may preempt."""
     if policy.backfill.reserves and ahead.waits and not (state.quotas and guaranteed(js)):
@@ -143,6 +126,7 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
     asked = copy(policy)
     asked.order = copy(policy.order)
     asked.placement = copy(policy.placement)
+    asked.stopped = {}
     return asked
 
 

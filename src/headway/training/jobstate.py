@@ -71,7 +71,6 @@ class JobState:
         "since",
         "speed",
         "status",
-        "stopped",
         "storage",
         "turn",
         "width",
@@ -115,8 +114,6 @@ class JobState:
         self.attempt = 0
         self.preemptions = 0
         self.first_start = -1
-        self.stopped = -1
-        """When it was last preempted. No policy starts it again in the same instant."""
         self.lane: Hashable = None
         self.key: Key = 0
         self.rank: tuple[int, Key] = (0, 0)

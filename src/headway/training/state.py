@@ -162,7 +162,6 @@ class TrainingState:
                 self._stop(now, js)
                 js.saved = js.done
                 js.preemptions += 1
-                js.stopped = now
                 js.debt = self.costs.of_preemption(js.job)
                 self.journal((now, _PREEMPT, js.id, js.lease, -1, 0, js.done))
                 self._wait(now, js)

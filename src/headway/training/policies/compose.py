@@ -5,6 +5,7 @@ which the state keeps its queue, so that what a part reads is already in order.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator
+from copy import copy
 
 from headway.training.actions import Action, Grant, Placement, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
@@ -56,8 +57,7 @@ class ComposedPolicy:
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
         self.blocked: JobState | None = None
-        self._stopped: list[JobState] = []
-        """Whom this decision has stopped."""
+        self.stopped: dict[int, JobState] = {}
         self.refresh = order.refresh
         self.ranks_running = self.preempts
         self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
@@ -133,6 +133,8 @@ class ComposedPolicy:
         if self._plain:
             self.blocked = None
             return self.backfill.decide(now, state, self) if state.queue.size else ()
+        if self.stopped:
+            self.stopped = {}
         if not state.queue.size and not (state.running and self._looks_after_runs(state)):
             return ()
         if self.round_length and now % self.round_length:
@@ -165,7 +167,6 @@ class ComposedPolicy:
 
     def _decide(self, now: int, state: TrainingState) -> Iterator[Action]:
         self.blocked = None
-        self._stopped = []
         yield from self.backfill.decide(now, state, self)
         if self.migration is not None and self.blocked is not None:
             yield from self.migration.decide(now, state, self)
@@ -173,18 +174,18 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
-            if self._stopped and any(self._could_start(now, state, js) for js in self._stopped):
+            if self.stopped and any(self._could_start(state, js) for js in self.stopped.values()):
                 yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
             if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
 
-    def _could_start(self, now: int, state: TrainingState, js: JobState) -> bool:
-        """Whether a job that was stopped in this instant would fit where it was not."""
-        if js.stopped != now or js.id in state.running or (state.quotas and quota_refusal(js) is not None):
+    def _could_start(self, state: TrainingState, js: JobState) -> bool:
+        """Whether a job that this decision has stopped would fit again."""
+        if state.quotas and quota_refusal(js) is not None:
             return False
-        return self.placement.place(state.pool, js) is not None
+        return copy(self.placement).place(state.pool, js) is not None
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:
@@ -226,7 +227,7 @@ class ComposedPolicy:
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
-        if js.stopped == now:
+        if js.id in self.stopped:
             return None
         kept_out = state.quotas and quota_refusal(js) is not None
         if kept_out and not self.preempts:
@@ -242,5 +243,5 @@ class ComposedPolicy:
         if found is None:
             return None
         victims, placement = found
-        self._stopped = [*self._stopped, *victims]
+        self.stopped |= {victim.id: victim for victim in victims}
         return [*(PreemptJob(victim.id) for victim in victims), StartJob(js.id, placement)]

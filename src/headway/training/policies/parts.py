@@ -116,6 +116,9 @@ class Admission(Protocol):
     preempts: bool
     blocked: JobState | None
     """The first job that could not start for want of resources, as the backfill found it in this decision."""
+    stopped: Mapping[int, JobState]
+    """Jobs that this decision has stopped for others. None of them starts before the next one: no instant undoes its
+    own actions, and to change places is a migration's business."""
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""

@@ -167,7 +167,7 @@ class Conservative(Backfill):
                 continue
             if slot.js.status is Status.RUNNING:
                 continue
-            if slot.js.stopped == now:
+            if slot.js.id in policy.stopped:
                 late.append((time, entry))
                 continue
             placement = self._place_of(now, state, policy, slot)
@@ -233,7 +233,7 @@ class Conservative(Backfill):
         """Where a job starts now; None when its reservation, made here, is for later."""
         profile = self._profile
         assert profile is not None
-        fresh = js.stopped == now  # it starts at the next decision at the earliest
+        fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
         placement = None if fresh else policy.placement.place(state.pool, js)
         if placement is not None and profile.fits(js, placement, now, run_time(now, state, js, placement)):
             return placement

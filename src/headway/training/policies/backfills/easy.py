@@ -127,8 +127,7 @@ class Easy(Backfill):
             closed.add(lane.name)
             if state.quotas and quota_refusal(js) is not None:
                 continue
-            if js.stopped != now:
-                policy.blocked = policy.blocked or js
+            policy.blocked = policy.blocked or js
             later.append(lane.name)
             if not against:
                 head = known.get(js.id) or Head(js, state.eligible(js.job.partition, ()))
@@ -163,7 +162,7 @@ class Easy(Backfill):
         longest = FOR_EVER
         for _, job in lane:
             js = state.jobs[job]
-            if js.debt + js.expected - js.done > longest or job in heads or js.stopped == now:
+            if js.debt + js.expected - js.done > longest or job in heads or js.id in policy.stopped:
                 continue
             if longest == FOR_EVER:
                 if state.quotas and quota_refusal(js) is not None:

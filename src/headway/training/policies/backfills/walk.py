@@ -62,9 +62,9 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
         js = jobs[lane.head[1]]
         actions = admit(now, state, js)
         if actions is None:
-            if js.stopped != now:
+            if js.id not in policy.stopped:
                 memory.note(lane, policy.version(now, state))
-                policy.blocked = js
+            policy.blocked = js
             return
         yield from actions
 
@@ -86,11 +86,10 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
             yield from actions
             continue
         closed.add(lane.name)
-        if js.stopped != now:
+        if js.id not in policy.stopped:
             memory.note(lane, version)
         if not state.quotas or quota_refusal(js) is None:
-            if js.stopped != now:
-                policy.blocked = policy.blocked or js
+            policy.blocked = policy.blocked or js
             if strict:
                 territory |= state.eligible(js.job.partition, ())
 

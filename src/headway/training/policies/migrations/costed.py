@@ -66,6 +66,8 @@ class Costed(Migration):
             if 0 < self._rested <= now:
                 self._failed = (-1, ())
             for js, taken in _heads(state, policy, blocked, strict=strict):
+                if js.id in policy.stopped:
+                    continue
                 tried.append(js.id)
                 if state.changes == self._failed[0] and js.id in self._failed[1]:
                     continue
@@ -89,7 +91,7 @@ class Costed(Migration):
         self, now: int, state: TrainingState, js: JobState, rule: PlacementRule, taken: int, *, strict: bool
     ) -> Plan | None:
         pool = state.pool
-        if js.gpu_milli < 1000 or js.nodes > 1 or not js.gpus or quota_refusal(js) is not None or js.stopped == now:
+        if js.gpu_milli < 1000 or js.nodes > 1 or not js.gpus or quota_refusal(js) is not None:
             return None
         if not strict and state.queue.size > 1:
             return None
