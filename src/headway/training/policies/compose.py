@@ -12,15 +12,11 @@ from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
-from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
+from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
 from headway.training.queue import Key, Lane
 from headway.training.shares import Dues
 from headway.training.state import TrainingState
-from headway.units import SECOND
-
-RESTART = SECOND
-"""A job that was stopped and would fit at once elsewhere is looked at again so much later, if nothing happens before."""
 
 
 class ComposedPolicy:
@@ -59,6 +55,7 @@ class ComposedPolicy:
         self.blocked: JobState | None = None
         self.stopped: dict[int, JobState] = {}
         self.refresh = order.refresh
+        self.rekeys = order.rekeys()
         self.ranks_running = self.preempts
         self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
         self.watches_ends = order.watches_ends
@@ -79,7 +76,7 @@ class ComposedPolicy:
         self.took_over = False
         """Whether what running jobs hold was given by this policy."""
         self._dues: Dues | None = None
-        self._moves = self.preempts and (order.moves or self.quantum > 0)
+        self._moves = self.preempts and (order.moves or self.quantum > 0 or order.key_moves_with_time)
         """Whether time alone can make a running job give way."""
 
     def bind(self, state: TrainingState) -> None:
@@ -115,6 +112,10 @@ class ComposedPolicy:
         if not self._tenant_lanes and not self._order_lanes:
             return js.job.partition if self._partition_lanes else ""
         return js.job.partition, js.account.name if self._tenant_lanes else "", self.order.lane(js)
+
+    def key_due(self, now: int, since: int) -> bool:
+        """As the order has it, at instants at which the policy decides."""
+        return not (self.round_length and now % self.round_length) and self.order.key_due(now, since)
 
     def asks(self, js: JobState) -> Grant:
         """As the allocation has it."""
