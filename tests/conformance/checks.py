@@ -88,6 +88,7 @@ def check_run(make: Make, world: World, run: Run) -> None:
     check_ends(run)
     check_delivered(run)
     check_drained(run)
+    check_not_undone(run)
     check_little(run)
     check_repeatable(make, world, run)
     check_replay(make, world, run)
@@ -141,6 +142,35 @@ def check_drained(run: Run) -> None:
                 rank = of_row
     times = [row.time for row in run.tape]
     promise("drained before decided", times == sorted(times), "time runs backwards")
+
+
+def check_not_undone(run: Run) -> None:
+    """No instant undoes its own actions: a job that is stopped is not started again in the same instant, on the same
+    GPUs or on others, and one that is started is not stopped; a move ends elsewhere. To change places is a migration.
+
+    Allocations that move jobs let two of them change places by a stop and a start; they are asked for that.
+    """
+    swaps = run.policy.allocation is not None and run.policy.allocation.moves > 0
+    where: dict[int, list[tuple[int, int, int]]] = {}
+    for now, rows in groupby(run.tape, key=lambda row: row.time):
+        stopped, started = set[int](), set[int]()
+        before: dict[int, list[tuple[int, int, int]]] = {}
+        for row in rows:
+            job = row.subject
+            if row.kind == Kind.PREEMPT:
+                promise("nothing undone", swaps or job not in started, f"job {job} is started and stopped at {now}")
+                stopped.add(job)
+            elif row.kind == Kind.START:
+                promise("nothing undone", swaps or job not in stopped, f"job {job} is stopped and started at {now}")
+                started.add(job)
+            elif row.kind == Kind.MIGRATE:
+                before.setdefault(job, where[job])
+            if row.kind in (Kind.START, Kind.MIGRATE):
+                where[job] = []
+            if row.kind in (Kind.START, Kind.MIGRATE, Kind.PLACE):
+                where[job].append((row.place, row.detail, row.value if row.kind == Kind.PLACE else 0))
+        for job, place in before.items():
+            promise("nothing undone", where[job] != place, f"job {job} is moved away and back at {now}")
 
 
 class Progress:

@@ -93,7 +93,7 @@ class TrainingState:
         """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for what that one says."""
         self.grants = False
         """Whether any job was ever given something else than it asked for."""
-        self._lane, self._key, self._refresh = arrangement.lane, arrangement.key, arrangement.refresh
+        self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
         self._partitions = {
@@ -108,7 +108,7 @@ class TrainingState:
 
     def apply(self, now: int, event: Event) -> None:
         """Something happened."""
-        if self._refresh and now - self.refreshed >= self._refresh:
+        if self._rekeys and self.arrangement.key_due(now, self.refreshed):
             self.rekey(now)
         match event:
             case JobFinished():

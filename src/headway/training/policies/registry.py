@@ -2,8 +2,8 @@
 
 ``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration, ``preempt`` or
 ``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
-named takes its default: backfill none, placement best-fit, preemption and quantum as the order wants them, no rounds,
-no migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string,
+named takes its default: backfill, preemption and quantum as the order wants them, placement best-fit, no rounds, no
+migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string,
 and builds the same policy. To add a part: its file, and one line here.
 """
 
@@ -93,10 +93,11 @@ def build(
     _fill(named, spec, "round", round_length or None)
     if (dividing := named.get("allocation")) and _stays(named, dividing):
         dividing.moves = type(dividing.moves)(0)
+    order: Order = named["order"]
     policy = ComposedPolicy(
         "",
-        named["order"],
-        named.get("backfill") or NoBackfill(),
+        order,
+        named.get("backfill") or _part(order.backfill, BACKFILLS, f"backfill of order {order.name}:"),
         named.get("placement") or BestFit(),
         named.get("migration") or None,
         named.get("allocation") or None,
@@ -252,7 +253,7 @@ def written(value: Any, kind: Any) -> str:
 
 def _name(policy: ComposedPolicy) -> str:
     terms = [describe(policy.named_order)]
-    if (backfill := describe(policy.backfill)) != NoBackfill.name:
+    if (backfill := describe(policy.backfill)) != policy.named_order.backfill:
         terms.append(backfill)
     if (placement := describe(policy.rule)) != BestFit.name:
         terms.append(placement)

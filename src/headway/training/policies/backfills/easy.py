@@ -162,7 +162,7 @@ class Easy(Backfill):
         longest = FOR_EVER
         for _, job in lane:
             js = state.jobs[job]
-            if js.debt + js.expected - js.done > longest or job in heads:
+            if js.debt + js.expected - js.done > longest or job in heads or js.id in policy.stopped:
                 continue
             if longest == FOR_EVER:
                 if state.quotas and quota_refusal(js) is not None:
