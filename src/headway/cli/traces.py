@@ -30,7 +30,7 @@ from headway.training.job import Job
 from headway.units import format_duration
 
 KINDS = {
-    "philly": ("gpus", "load", "outcomes", "estimates"),
+    "philly": ("gpus", "load", "outcomes", "estimates", "longest"),
     "synergy": ("rate", "split", "gpus_per_job"),
 }
 """What ``generate`` can draw, and the flags that it has for each besides jobs and seed."""
@@ -191,6 +191,7 @@ def generate(
         bool | None, _philly("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")
     ] = None,
     estimates: Annotated[bool | None, _philly("--estimates/--no-estimates", help="Users announce run times.")] = None,
+    longest: Annotated[str | None, _philly(help="No job has more work than this: 60d if left out.")] = None,
     rate: Annotated[str | None, _synergy(help="Arrivals: 9/h if left out; 0.5/min, 216/d.")] = None,
     split: Annotated[
         str | None, _synergy(help="Percentages of image, language and speech jobs: 20,70,10 if left out.")
@@ -234,8 +235,9 @@ def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Jo
         options = {"gpus" if name == "gpus_per_job" else name: value for name, value in options.items()}
         check_synergy(Synergy(jobs=jobs, **options))
         return traces.synergy_like(jobs, seed=seed, **options)
-    check_synthetic(Synthetic(jobs=jobs, **options))
-    return traces.philly_like(jobs, seed=seed, **options)
+    table = check_synthetic(Synthetic(jobs=jobs, **options))
+    longest = span(table.longest, "--longest")
+    return traces.philly_like(jobs, seed=seed, **options | {"longest": longest})
 
 
 def _requests(path: str, format: str | None, columns: str | None) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError
 from headway.formats.cluster_table import ClusterTable, within
-from headway.units import DAY, parse_duration
+from headway.units import DAY, SECOND, parse_duration
 
 Span = str | int | float
 LONGEST = 100 * 365 * DAY
@@ -25,6 +25,8 @@ class Synthetic(Struct, kw_only=True):
     gpus: int = 0
     outcomes: bool = True
     estimates: bool = True
+    longest: Span = "60d"
+    """No job has more work than this."""
 
 
 class Synergy(Struct, kw_only=True):
@@ -188,6 +190,7 @@ def check_synthetic(table: Synthetic) -> Synthetic:
     within("synthetic jobs", table.jobs, 1, MOST_JOBS)
     within("synthetic load", table.load, 0.001, 1000)
     within("synthetic gpus", table.gpus, 0, 10**7)
+    span(table.longest, "synthetic longest", least=SECOND)
     return table
 
 
