@@ -15,6 +15,8 @@ from headway.training.cluster import Cluster
 
 _NOTICEABLE = 0.05
 """Changes smaller than this are not worth a sentence."""
+_POINT = 0.01
+"""Shares that differ by less are told once."""
 _MOST_NAMED = 8
 TOO_CLOSE = "too close to call"
 _WHOLE = 400
@@ -202,9 +204,12 @@ def _median(new: float | None, old: float | None) -> str:
 
 def _use(best: Measured, base: Measured) -> Iterator[str]:
     new, old = best.numbers, base.numbers
-    used, before = (percent(each.gpu_utilisation_while_arriving, 0) for each in (new, old))
+    used, before = new.gpu_utilisation_while_arriving, old.gpu_utilisation_while_arriving
     when = "" if at_once(new) else " while jobs arrive"
-    yield f"GPUs are {used} in use{when}{'' if used == before else f', {before} under {name(base)}'}."
+    moved = abs((used or 0.0) - (before or 0.0)) >= _POINT
+    yield (
+        f"GPUs are {percent(used, 0)} in use{when}{f', {percent(before, 0)} under {name(base)}' if moved else ''}."
+    )
     if new.tail_s is None or old.tail_s is None:
         return
     last, earlier = duration(new.tail_s), duration(old.tail_s)
@@ -261,8 +266,9 @@ def _arriving(summary: Summary) -> float:
 
 def _spans(lengths: list[float]) -> str:
     """Lengths of time in several runs: the shortest and the longest."""
-    low, high = durations([min(lengths), max(lengths)])
-    return high if low == high else f"{low} to {high}"
+    if duration(min(lengths)) == duration(max(lengths)):
+        return duration(max(lengths))
+    return " to ".join(durations([min(lengths), max(lengths)]))
 
 
 def _trace(run: Measured) -> str:
