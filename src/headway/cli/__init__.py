@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from headway.errors import HeadwayError, InputError
+from headway.errors import HeadwayError, InputError, printable
 
 STOPPED = 128 + signal.SIGINT
 
@@ -82,5 +82,5 @@ def _commands(given: Sequence[str]) -> Any:
 def _fail(line: str, status: int, problem: Exception | None = None) -> NoReturn:
     if problem is not None and os.environ.get("HEADWAY_DEBUG"):
         raise problem
-    sys.stderr.write(f"headway: {' '.join(line.split())}\n")
+    sys.stderr.write(f"headway: {printable(' '.join(line.split()))}\n")
     sys.exit(status)

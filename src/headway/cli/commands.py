@@ -320,8 +320,8 @@ def demo(
     document = demo_document(jobs)
     document |= {"run": {"seed": seed or 0}, "measure": {"seeds": seeds or 1, "baseline": baseline or DEMO_BASELINE}}
     console.note(
-        f"{jobs:,} jobs drawn like those of the Philly cluster, {DEMO_LONGEST} long at most, on {DEMO_NODES} nodes with "
-        f"8 GPUs each, {DEMO_COST} a preemption"
+        f"{jobs:,} jobs drawn like those of the Philly cluster, {DEMO_LONGEST} long at most, on {DEMO_NODES} nodes "
+        f"with 8 GPUs each, {DEMO_COST} a preemption"
     )
     experiments = under_each(document, DEMO_POLICIES)
     wanted = Wanted(as_json, picture=picture, report=report)

@@ -6,7 +6,6 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from headway.cli import console
 from headway.cli.app import app
@@ -15,7 +14,7 @@ from headway.cli.progress import share_bar
 from headway.errors import ExperimentError
 from headway.experiment.planning import Plan, kind_name, plans, scenario_with
 from headway.formats.serving_settings import ServingExperiment, check
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.units import counted
 
 REQUESTS = 2000
@@ -81,7 +80,7 @@ def _show(found: list[Plan], in_time: float, as_json: bool) -> None:
         if each.why_not:
             console.note(f"note: {kind_name(each.kind)} cannot do it: {each.why_not}")
     if not as_json:
-        console.out().print(_best(found), highlight=False, markup=False, soft_wrap=True)
+        console.say(_best(found))
 
 
 def _best(found: list[Plan]) -> str:
@@ -101,7 +100,7 @@ def _table(found: list[Plan]) -> Table:
         table.add_column(heading, justify="left" if heading == "worker" else "right", no_wrap=True)
     for each in found:
         table.add_row(
-            Text(kind_name(each.kind)),
+            kind_name(each.kind),
             f"{each.workers:,}",
             f"{100 * each.hit_rate:.1f} %",
             "" if each.latency_p99_s is None else f"{1000 * each.latency_p99_s:,.0f} ms",

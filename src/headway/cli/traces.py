@@ -80,8 +80,7 @@ def inspect(
     if as_json:
         console.print_json(record)
     else:
-        text = "\n".join(inspection.lines(record, Path(path).name))
-        console.out().print(text, markup=False, highlight=False, soft_wrap=True)
+        console.say(*inspection.lines(record, Path(path).name))
 
 
 @trace.command()
@@ -97,7 +96,7 @@ def formats(as_json: JsonFlag = False) -> None:
     widest = max(len(each["name"]) for each in known)
     for each in known:
         line = f"{each['name']:<{widest}}  {each['holds']:<8}  {each['description']}"
-        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line)
 
 
 @trace.command()

@@ -10,7 +10,19 @@ from headway.metrics.training.jobs import preempted_free
 from headway.metrics.training.summary import Summary
 from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
-from headway.report.words import THIN, change, count, duration, durations, hours, listed, number, percent, plain, three_digits
+from headway.report.words import (
+    THIN,
+    change,
+    count,
+    duration,
+    durations,
+    hours,
+    listed,
+    number,
+    percent,
+    plain,
+    three_digits,
+)
 from headway.training.cluster import Cluster
 
 _NOTICEABLE = 0.05
@@ -207,9 +219,7 @@ def _use(best: Measured, base: Measured) -> Iterator[str]:
     used, before = new.gpu_utilisation_while_arriving, old.gpu_utilisation_while_arriving
     when = "" if at_once(new) else " while jobs arrive"
     moved = abs((used or 0.0) - (before or 0.0)) >= _POINT
-    yield (
-        f"GPUs are {percent(used, 0)} in use{when}{f', {percent(before, 0)} under {name(base)}' if moved else ''}."
-    )
+    yield (f"GPUs are {percent(used, 0)} in use{when}{f', {percent(before, 0)} under {name(base)}' if moved else ''}.")
     if new.tail_s is None or old.tail_s is None:
         return
     last, earlier = duration(new.tail_s), duration(old.tail_s)

@@ -6,6 +6,7 @@ from shlex import quote
 
 import polars as pl
 
+from headway.errors import printable
 from headway.metrics.training.summary import Summary
 from headway.report import headline
 from headway.report.causes import WaitCauses
@@ -175,10 +176,11 @@ def row(head: str, cells: Sequence[str]) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
     """A table that scrolls sideways where it does not fit."""
+    told = escape(printable(caption))
     cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f'<caption class="unseen">{escape(caption)}</caption>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{told}"><table>'
+        f'<caption class="unseen">{told}</caption>'
         f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -324,4 +326,4 @@ def longest(run: Measured) -> str:
 
 def _word(text: str) -> str:
     """One argument of a shell command, as HTML."""
-    return escape(quote(text))
+    return escape(printable(quote(text)))

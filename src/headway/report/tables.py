@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from headway.kernels.policies import registry as kernels
 from headway.metrics.compare import changes
 from headway.report.names import shortened
 from headway.report.scale import time_unit
+from headway.report.terminal import width_of
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 from headway.units import format_duration, seconds
@@ -28,7 +28,6 @@ _EXPENDABLE = (
     *("GPU use", "seeds", "JCT {level}", "change {level}"),
 )
 """What a narrow terminal does without, the first of them first."""
-_WIDEST = 100_000
 
 _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("order", registry.ORDERS),
@@ -131,11 +130,6 @@ def _range(row: Row, stem: str, rows: Sequence[Row]) -> str:
 def _change_range(row: Row) -> str:
     low, high = row.get("jct_change_low"), row.get("jct_change_high")
     return "" if low is None or high is None else f"[{_signed(low, 1)}, {_signed(high, 1)}]"
-
-
-def width_of(table: Table) -> int:
-    """How wide a table is when no cell of it is cut."""
-    return Console(width=_WIDEST, height=25).measure(table).maximum
 
 
 def _change(value: float | None, digits: int = 1) -> str:
