@@ -10,13 +10,17 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from headway.cli import main
+from headway import experiment
+from headway.cli import commands, main
 from headway.cli.flags import split_policies
 from headway.core.tape import SCHEMA
 from headway.experiment import open_run
+from headway.experiment.measured import measured
+from headway.formats.settings import MeasureTable
 from headway.serving.policies.registry import POLICIES as SERVING
 from headway.traces import FORMATS
 from headway.training.policies.registry import ORDERS
@@ -363,6 +367,17 @@ def test_the_demo_compares_at_least_six_policies_on_a_thousand_gpus(capsys: pyte
     assert all(row["jobs"] == 150 for row in ended.json)
 
 
+def test_the_jobs_of_the_demo_keep_the_cluster_busy_for_a_week_and_nobody_outlasts_it() -> None:
+    ((_, each),) = experiment.variants({**commands.demo_document(), "policy": {"name": "fifo+fit"}}, "demo")
+    row = measured(msgspec.structs.replace(each, measure=MeasureTable(confidence=0.0))).row
+    assert 0.7 <= row["gpu_utilisation_while_arriving"] <= 0.95
+    arriving = row["makespan_s"] - row["tail_s"]
+    assert 5 * 86_400 <= arriving <= 10 * 86_400
+    assert row["tail_s"] < arriving / 2
+    assert row["overload"] is None
+    assert 0 < row["wait_mean_s"] < row["jct_mean_s"] / 2, "there is a queue, and it is no scandal"
+
+
 @pytest.mark.parametrize("command", ["", "simulate", "compare", "run", "demo", "policies", "story", "replay", "audit"])
 def test_help_explains_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
     ended = call(capsys, *([command] if command else []), "--help")
@@ -457,6 +472,15 @@ def test_a_narrow_terminal_gets_fewer_columns_and_a_note(
     assert "jobs/s" in piped.out
     assert piped.err == ""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = call(capsys, *arguments)
+    assert all(name in wide.out for name in ("tail", "GPU use", "jobs/s"))
+    assert wide.err == (
+        "note: GPU use: while jobs arrive, from the first submission to the last; "
+        "tail: from there to the last completion\n"
+    )
+    monkeypatch.delenv("COLUMNS")
     monkeypatch.setenv("TERM", "dumb")  # 80 columns and no colours
     narrow = call(capsys, *arguments)
     assert max(map(len, narrow.out.splitlines())) <= 80
@@ -464,6 +488,8 @@ def test_a_narrow_terminal_gets_fewer_columns_and_a_note(
     assert "jobs/s" not in narrow.out
     assert "…" not in narrow.out
     assert "columns do not fit: a wider terminal or --json shows them\n" in narrow.err
+    assert "tail" not in narrow.out
+    assert "tail:" not in narrow.err, "a column that is not shown is not explained"
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(

@@ -17,6 +17,7 @@ Terminated is none of them: the end of the program by SIGTERM, wherever it is, a
 """
 
 import signal
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -74,6 +75,26 @@ class Terminated(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
+
+
+_JOINERS = "\u200c\u200d"
+"""Zero-width characters that letters of some scripts and emoji need."""
+
+
+def printable(text: str) -> str:
+    r"""The text on one line, as a terminal may be sent it: control characters as escapes, ``\x1b``, ``\n``, ``\u202e``.
+
+    Names come from traces and files of others: what moves the cursor, changes colours or turns the direction of writing
+    is shown, not obeyed. Letters of any script, spaces of any width and brackets stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each
+        if each.isprintable() or each in _JOINERS or unicodedata.category(each) == "Zs"
+        else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
 
 
 def unknown_name(what: str, name: str, valid: Iterable[str]) -> str:

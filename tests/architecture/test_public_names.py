@@ -87,7 +87,7 @@ COMMANDS = {
     "trace scale": ["source", "out", "--load", *FILE],
     "trace generate": [
         *("kind", "--out", "--jobs", "--seed", "--gpus", "--load", "--outcomes", "--no-outcomes"),
-        *("--estimates", "--no-estimates", "--rate", "--split", "--gpus-per-job", "--force"),
+        *("--estimates", "--no-estimates", "--longest", "--rate", "--split", "--gpus-per-job", "--force"),
     ],
 }
 FIRST_KEYS = [

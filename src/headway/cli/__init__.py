@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from headway.errors import HeadwayError, InputError, Terminated
+from headway.errors import HeadwayError, InputError, Terminated, printable
 
 STOPPED = 128 + signal.SIGINT
 
@@ -93,5 +93,5 @@ def _commands(given: Sequence[str]) -> Any:
 def _fail(line: str, status: int, problem: BaseException | None = None) -> NoReturn:
     if problem is not None and os.environ.get("HEADWAY_DEBUG"):
         raise problem
-    sys.stderr.write(f"headway: {' '.join(line.split())}\n")
+    sys.stderr.write(f"headway: {printable(' '.join(line.split()))}\n")
     sys.exit(status)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from headway.cli import console
 from headway.cli.app import app
@@ -17,6 +17,7 @@ from headway.experiment.whatif import origin
 from headway.metrics.training.ledger import Ledger
 from headway.report.explanation import explain as explained
 from headway.report.explanation import moment_to_ask
+from headway.report.terminal import PlainColumn
 from headway.training.state import TrainingState
 from headway.units import format_duration, parse_duration, seconds
 
@@ -74,7 +75,7 @@ def explain(
     if as_json:
         console.print_json(told.record())
     else:
-        console.out().print("\n".join(told.lines()), markup=False, highlight=False, soft_wrap=True)
+        console.say(*told.lines())
 
 
 def _time(found: StoredRun, at: str | None, job: int) -> int:
@@ -118,7 +119,7 @@ def _bar(
     if not console.err().is_terminal:
         yield None, None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"), TimeElapsedColumn())
+    columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[at]}"), TimeElapsedColumn())
     with Progress(*columns, console=console.err(), transient=True) as bar:
         task = bar.add_task("taking the run up", total=1.0, at="")
 

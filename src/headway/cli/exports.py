@@ -68,7 +68,7 @@ def export(
     for file in made:
         what = "events" if file.path.suffix in (".json", ".gz") else "rows"
         line = f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}"
-        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line)
 
 
 def _written(found: StoredRun, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:

@@ -52,7 +52,7 @@ def story(
     if as_json:
         console.print_json(told.record())
     else:
-        console.out().print("\n".join(told.lines()), markup=False, highlight=False, soft_wrap=True)
+        console.say(*told.lines())
 
 
 @app.command()
@@ -78,7 +78,7 @@ def replay(folder: RunArgument, trust: TrustFlag = False) -> None:
     if (difference := first_difference(stored.tape, again)) is not None:
         console.note(f"different: {difference}")
         raise typer.Exit(1)
-    console.out().print(f"identical: {len(again):,} rows, digest {again.digest}", highlight=False, soft_wrap=True)
+    console.say(f"identical: {len(again):,} rows, digest {again.digest}")
 
 
 @app.command()
@@ -110,9 +110,7 @@ def audit(folder: RunArgument, trust: TrustFlag = False) -> None:
     if findings:
         console.note(f"{len(findings):,} findings in {len(stored.tape):,} rows")
         raise typer.Exit(1)
-    console.out().print(
-        f"nothing found in {len(stored.tape):,} rows, digest {stored.tape.digest}", highlight=False, soft_wrap=True
-    )
+    console.say(f"nothing found in {len(stored.tape):,} rows, digest {stored.tape.digest}")
 
 
 def _without(what: str) -> str:

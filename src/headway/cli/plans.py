@@ -6,7 +6,6 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from headway.cli import console
 from headway.cli.app import app
@@ -16,7 +15,7 @@ from headway.errors import ExperimentError
 from headway.experiment.planning import Plan, kind_name, plans, scenario_with
 from headway.formats.cluster_table import within
 from headway.formats.serving_settings import ServingExperiment, check
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.units import counted
 
 REQUESTS = 2000
@@ -96,7 +95,7 @@ def _show(found: list[Plan], in_time: float, as_json: bool) -> None:
         if found[0].dropped_at_start:
             early = f"{found[0].dropped_at_start:,} of the {found[0].dropped:,} dropped arrived before their functions"
             console.note(f"note: {early} could have started; they do not count, all others that were dropped do")
-        console.out().print(_best(found), highlight=False, markup=False, soft_wrap=True)
+        console.say(_best(found))
 
 
 def _best(found: list[Plan]) -> str:
@@ -123,7 +122,7 @@ def _table(found: list[Plan]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found:
         table.add_row(
-            Text(kind_name(each.kind)),
+            kind_name(each.kind),
             f"{each.workers:,}",
             f"{100 * each.hit_rate:.1f} %",
             _dropped(each),

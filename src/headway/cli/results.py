@@ -22,6 +22,7 @@ from headway.formats.settings import Experiment
 from headway.report import tables
 from headway.report.bars import bars
 from headway.report.names import shortened
+from headway.report.terminal import width_of
 
 Named = tuple[str, Experiment]
 """What a run is called, '' for its policy; and the run."""
@@ -111,7 +112,9 @@ def tell_notes(ended: Sequence[Outcome]) -> None:
 def show(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> None:
     """The tables: all of them where they are piped, what a terminal has room for else."""
     table, left_out = tables.fitting(rows, console.out().width) if sys.stdout.isatty() else (tables.comparison(rows), 0)
-    console.out(tables.width_of(table)).print(table)
+    console.out(width_of(table)).print(table)
+    if sys.stdout.isatty() and (explained := tables.legend(rows, table)):
+        console.note(f"note: {explained}")
     if left_out:
         columns = "1 column does" if left_out == 1 else f"{left_out} columns do"
         console.note(f"note: {columns} not fit: a wider terminal or --json shows {'it' if left_out == 1 else 'them'}")

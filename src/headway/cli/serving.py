@@ -39,7 +39,7 @@ from headway.report.serving_export import write_tables
 from headway.report.serving_page import Shown, build
 from headway.report.serving_perfetto import trace_events
 from headway.report.serving_story import story as tell
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.serving.audit import audit as audit_tape
 from headway.serving.replay import first_difference, replay_on
 
@@ -271,7 +271,7 @@ def audit(folder: str, trust: bool) -> None:
         console.note(f"{len(findings):,} findings in {len(found.tape):,} rows")
         raise typer.Exit(1)
     line = f"nothing found in {len(found.tape):,} rows, digest {found.tape.digest}"
-    console.out().print(line, highlight=False, soft_wrap=True)
+    console.say(line)
 
 
 def replay(folder: str, trust: bool) -> None:
@@ -283,7 +283,7 @@ def replay(folder: str, trust: bool) -> None:
     if (difference := first_difference(found.tape, again)) is not None:
         console.note(f"different: {difference}")
         raise typer.Exit(1)
-    console.out().print(f"identical: {len(again):,} rows, digest {again.digest}", highlight=False, soft_wrap=True)
+    console.say(f"identical: {len(again):,} rows, digest {again.digest}")
 
 
 def story(folder: str, request: str, as_json: bool, trust: bool) -> None:
@@ -297,7 +297,7 @@ def story(folder: str, request: str, as_json: bool, trust: bool) -> None:
     if as_json:
         console.print_json(told.record())
     else:
-        console.out().print("\n".join(told.lines()), markup=False, highlight=False, soft_wrap=True)
+        console.say(*told.lines())
 
 
 def write_report(

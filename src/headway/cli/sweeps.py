@@ -67,6 +67,7 @@ from headway.formats.settings import Experiment, check_measure
 from headway.live.ray_pool import RayPool
 from headway.live.tasks import Far, Pool
 from headway.report import pivot
+from headway.report.terminal import width_of
 
 ENGINES = ("local", "ray")
 MOST_FAILURES_TOLD = 5
@@ -300,7 +301,7 @@ def _report(cells: Sequence[Cell], store: Store, baseline: str, level: float, *,
         console.print_json(rows)
     elif rows:
         table = pivot.pivot(rows, sweeps.compared_key(cells))
-        show(rows, ()) if table is None else console.out(pivot.width_of(table)).print(table)
+        show(rows, ()) if table is None else console.out(width_of(table)).print(table)
     records = {cell.digest: (cell, store.read(cell)) for cell in cells}
     failed = [(cell, record["error"]) for cell, record in records.values() if record and record["error"]]
     for cell, error in failed[:MOST_FAILURES_TOLD]:

@@ -31,7 +31,7 @@ from headway.training.job import Job
 from headway.units import format_duration
 
 KINDS = {
-    "philly": ("gpus", "load", "outcomes", "estimates"),
+    "philly": ("gpus", "load", "outcomes", "estimates", "longest"),
     "synergy": ("rate", "split", "gpus_per_job"),
 }
 """What ``generate`` can draw, and the flags that it has for each besides jobs and seed."""
@@ -81,8 +81,7 @@ def inspect(
     if as_json:
         console.print_json(record)
     else:
-        text = "\n".join(inspection.lines(record, Path(path).name))
-        console.out().print(text, markup=False, highlight=False, soft_wrap=True)
+        console.say(*inspection.lines(record, Path(path).name))
 
 
 @trace.command()
@@ -98,7 +97,7 @@ def formats(as_json: JsonFlag = False) -> None:
     widest = max(len(each["name"]) for each in known)
     for each in known:
         line = f"{each['name']:<{widest}}  {each['holds']:<8}  {each['description']}"
-        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line)
 
 
 @trace.command()
@@ -195,6 +194,7 @@ def generate(
         bool | None, _philly("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")
     ] = None,
     estimates: Annotated[bool | None, _philly("--estimates/--no-estimates", help="Users announce run times.")] = None,
+    longest: Annotated[str | None, _philly(help="No job has more work than this: 60d if left out.")] = None,
     rate: Annotated[str | None, _synergy(help="Arrivals: 9/h if left out; 0.5/min, 216/d.")] = None,
     split: Annotated[
         str | None, _synergy(help="Percentages of image, language and speech jobs: 20,70,10 if left out.")
@@ -238,8 +238,9 @@ def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Jo
         options = {"gpus" if name == "gpus_per_job" else name: value for name, value in options.items()}
         check_synergy(Synergy(jobs=jobs, **options))
         return traces.synergy_like(jobs, seed=seed, **options)
-    check_synthetic(Synthetic(jobs=jobs, **options))
-    return traces.philly_like(jobs, seed=seed, **options)
+    table = check_synthetic(Synthetic(jobs=jobs, **options))
+    longest = span(table.longest, "--longest")
+    return traces.philly_like(jobs, seed=seed, **options | {"longest": longest})
 
 
 def _requests(path: str, format: str | None, columns: str | None) -> str:

@@ -146,11 +146,11 @@ def _show(found: WhatIf, result: dict[str, Any]) -> None:
     shown = list(tables(result))
     out = console.out(widest(shown))
     what = "; ".join(found.plan.told) or "nothing changes"
-    out.print(f"From {format_duration(found.at)} on: {what}", highlight=False, markup=False, soft_wrap=True)
+    console.say(f"From {format_duration(found.at)} on: {what}")
     jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
     sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
     lines = [f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later", *_without(found), ""]
-    out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    console.say(*lines)
     for position, table in enumerate(shown):
         out.print(*([""] if position else []), table)
 

@@ -27,6 +27,8 @@ class Synthetic(Struct, kw_only=True):
     gpus: int = 0
     outcomes: bool = True
     estimates: bool = True
+    longest: Span = "60d"
+    """No job has more work than this."""
 
 
 class Synergy(Struct, kw_only=True):
@@ -193,6 +195,7 @@ def check_synthetic(table: Synthetic) -> Synthetic:
     within("synthetic jobs", table.jobs, 1, MOST_JOBS)
     within("synthetic load", table.load, 0.001, 1000)
     within("synthetic gpus", table.gpus, 0, 10**7)
+    span(table.longest, "synthetic longest", least=SECOND)
     return table
 
 

@@ -10,12 +10,10 @@ from rich.text import Text
 
 from headway.files import replacing
 from headway.report.scale import time_unit
-from headway.report.tables import width_of
 
 Row = Mapping[str, Any]
 MOST_ACROSS = 8
 """Of what is compared; more of it is easier read as a list."""
-__all__ = ["pivot", "store", "width_of"]
 
 
 def pivot(rows: Sequence[Row], across: str) -> Table | None:

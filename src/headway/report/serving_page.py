@@ -151,7 +151,7 @@ class _Page:
     def _hero(self) -> str:
         run = self.runs[0]
         row = run.row
-        shown = [escape(graph.name) for graph in run.catalogue.graphs[:12]]
+        shown = [plain(graph.name) for graph in run.catalogue.graphs[:12]]
         if len(run.catalogue.graphs) > len(shown):
             shown.append(f"{len(run.catalogue.graphs) - len(shown)} more")
         facts = (
@@ -316,7 +316,7 @@ class _Page:
         for index, (run, name) in enumerate(zip(self.runs, self.names, strict=True)):
             tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
             cells = "".join(f"<td>{self._marked(rows[index], key)}</td>" for _, key in shown)
-            lines.append(f'<tr><th scope="row" title="{escape(run.label)}">{name}{tag}</th>{cells}</tr>')
+            lines.append(f'<tr><th scope="row" title="{plain(run.label, 400)}">{name}{tag}</th>{cells}</tr>')
         return (
             f'<div class="scroll"><table><thead><tr><th scope="col">run</th>{heads}</tr></thead>'
             f"<tbody>{''.join(lines)}</tbody></table></div>"

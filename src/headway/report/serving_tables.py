@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.report.names import shortened
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.report.words import clipped
 from headway.units import format_size
 
@@ -127,9 +127,9 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
     baseline = _baseline(rows, names)
     for heading, _, _, _ in shown:
-        table.add_column(Text(heading.format(baseline=baseline)), justify="right", no_wrap=True)
+        table.add_column(heading.format(baseline=baseline), justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
-        table.add_row(Text(clipped(name)), *(_cell(row, rows, *column[1:]) for column in shown))
+        table.add_row(clipped(name), *(_cell(row, rows, *column[1:]) for column in shown))
     return table
 
 
@@ -178,5 +178,5 @@ def graphs(row: Row) -> Table:
     for heading, _, _ in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found:
-        table.add_row(Text(clipped(str(each["graph"]))), *(written(each.get(key)) for _, key, written in shown))
+        table.add_row(clipped(str(each["graph"])), *(written(each.get(key)) for _, key, written in shown))
     return table
