@@ -546,7 +546,7 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     )
     ORDERS.pop("mine-broken", None)  # of this process, for the tests after this one
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith("headway: AttributeError in mine.py, line 8: ")
+    assert ended.err.startswith("headway: policy mine-broken: AttributeError in mine.py, line 8: ")
     assert ended.err.endswith("(HEADWAY_DEBUG=1 shows all)\n")
     assert ended.err.count("\n") == 1
 
@@ -562,7 +562,7 @@ def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytes
     )
     SERVING.pop("mine-broken", None)  # of this process, for the tests after this one
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.splitlines()[-1].startswith("headway: AttributeError in mine.py, line 8: ")
+    assert ended.err.splitlines()[-1].startswith("headway: policy mine-broken: AttributeError in mine.py, line 8: ")
 
 
 @pytest.mark.parametrize(
