@@ -130,8 +130,10 @@ def broken(path: Path) -> list[str]:
     found = [f"{path.name}: imports {name}" for name in sorted(wrong)]
     for call in _calls(path):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        strings = [each for each in call.args if isinstance(each, ast.JoinedStr | ast.BinOp)]
-        strings += [each for each in call.args if isinstance(each, ast.Constant) and each.value != ""]
+        strings = any(
+            isinstance(each, ast.JoinedStr | ast.BinOp) or (isinstance(each, ast.Constant) and each.value != "")
+            for each in call.args
+        )
         if name == "from_markup" or (name == "print" and (strings or isinstance(call.func, ast.Name))):
             found.append(f"{path.name}:{call.lineno}: {name} of a string: use console.say or console.note")
         if name in ("echo", "secho", "prompt", "confirm"):

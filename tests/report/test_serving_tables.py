@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 
 from headway.report import serving_tables as tables
-from headway.report.tables import width_of
+from headway.report.terminal import PlainConsole, width_of
 
 
 def row(policy: str, **more: Any) -> dict[str, Any]:
@@ -38,7 +37,7 @@ def heads(table: Table) -> list[str]:
 
 
 def printed(table: Table) -> str:
-    console = Console(width=width_of(table), height=25)
+    console = PlainConsole(width=width_of(table), height=25)
     with console.capture() as text:
         console.print(table)
     return text.get()

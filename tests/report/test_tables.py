@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from headway.report import tables
+from headway.report.terminal import PlainConsole
 
 ORDER = ("jobs/s", "lost GPU-h", "tail", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use")
 
@@ -28,7 +28,7 @@ def test_columns_are_left_out_in_order_and_no_cell_is_cut(width: int) -> None:
     if left_out:
         one_more = tables.comparison(rows, leave_out=ORDER[: left_out - 1])
         assert tables.width_of(one_more) > width
-    console = Console(width=tables.width_of(table), height=25)
+    console = PlainConsole(width=tables.width_of(table), height=25)
     with console.capture() as printed:
         console.print(table)
     assert "…" not in printed.get()
