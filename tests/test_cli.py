@@ -579,7 +579,7 @@ def test_what_ends_a_command_in_the_middle_is_one_line(
     status: int,
     line: str,
 ) -> None:
-    def ends(_: object) -> None:
+    def ends(_: object, **_more: object) -> None:
         raise problem
 
     monkeypatch.setattr("headway.experiment.open_run", ends)
