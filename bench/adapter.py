@@ -11,18 +11,22 @@ A document holds the tables of an experiment file. One with a table ``serving`` 
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway import experiment as training
 from headway.cli import main
+from headway.core.tape import Tape
 from headway.experiment import kernels, serving
 from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.serving_settings import ServingExperiment
 from headway.kernels.policies import registry as kernel_names
+from headway.kernels.rows import Kind as KernelKind
 from headway.serving.policies import registry as serving_names
 from headway.serving.rows import Kind as ServingKind
 from headway.traces import registry, requests
@@ -32,20 +36,6 @@ from headway.training.rows import Kind
 from headway.units import parse_duration
 
 Document = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Played:
-    """A run that ended."""
-
-    digest: str
-    """Of its tape."""
-    ended: int
-    """Jobs that finished, failed or were cancelled; requests that were answered or given up; kernels that ended."""
-    asked: int
-    """Jobs or requests that there were; the same as ``ended`` for kernels."""
-    rows: int
-    """Of the tape."""
 
 
 class Prepared:
@@ -65,34 +55,28 @@ class Prepared:
             if first:
                 self.scene = replace(self.scene, jobs=self.scene.jobs[:first])
 
-    def play(self, folder: Path | None = None) -> Played:
+    def play(self, folder: Path | None = None) -> Tape:
         """Play it out, in memory or into a folder."""
         if self.scale == "kernels":
-            tape = kernels.play(self.each, self.clients, folder).tape
-            ended = asked = len(tape.of(_kernel_finished()))
-        elif self.scale == "serving":
-            tape = serving.play(self.fleet, folder).tape
-            kinds = tape.column("kind")
-            ended = int((kinds == ServingKind.DONE).sum() + (kinds == ServingKind.DROP).sum())
-            asked = len(self.fleet.requests)
-        else:
-            tape = training.play(self.scene, folder).tape
-            kinds = tape.column("kind")
-            failed = sum(1 for job in self.scene.jobs if job.outcome is Outcome.FAILS)
-            ended = failed + sum(int((kinds == kind).sum()) for kind in (Kind.FINISHED, Kind.CANCELLED))
-            asked = len(self.scene.jobs)
-        return Played(tape.digest, ended, asked, len(tape))
+            return kernels.play(self.each, self.clients, folder).tape
+        if self.scale == "serving":
+            return serving.play(self.fleet, folder).tape
+        return training.play(self.scene, folder).tape
+
+    def ended(self, tape: Tape) -> int:
+        """Jobs that finished, failed or were cancelled; requests that were answered or given up; kernels that ended."""
+        kinds = tape.column("kind")
+        if self.scale == "kernels":
+            return int((kinds == KernelKind.FINISHED).sum())
+        if self.scale == "serving":
+            return int((kinds == ServingKind.DONE).sum() + (kinds == ServingKind.DROP).sum())
+        failed = sum(1 for job in self.scene.jobs if job.outcome is Outcome.FAILS)
+        return failed + int((kinds == Kind.FINISHED).sum() + (kinds == Kind.CANCELLED).sum())
 
 
 def scale_of(document: Document) -> str:
     """The time scale that a document is about: training, serving or kernels."""
     return next((scale for scale in ("serving", "kernels") if scale in document), "training")
-
-
-def _kernel_finished() -> int:
-    from headway.kernels.rows import Kind as KernelKind
-
-    return KernelKind.FINISHED
 
 
 def _kernels(document: Document) -> kernels.KernelsExperiment:
@@ -108,7 +92,7 @@ def _kernels(document: Document) -> kernels.KernelsExperiment:
     )
 
 
-# --- names ----------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------------------
 
 
 def names(scale: str) -> dict[str, list[str]]:
@@ -126,7 +110,7 @@ def names(scale: str) -> dict[str, list[str]]:
     }
 
 
-# --- commands -------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------------------
 
 
 def command(*arguments: str) -> str:
@@ -189,7 +173,7 @@ def compare_text(document: Document, policies: Sequence[str], scratch: Path) -> 
     return command("run", str(path))
 
 
-# --- files ----------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------------------
 
 
 def read_trace(path: Path, format: str, columns: str = "") -> int:
@@ -203,3 +187,13 @@ def read_cluster(paths: Sequence[Path]) -> int:
     """Nodes of the cluster that some files describe together."""
     table, _ = cluster_file.read([str(path) for path in paths])
     return len(cluster_table.build(table).nodes)
+
+
+# --- the program ----------------------------------------------------------------------------------------------
+
+
+def start() -> str:
+    """What the command line prints of all policies, in a process of its own: most of it is imports."""
+    return subprocess.run(
+        [sys.executable, "-m", "headway", "policies"], capture_output=True, text=True, check=True
+    ).stdout

@@ -77,7 +77,7 @@ def kernels() -> Iterator[tuple[str, Case]]:
         yield f"numbers/{pair}", partial(numbers, shared(pair, "mps"), policies)
 
 
-# --- one value each -------------------------------------------------------------------------------------------------
+# --- one value each -------------------------------------------------------------------------------------------
 
 
 def numbers(document: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def _exported(folder: Path) -> str:
     return "\n".join(f"{path.relative_to(target)}\n{_short(path.read_text())}" for path in files)
 
 
-# --- only what does not depend on the machine -------------------------------------------------------------------------
+# --- only what does not depend on the machine -----------------------------------------------------------------
 
 
 def told(page: str) -> str:

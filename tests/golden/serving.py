@@ -1,4 +1,4 @@
-"""Digests of requests on a fleet: every policy in every scenario that ships, central and not, with workers that fail."""
+"""Digests of requests on a fleet: every policy in every scenario that ships, central and not, with failures."""
 
 from collections.abc import Iterator
 from functools import partial

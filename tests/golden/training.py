@@ -1,4 +1,4 @@
-"""Digests of jobs on a cluster: every order, backfill, placement and migration, with costs, failures, quotas, shares."""
+"""Digests of jobs on a cluster: all orders, backfills, placements and migrations; costs, failures, quotas, shares."""
 
 from collections.abc import Iterator
 from functools import partial

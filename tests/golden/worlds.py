@@ -10,6 +10,7 @@ from headway.training.speed import Costs
 from headway.units import HOUR, MINUTE, SECOND
 from tests.drive import World
 
+
 def plain() -> World:
     """Whole GPUs on equal nodes, a little more than they can take."""
     draw = small_stream(7, "golden/plain")

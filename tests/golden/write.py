@@ -45,9 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         path = FOLDER / f"{scale}.json"
         path.write_text(json.dumps(now, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
         changed = {
-            name: difference
-            for name in {**before, **now}
-            if (difference := differing(before.get(name), now.get(name)))
+            name: difference for name in {**before, **now} if (difference := differing(before.get(name), now.get(name)))
         }
         for name, difference in changed.items():
             print(f"{scale}: {name}: {difference}")
