@@ -146,18 +146,18 @@ def _divided(allocation: str, jobs: int, order: str = "fifo", *, rounds: str = "
 
 def _allocations() -> Iterator[Case]:
     for allocation, jobs in (
-        ("proportional", 5_000),
-        ("greedy", 3_000),
-        ("drf", 3_000),
-        ("tetris", 3_000),
-        ("tune", 3_000),
-        ("opt", 400),
+        ("proportional", 12_000),
+        ("greedy", 6_000),
+        ("drf", 2_000),
+        ("tetris", 2_000),
+        ("tune", 6_000),
+        ("opt", 1_200),
         ("headway", 2_000),
     ):
         yield _divided(allocation, jobs)
     yield _divided("tune", 3_000, "srtf")
-    yield _divided("tune", 2_000, rounds="0s")
-    yield _divided("headway", 1_000, nodes=64)
+    yield _divided("tune", 5_000, rounds="0s")
+    yield _divided("headway", 2_000, nodes=64)
 
 
 # --- requests -------------------------------------------------------------------------------------------------
@@ -181,21 +181,21 @@ def _serving() -> Iterator[Case]:
         ("hash", 10_000),
         ("heft", 10_000),
         ("jit", 10_000),
-        ("headway", 5_000),
+        ("headway", 4_000),
     ):
         yield _served("compass", policy, requests, workload={"rate": 2.0})
     many = {"serving": {"workers": 100}, "workload": {"rate": 40.0}}
-    yield _served("compass", "compass", 2_000, ", 100 workers", **_copied(many))
+    yield _served("compass", "compass", 4_000, ", 100 workers", **_copied(many))
     yield _served("compass", "headway", 1_000, ", 100 workers", **_copied(many))
     for policy, requests in (("stagewise", 8_000), ("plan-once", 8_000), ("esg", 8_000), ("exact", 8_000)):
         yield _served("esg", policy, requests)
-    yield _served("esg", "headway", 5_000)
-    yield _served("esg", "headway", 5_000, ", heavy", serving={"setting": "relaxed-heavy"})
+    yield _served("esg", "headway", 3_000)
+    yield _served("esg", "headway", 3_000, ", heavy", serving={"setting": "relaxed-heavy"})
     yield _served("compass-slo", "headway", 1_500)
     yield _served("compass-slo", "exact", 1_500)
-    yield _served("pipelines", "esg", 4_000)
-    yield _served("pipelines", "headway", 3_000)
-    yield _served("pipelines", "headway", 2_000, ", failures", failures={"mtbf": "60s", "repair": "5s"})
+    yield _served("pipelines", "esg", 1_500)
+    yield _served("pipelines", "headway", 1_500)
+    yield _served("pipelines", "headway", 1_500, ", failures", failures={"mtbf": "60s", "repair": "5s"})
 
 
 def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Measuring:
         self.figures = figures
         self._scratch = tempfile.TemporaryDirectory(dir=shared)
         self._complaints = Path(self._scratch.name) / "stderr"
-        own = {"PYTHONPATH": str(checkout / "src"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"PYTHONPATH": str(checkout / "src"), "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
             [
                 *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
