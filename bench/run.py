@@ -40,6 +40,8 @@ TOLERANCE = 0.05
 """A ratio that is above one by this much at most is no news."""
 MOST_BYTES = 2_500_000_000
 """Peak memory of any case."""
+HEADING = f"{'case':58} {'count':>10} {'unit':9} {'CPU s':>8} {'wall s':>8} {'a second':>10} {'floor':>8} {'MB':>6}"
+HEADING_AGAINST = f"{'case':58} {'here s':>8} {'there s':>8} {'ratio':>6} {'spread':>7}"
 
 
 class CaseFailedError(Exception):
@@ -201,48 +203,32 @@ def slower(this: Figures, other: Figures) -> bool:
 # --- what is printed ------------------------------------------------------------------------------------------
 
 
-def alone(chosen: Sequence[Case], traces: Path, shared: Path, times: int) -> tuple[list[dict[str, Any]], int]:
-    """Measure this checkout: rows of all cases, and how many missed their floor."""
-    print(f"{'case':58} {'count':>10} {'unit':9} {'CPU s':>8} {'wall s':>8} {'a second':>10} {'floor':>8} {'MB':>6}")
-    rows, missed = [], 0
-    for case in chosen:
-        figures = Figures(case.name, case.unit)
-        measured([figures], [ROOT], traces, shared, times)
-        bad = figures.per_s < case.floor or figures.peak_bytes > MOST_BYTES
-        missed += bad
-        rows.append({**figures.row(), "floor": case.floor, "published": is_published(case, traces)})
-        print(
-            f"{case.name:58} {figures.count:10,} {case.unit:9} {figures.best_s:8.3f} {min(figures.wall_s):8.3f} "
-            f"{figures.per_s:10,.0f} {case.floor or '':>8} {figures.peak_bytes / 1e6:6.0f}{' MISSED' if bad else ''}",
-            flush=True,
-        )
-    return rows, missed
+def alone(case: Case, traces: Path, shared: Path, times: int) -> tuple[dict[str, Any], bool]:
+    """Measure a case in this checkout and print its line: its row, and whether it missed its floor."""
+    figures = Figures(case.name, case.unit)
+    measured([figures], [ROOT], traces, shared, times)
+    bad = figures.per_s < case.floor or figures.peak_bytes > MOST_BYTES
+    print(
+        f"{case.name:58} {figures.count:10,} {case.unit:9} {figures.best_s:8.3f} {min(figures.wall_s):8.3f} "
+        f"{figures.per_s:10,.0f} {case.floor or '':>8} {figures.peak_bytes / 1e6:6.0f}{' MISSED' if bad else ''}",
+        flush=True,
+    )
+    return {**figures.row(), "floor": case.floor, "published": is_published(case, traces)}, bad
 
 
-def compared(
-    chosen: Sequence[Case], other: Path, traces: Path, shared: Path, times: int
-) -> tuple[list[dict[str, Any]], int]:
-    """Measure this checkout and another one by turns: rows of all cases, and how many are slower here."""
-    print(f"{'case':58} {'here s':>8} {'there s':>8} {'ratio':>6} {'spread':>7}")
-    rows, worse = [], 0
-    for case in chosen:
-        here, there = Figures(case.name, case.unit), Figures(case.name, case.unit)
-        measured([here, there], [ROOT, other], traces, shared, times)
-        if slower(here, there):
-            measured([there, here], [other, ROOT], traces, shared, times)
-        bad = slower(here, there)
-        worse += bad
-        ratio, spread = here.best_s / there.best_s, max(here.spread, there.spread)
-        differs = here.count != there.count or here.digest != there.digest
-        rows.append({"case": case.name, "ratio": ratio, "spread": spread, "slower": bad, "same_result": not differs})
-        rows[-1] |= {"here": here.row(), "there": there.row(), "published": is_published(case, traces)}
-        marks = (" SLOWER" if bad else "") + (" (another result)" if differs else "")
-        print(
-            f"{case.name:58} {here.best_s:8.3f} {there.best_s:8.3f} {ratio:6.2f} {100 * spread:6.1f}%{marks}",
-            flush=True,
-        )
-    print(f"{worse} of {len(chosen)} cases are slower here than in {other}")
-    return rows, worse
+def compared(case: Case, other: Path, traces: Path, shared: Path, times: int) -> tuple[dict[str, Any], bool]:
+    """Measure a case in this checkout and another by turns and print its line: its row, and whether it is slower."""
+    here, there = Figures(case.name, case.unit), Figures(case.name, case.unit)
+    measured([here, there], [ROOT, other], traces, shared, times)
+    if slower(here, there):
+        measured([there, here], [other, ROOT], traces, shared, times)
+    bad = slower(here, there)
+    ratio, spread = here.best_s / there.best_s, max(here.spread, there.spread)
+    differs = here.count != there.count or here.digest != there.digest
+    marks = (" SLOWER" if bad else "") + (" (another result)" if differs else "")
+    print(f"{case.name:58} {here.best_s:8.3f} {there.best_s:8.3f} {ratio:6.2f} {100 * spread:6.1f}%{marks}", flush=True)
+    row = {"case": case.name, "ratio": ratio, "spread": spread, "slower": bad, "same_result": not differs}
+    return {**row, "here": here.row(), "there": there.row(), "published": is_published(case, traces)}, bad
 
 
 def is_published(case: Case, traces: Path) -> bool:
@@ -284,18 +270,32 @@ def main() -> int:
         parser.error(f"no case contains {' or '.join(given.case)}" if given.best_of > 0 else "--best-of: at least 1")
     if given.against is not None and not (given.against / "src" / "headway").is_dir():
         parser.error(f"--against {given.against}: there is no src/headway in it")
+    return played(chosen, given.against and given.against.resolve(), traces, given.best_of, given.json)
+
+
+def played(chosen: Sequence[Case], other: Path | None, traces: Path, times: int, target: Path | None) -> int:
+    """Measure all cases and return the exit status; what is measured is in the target file after each of them."""
+    print(HEADING if other is None else HEADING_AGAINST)
+    rows: list[dict[str, Any]] = []
+    failed = wrong = 0
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as shared:
-        try:
-            if given.against is None:
-                rows, wrong = alone(chosen, traces, Path(shared), given.best_of)
-            else:
-                rows, wrong = compared(chosen, given.against.resolve(), traces, Path(shared), given.best_of)
-        except CaseFailedError as problem:
-            print(problem, file=sys.stderr)
-            return 1
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    return 1 if wrong else 0
+        for case in chosen:
+            try:
+                if other is None:
+                    row, bad = alone(case, traces, Path(shared), times)
+                else:
+                    row, bad = compared(case, other, traces, Path(shared), times)
+            except CaseFailedError as problem:
+                failed += 1
+                print(problem, file=sys.stderr, flush=True)
+                continue
+            rows.append(row)
+            wrong += bad
+            if target:
+                target.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    what = "missed their floor" if other is None else f"are slower here than in {other}"
+    print(f"{wrong} of {len(chosen)} cases {what}, {failed} failed")
+    return 1 if wrong or failed else 0
 
 
 if __name__ == "__main__":

@@ -30,8 +30,9 @@ def cases() -> Iterator[tuple[str, partial[str]]]:
 def divided(order: str, allocation: str, **tables: Any) -> dict[str, Any]:
     """Jobs as Synergy draws them, of 1 to 8 GPUs, on 4 nodes that are short of CPUs and memory."""
     policy = {"name": order, "allocation": allocation, **tables.pop("policy", {})}
+    jobs, rate = (28, "20/h") if allocation == "opt" else (45, "9/h")  # opt solves programmes
     return {
-        "trace": {"synergy": {"jobs": 45, "rate": "9/h", "split": "33,33,34", "gpus": "multi"}},
+        "trace": {"synergy": {"jobs": jobs, "rate": rate, "split": "33,33,34", "gpus": "multi"}},
         "cluster": {"nodes": 4, "gpus_per_node": 8, "cpus_per_node": 36, "memory_per_node": "300GB"},
         "policy": policy,
         "run": {"seed": 7},

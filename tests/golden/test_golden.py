@@ -1,7 +1,6 @@
 """Decisions, numbers and texts change only on purpose: see ``write.py`` for what to do when they should."""
 
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -15,13 +14,7 @@ CASES = {scale: cases(scale) for scale in SCALES}
 _TERM = re.compile(r"[\w-]+")
 
 
-def named() -> Iterator[tuple[str, str]]:
-    for scale in SCALES:
-        for name in CASES[scale]:
-            yield scale, name
-
-
-@pytest.mark.parametrize(("scale", "name"), named())
+@pytest.mark.parametrize(("scale", "name"), [(scale, name) for scale in SCALES for name in CASES[scale]])
 def test_a_golden_case_is_the_same(scale: str, name: str) -> None:
     changed = differing(kept(scale).get(name), CASES[scale][name]())
     assert not changed, (
