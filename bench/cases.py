@@ -78,7 +78,6 @@ class Runs:
 
 PHILLY = ({"path": "philly/philly.csv.gz", "format": "philly-csv"}, 82_247)
 HELIOS = ({"path": "helios/helios_venus_gpu_jobs.csv.gz", "format": "helios-csv"}, 125_303)
-OPENB = ({"path": "openb_v2023/openb_pod_list_default.csv.gz", "format": "openb", "skip_infeasible": True}, 8_152)
 
 
 def _jobs(
@@ -293,7 +292,6 @@ def _readers() -> Iterator[Case]:
         yield _cluster(name)
     yield _public("philly", PHILLY[0]["path"], "philly-csv", PHILLY[1])
     yield _public("helios", HELIOS[0]["path"], "helios-csv", HELIOS[1])
-    yield _public("openb", OPENB[0]["path"], "openb", OPENB[1])
 
 
 # --- looking at runs ------------------------------------------------------------------------------------------
