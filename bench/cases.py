@@ -110,8 +110,8 @@ def _training() -> Iterator[Case]:
     yield _jobs("philly", PHILLY, "fifo+migrate", floor=3_000)
     for policy in ("srtf", "las", "tiresias", "fifo+easy", "drf", "qssf+fit", "ftf"):
         yield _jobs("helios", HELIOS, policy, first=30_000)
-    yield _jobs("helios", HELIOS, "multifactor+easy", first=15_000)
-    yield _jobs("helios", HELIOS, "fifo+conservative", first=5_000)
+    yield _jobs("helios", HELIOS, "multifactor+easy", first=20_000)
+    yield _jobs("helios", HELIOS, "fifo+conservative", first=20_000)
     for policy in ("fifo+fit+fgd", "fifo+fit+consolidate", "fifo+fit+spread"):
         yield _jobs("helios", HELIOS, policy, first=20_000)
     failures = {"failures": {"mtbf": "30d", "repair": "4h"}, "costs": {"preemption": "60s"}}
