@@ -56,6 +56,7 @@ def _leave(runs: Path) -> None:
             os.chdir(runs)
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
             os._exit(play.command([*words, "--out", name]))
         _, status = os.waitpid(child, 0)
         assert not status, f"the run {name} could not be made"

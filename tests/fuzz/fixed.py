@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway.formats.toml_text import write
 from tests.fuzz.play import Input
-from tests.fuzz.samples import EXPERIMENT, OWN_ORDER, RUNS, SAMPLES, SCENARIO, TRACE
+from tests.fuzz.samples import EXPERIMENT, OWN_ORDER, RUNS, SAMPLES, SCENARIO, SWEEP, TRACE
 
 Make = Callable[[Path, Path], Input]
 ON = ("--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
@@ -67,6 +67,12 @@ def nobody(run: str) -> Make:
     return make
 
 
+def path_of_no_file(folder: Path, _: Path) -> Input:
+    """A sweep over a trace whose path holds a NUL."""
+    (folder / "grid.toml").write_text(write({**SWEEP, "trace": {"path": "a\0b"}}))
+    return Input(("sweep", "grid.toml", "--out", "swept", "--processes", "1"), "a path that holds a NUL")
+
+
 FIXED: tuple[Make, ...] = (
     price_is_no_number,
     less_than_no_gpus,
@@ -92,4 +98,5 @@ FIXED: tuple[Make, ...] = (
     jobs("trace", "scale", "jobs.csv", "out.csv", "--load", "nan", must_fail="a load of nan"),
     jobs(*RUNS["first"], "--load", "1e308"),
     jobs(*RUNS["first"], "--load", "1e-308"),
+    path_of_no_file,
 )

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from headway.formats.toml_text import write
 from tests.fuzz import mutate
 from tests.fuzz.fixed import FIXED
+from tests.fuzz.flags import COMMANDS, ON, PARTS
 from tests.fuzz.play import Input
 from tests.fuzz.samples import (
     CLUSTER,
@@ -21,17 +22,19 @@ from tests.fuzz.samples import (
     EXPERIMENT,
     KEYS,
     OWN_ORDER,
+    PAIRS,
     PROFILE,
+    PROGRAM,
     SAMPLES,
     SCENARIO,
     SERVED,
+    SITE,
     SWEEP,
     TRACE,
     TRACES,
 )
 
 FIRST_DRAWN = 1000
-ON = ("--nodes", "2", "--gpus-per-node", "4")
 
 
 class Maker:
@@ -166,45 +169,33 @@ def profiles(draw: Random, folder: Path, _: Path) -> Input:
     return Input(("run", "given.toml", "--set", 'speed.profiles=["res18.toml"]'))
 
 
-# --- policies and flags -------------------------------------------------------------------------------------------
+def others(draw: Random, folder: Path, _: Path) -> Input:
+    """A damaged file of another kind: a site's parameters, requests that arrive, kernels, a table of interference."""
+    match draw.randint(0, 4):
+        case 0:
+            (folder / "slurm.conf").write_text(mutate.text(draw, SITE), newline="")
+            return Input(("backtest", "--trace", "jobs.csv", *ON, "--config", "slurm.conf"))
+        case 1:
+            (folder / "slurm.conf").write_text(mutate.text(draw, SITE), newline="")
+            return Input(("simulate", "--trace", "jobs.csv", *ON, "--policy", "slurm:slurm.conf"))
+        case 2:
+            name = draw.choice(("azure-llm.csv", "azure-llm-2024.csv", "mooncake.jsonl"))
+            path = folder / f"given{Path(name).suffix}"
+            path.write_text(mutate.text(draw, (SAMPLES / name).read_text()), newline="")
+            return Input(("simulate", "--scenario", "mine.toml", "--arrivals", path.name, "--json"))
+        case 3:
+            (folder / "given.parquet").write_bytes(mutate.flipped(draw, PROGRAM))
+            if draw.random() < 0.5:
+                return Input(("share", "predict", "given.parquet", "bert", "--seconds", "0.01"))
+            kernels = ("simulate", "--scenario", "kernels", "--seconds", "0.01")
+            return Input((*kernels, "--high", "given.parquet", "--low", "bert"))
+        case _:
+            table = {"pairs": json.loads(PAIRS)[:4] if PAIRS.lstrip().startswith("[") else json.loads(PAIRS)}
+            (folder / "pairs.json").write_text(json.dumps(mutate.document(draw, table)))
+            return Input(("simulate", "--trace", "jobs.csv", *ON, "--set", "cluster.interference=pairs.json", "--json"))
 
-PARTS = (
-    *(
-        "fifo",
-        "sjf",
-        "srtf",
-        "las",
-        "tiresias",
-        "ftf",
-        "drf",
-        "tetris",
-        "priority",
-        "multifactor",
-        "qssf",
-        "fit",
-        "easy",
-    ),
-    *("conservative", "best-fit", "spread", "consolidate", "fgd", "random", "migrate", "tune", "headway", "compass"),
-    *(
-        "tiresias(thresholds=1h/10h)",
-        "random(seed=3)",
-        "las(",
-        "fifo()",
-        "fifo(x=1)",
-        "srtf)",
-        "easy(depth=-1)",
-        "+",
-        "",
-    ),
-    *(
-        "slurm:none.conf",
-        "./none.py:X",
-        "multifactor(fair_tree=true)",
-        "migrate(margin=nan)",
-        "qssf(seed=1e308)",
-        "FIFO",
-    ),
-)
+
+# --- policies and flags -------------------------------------------------------------------------------------------
 
 
 def policies(draw: Random, folder: Path, _: Path) -> Input:
@@ -219,120 +210,6 @@ def policies(draw: Random, folder: Path, _: Path) -> Input:
         name = name.replace(draw.choice("aeiou1("), mutate.word(draw), 1)
     command, flag = draw.choice((("simulate", "--policy"), ("compare", "--policies")))
     return Input((command, "--trace", "jobs.csv", *ON, flag, name))
-
-
-SIMULATED: dict[str, tuple[str, ...]] = {
-    "--estimates": ("exact", "factor:3"),
-    "--load": ("1.1",),
-    "--nodes": ("2",),
-    "--gpus-per-node": ("4",),
-    "--failures": ("mtbf=10m,repair=1m", "mtbf=,repair="),
-    "--cpus-per-node": ("8",),
-    "--memory-per-node": ("1GB",),
-    "--storage-per-node": ("1GB",),
-    "--backfill": ("easy",),
-    "--placement": ("spread",),
-    "--preemption": ("on",),
-    "--preemption-cost": ("3s",),
-    "--migration": ("costed",),
-    "--migration-cost": ("1s",),
-    "--quantum": ("5s",),
-    **{
-        "--allocation": ("tune",),
-        "--round": ("300s",),
-        "--completions": ("round",),
-        "--seed": ("3",),
-        "--seeds": ("2",),
-    },
-    **{
-        "--warmup": ("10%",),
-        "--measure-jobs": ("2:9",),
-        "--confidence": ("0.9",),
-        "--by": ("tenant",),
-        "--speed": ("matrix",),
-    },
-    "--models": ("20,70,10",),
-    "--profiles": ("none.toml",),
-    "--out": ("run",),
-    "--report": ("page.html",),
-    "--set": ("costs.preemption=1s", "cluster.tenancy=walls", "a.b=c"),
-    "--format": ("headway", "swf"),
-}
-SERVING: dict[str, tuple[str, ...]] = {
-    "--setting": ("rush",),
-    "--workers": ("2",),
-    "--rate": ("3",),
-    "--requests": ("15",),
-    "--slo": ("1s", "2L"),
-    "--arrivals": ("gamma:2", "onoff", "uniform:1,2", "gamma:nan"),
-    "--fidelity": ("authors",),
-    "--out": ("run",),
-    **{
-        "--push-interval": ("1s",),
-        "--control": ("central",),
-        "--failures": ("every=1s,repair=1s", "mtbf=1h,repair=1h"),
-    },
-    "--policy": ("hash", "headway", "hash(x=1)"),
-    "--seed": ("3",),
-    "--seeds": ("2",),
-    "--set": ("fleet.x=1",),
-}
-KERNELS: dict[str, tuple[str, ...]] = {
-    **{
-        "--think": ("5ms",),
-        "--seconds": ("0.01",),
-        "--floor": ("5%",),
-        "--slo": ("1.05",),
-        "--policy": ("fikit", "mps"),
-    },
-    "--high": ("vit", "bert@0"),
-    "--low": ("gpt2@3", "gpt2@0", "none.parquet"),
-    "--seed": ("1",),
-}
-GENERATED: dict[str, tuple[str, ...]] = {
-    "--jobs": ("20",),
-    "--seed": ("3",),
-    "--gpus": ("8",),
-    "--load": ("0.8",),
-    "--rate": ("9/h",),
-    "--split": ("20,70,10",),
-    "--gpus-per-job": ("multi",),
-    "--out": ("out.csv", "out.xyz"),
-}
-PREDICTED: dict[str, tuple[str, ...]] = {
-    "--slo": ("1.05",),
-    "--floor": ("5%",),
-    "--think": ("5ms",),
-    "--alone": ("4.8ms",),
-    "--seed": ("1",),
-}
-PLANNED: dict[str, tuple[str, ...]] = {
-    "--slo": ("1s",),
-    "--rate": ("2",),
-    "--in-time": ("0.9",),
-    "--requests": ("100",),
-    "--policy": ("hash",),
-    "--arrivals": ("gamma:2",),
-    "--control": ("central",),
-    "--seed": ("2",),
-}
-COMMANDS: tuple[tuple[tuple[str, ...], dict[str, tuple[str, ...]]], ...] = (
-    (("simulate", "--trace", "jobs.csv", *ON), SIMULATED),
-    (("simulate", "--trace", "jobs.csv", *ON), SIMULATED),
-    (("compare", "--trace", "jobs.csv", *ON, "--policies", "fifo,srtf"), SIMULATED),
-    (("simulate", "--scenario", "mine.toml"), SERVING),
-    (("simulate", "--scenario", "mine.toml", "--json"), SERVING),
-    (("simulate", "--scenario", "kernels", "--high", "resnet50", "--low", "bert", "--seconds", "0.01"), KERNELS),
-    (("trace", "generate", "philly", "--jobs", "20"), GENERATED),
-    (("trace", "generate", "synergy", "--jobs", "20"), GENERATED),
-    (("share", "predict", "resnet50", "bert", "--seconds", "0.01"), PREDICTED),
-    (("plan", "mine.toml", "--slo", "1s", "--rate", "2", "--requests", "100"), PLANNED),
-    (("share", "status"), {"--gpu": ("0",), "--every": ("1s",)}),
-    (("policies",), {"--json": ()}),
-    (("profile", "list"), {"--json": ()}),
-    (("profile", "show", "res18"), {"--json": ()}),
-    (("trace", "formats"), {"--json": ()}),
-)
 
 
 def flags(draw: Random, _: Path, __: Path) -> Input:
@@ -464,6 +341,6 @@ def questions(draw: Random, _: Path, kept: Path) -> Input:
 
 
 FAMILIES: tuple[Callable[[Random, Path, Path], Input], ...] = (
-    *(traces, clusters, experiments, sweeps, scenarios, profiles, policies, flags, runs, questions),
+    *(traces, clusters, experiments, sweeps, scenarios, profiles, others, policies, flags, runs, questions),
 )
-WEIGHTS = (18, 9, 12, 4, 12, 3, 9, 16, 12, 9)
+WEIGHTS = (18, 9, 12, 4, 12, 3, 8, 9, 16, 12, 9)

@@ -13,7 +13,10 @@ TRACE = "submit_s,work_s,gpus,name,tenant,estimate_s,checkpoint_s,checkpoint_eve
 TRACES = {
     **dict.fromkeys(("acme-kalos.csv", "acme.csv", "headway.csv", "helios-log.csv", "helios.csv"), ","),
     **dict.fromkeys(("openb-pods.csv", "philly.csv", "synergy.csv", "table.csv"), ","),
-    **{"sacct.txt": "|", "sacct-old.txt": "|", "swf.swf": " ", "scontrol-jobs.txt": " "},
+    "sacct.txt": "|",
+    "sacct-old.txt": "|",
+    "swf.swf": " ",
+    "scontrol-jobs.txt": " ",
     **dict.fromkeys(("azure-llm.csv", "azure-llm-2024.csv"), ","),
 }
 """Samples that are tables, and what stands between their cells."""
@@ -101,7 +104,21 @@ SCENARIO: dict[str, Any] = {
     "settings": {"rush": {"rate": 25}},
 }
 
-PROFILE = (Path(__file__).resolve().parents[2] / "src" / "headway" / "profiles" / "res18.toml").read_text()
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "headway"
+PROFILE = (PACKAGE / "profiles" / "res18.toml").read_text()
+PROGRAM = (PACKAGE / "scenarios" / "kernels" / "graph-b64.parquet").read_bytes()
+"""The kernels of a program, recorded."""
+PAIRS = (PACKAGE / "scenarios" / "h200-pairs.json").read_text()
+SITE = """ClusterName=orchid
+PriorityType=priority/multifactor
+PriorityWeightAge=1000
+PriorityWeightFairShare=4000
+PriorityMaxAge=3-0
+PriorityDecayHalfLife=3-0
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=120,bf_max_job_test=200
+PreemptType=preempt/qos
+"""
 
 OWN_ORDER = """from headway.training.policies.parts import Order
 

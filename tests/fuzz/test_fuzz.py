@@ -1,6 +1,6 @@
 """Whatever is typed or found in files: every command ends by itself, and says in one line why it refuses.
 
-``python -m tests.fuzz NUMBER`` shows one input; ``python -m tests.fuzz 1000 1500`` plays many more than are played here.
+``python -m tests.fuzz NUMBER`` shows one input; ``python -m tests.fuzz 1000 1500`` plays more than are played here.
 """
 
 import json
