@@ -57,8 +57,8 @@ def _hashed(path: str, _stamp: tuple[int, ...]) -> str:
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as problem:
-        raise TraceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except (OSError, ValueError) as problem:
+        raise TraceError(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from None
 
 
 @cache
@@ -121,7 +121,8 @@ def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[
 
 
 def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().resolve())
+    """Where a file lies; what no file can be called is left as it is, for whoever reads it to refuse."""
+    return path if "\0" in path else str(Path(path).expanduser().resolve())
 
 
 def _table(name: str) -> str:
