@@ -26,6 +26,7 @@ std::mutex joining;
 std::atomic<bool> tried{false};
 std::atomic<bool> joined{false};
 std::atomic<uint32_t> said{0};
+std::atomic<uint32_t> tenures{0};
 Share mine;
 std::atomic<uint64_t> mapped_inode{0};
 void (*forget_more)() = nullptr;
@@ -101,14 +102,14 @@ Block* block_at(const char* path) {
 
 // Whether this is a block of ours whose broker lives. Says so once where not.
 bool lives(const Header& header, int64_t now) {
-  if (header.magic.load(relaxed) != kMagic || header.version.load(relaxed) != kVersion) {
+  if (load(header.magic) != kMagic || load(header.version) != kVersion) {
     say(Say::kCorrupt, "its mark is not ours");
     return false;
   }
-  if (header.stopping.load(relaxed)) return false;
-  int64_t patience = header.patience_ns.load(relaxed);
+  if (load(header.stopping)) return false;
+  int64_t patience = load(header.patience_ns);
   if (patience < kSecond / 20 || patience > 60 * kSecond) patience = kSecond;
-  const int64_t silent = now - header.beat_ns.load(relaxed);
+  const int64_t silent = now - load(header.beat_ns);
   if (silent > patience || silent < -kSecond) {
     say(Say::kGone, "no sign of life");
     return false;
@@ -192,6 +193,7 @@ void join_block(const char* path) {
     return;
   }
   if (forget_rows_of_slot) forget_rows_of_slot();
+  tenures.fetch_add(1);
   mine.slot.set(claimed);
   if (first) await_seed(mine);
 }
@@ -205,7 +207,9 @@ void join() {
   }
   const char* path = std::getenv("HEADWAY_SHARE");
   if (path && *path) join_block(path);
-  if (!mine.slot && tracing()) mine.slot.set(trace_slot());  // recorded without a broker
+  if (mine.slot || !tracing() || !trace_slot()) return;
+  trace_slot()->owner.store(mine.process);
+  mine.slot.set(trace_slot());  // recorded without a broker
 }
 
 }  // namespace
@@ -215,14 +219,20 @@ void on_fork(void (*forget)()) { forget_more = forget; }
 void on_join(void (*forget)()) { forget_rows_of_slot = forget; }
 
 Slot* nobody() {
-  static Slot* empty = static_cast<Slot*>(std::calloc(1, sizeof(Slot)));
+  static Slot* empty = [] {
+    void* at = mmap(nullptr, sizeof(Slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<Slot*>(at);
+  }();
   return empty;
 }
+
+uint32_t tenure() { return tenures.load(relaxed); }
 
 void lost(Share& with, const Slot* slot) {
   std::lock_guard<std::mutex> lock(joining);
   // Another thread may have been here before, and have found another place, or the same one again.
-  if (with.slot != slot || (slot->owner.load(relaxed) == with.process && !elsewhere())) return;
+  if (with.slot != slot || (load(slot->owner) == with.process && !elsewhere())) return;
+  tenures.fetch_add(1);
   with.slot.set(nobody());
   joined.store(false, std::memory_order_release);
 }
@@ -264,7 +274,7 @@ void look_again(Share& with) {
   if (!path || stat(path, &about) != 0) return;
   const Block* block = with.block;
   const bool other = !block || about.st_ino != mapped_inode.load(relaxed);
-  const bool back = block && !block->header.stopping.load(relaxed) && now - block->header.beat_ns.load(relaxed) < kSecond;
+  const bool back = block && !load(block->header.stopping) && now - load(block->header.beat_ns) < kSecond;
   if (!other && !back) return;
   std::lock_guard<std::mutex> lock(joining);
   Slot* slot = with.slot;  // another thread may have found a place meanwhile
@@ -277,10 +287,10 @@ bool replaced(const Share& with, int64_t now) {
   if (now - before < kSecond || !looked.compare_exchange_strong(before, now, relaxed)) return false;
   Block* block = with.block;
   if (!block) return false;
-  const bool stopping = block->header.stopping.load(relaxed) != 0;
-  if (!stopping && now - block->header.beat_ns.load(relaxed) < 2 * kSecond) return false;
+  const bool stopping = load(block->header.stopping) != 0;
+  if (!stopping && now - load(block->header.beat_ns) < 2 * kSecond) return false;
   // Whoever is not gated finds out here, and says so too: nobody yields to it any more.
-  if (!stopping && block->header.magic.load(relaxed) == kMagic) say(Say::kGone, "no sign of life");
+  if (!stopping && load(block->header.magic) == kMagic) say(Say::kGone, "no sign of life");
   return elsewhere();
 }
 
@@ -289,7 +299,7 @@ bool trusted(Share& with, int64_t now) {
   if (!block || !lives(block->header, now)) return false;
   // Another program, or nonsense, in our slot: the broker took us for dead, or the block was written over.
   if (Slot* slot = with.slot; slot == nobody()) return false;
-  if (Slot* slot = with.slot; slot && (slot->owner.load(relaxed) != with.process || slot->state.load(relaxed) != 2)) {
+  if (Slot* slot = with.slot; slot && (load(slot->owner) != with.process || load(slot->state) != 2)) {
     say(Say::kCorrupt, "our slot is not ours");
     return false;
   }

@@ -12,6 +12,8 @@ from tests.native.mini_broker import MiniBroker
 from tests.native.test_threads import named, right
 
 MS = 1_000_000
+GOING = ("cuCtxDestroy", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxRelease")
+"""By which a context goes."""
 SHAPES = 768
 """So many kernels are known by their shape; beyond them by their name."""
 
@@ -139,7 +141,7 @@ def test_a_program_whose_broker_was_replaced_joins_the_new_one(
 
 
 @pytest.mark.parametrize("priority", [0, 5])
-@pytest.mark.parametrize("way", ["direct", "dlsym", "proc0", "old0"])
+@pytest.mark.parametrize("way", ["direct", "dlsym", "proc0", "old0", "runtime0"])
 def test_events_of_a_context_that_is_gone_are_forgotten(
     built: Built, share: Path, tmp_path: Path, way: str, priority: int
 ) -> None:
@@ -148,10 +150,39 @@ def test_events_of_a_context_that_is_gone_are_forgotten(
         run = built.run(tmp_path, share, *flags, priority=priority)
         ledger = broker.wait(1)[0].ledger
     assert right(run)
-    assert run.total("dead event") == 0
-    assert run.total("cuCtxDestroy_v2", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRelease_v2") == 3
+    assert "dead" not in run.said  # the stub aborts at a touch of an event of a dead context
+    assert run.total(*(f"{name}{end}" for name in GOING for end in ("", "_v2"))) == 3
+    assert run.total(*GOING) == (2 if way == "runtime0" else 0)  # the functions of before CUDA 11
     assert ledger["kernels"] == 160
     assert ledger["samples"] > 60  # not only in the first context
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_work_begun_across_the_end_of_a_context_is_dropped_and_the_next_context_is_learnt_in(
+    built: Built, share: Path, tmp_path: Path, priority: int
+) -> None:
+    with MiniBroker(share, {priority: {"sample_every": 1, "watched": 1}}) as broker:
+        run = built.run(
+            tmp_path, share, "--verb", "across", "--kernel", "some:200", "--launch", "20", priority=priority
+        )
+        (seen,) = broker.wait(1)
+    assert right(run), run.said
+    assert run.total("loading") == 3
+    assert seen.ledger["kernels"] == 3 * 41
+    assert seen.ledger["samples"] > 60
+    ((_, row),) = seen.kernels.items()
+    assert row["longest_ns"] < 50 * MS  # none took the 100 ms that those across the end stayed in the driver
+
+
+def test_releasing_a_context_that_stays_leaks_no_events(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {0: {"sample_every": 1, "watched": 1}}) as broker:
+        run = built.run(tmp_path, share, "--verb", "retained", "--kernel", "some:5", "--launch", "50")
+        ledger = broker.wait(1)[0].ledger
+    assert right(run), run.said
+    made, destroyed = run.total("cuEventCreate"), run.total("cuEventDestroy_v2")
+    assert ledger["kernels"] == 500
+    assert made > 50
+    assert made - destroyed <= 20  # those of the last round, not of all fifty
 
 
 @pytest.mark.parametrize("way", ["dlsym", "proc0", "proc2", "nested"])
