@@ -5,7 +5,10 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Callable
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic_ns
 
@@ -13,7 +16,7 @@ import pytest
 
 from headway.live.kernels.block import BLOCK_BYTES, LIVE, SLOTS, SharedBlock
 from headway.live.kernels.door import SEALS, Door
-from tests.native.harness import Built, broker_process
+from tests.native.harness import Built, Run, broker_process
 from tests.native.mini_broker import MiniBroker
 
 HELD = {5: {"hold": 1, "silence_ns": 2_000_000_000}}
@@ -263,3 +266,57 @@ def test_programs_end_while_random_bytes_rain_on_the_block(
         for client in clients:
             run = client.end()
             assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
+
+
+@contextmanager
+def flipping(built: Built, broker: MiniBroker, seed: int) -> Iterator[None]:
+    """Another process writes at random into the block, all the time; the broker does nothing but beat."""
+    broker.frozen = True
+    handle = broker.block.handle
+    program = built.folder / "flip"
+    with subprocess.Popen(
+        [program, str(handle), str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=(handle,)
+    ) as flip:
+        assert flip.stdout is not None
+        assert flip.stdout.readline() == "ready\n"
+        yield
+        flip.communicate("")
+    assert flip.returncode == 0
+
+
+def run_while_values_flip(built: Built, share: Path, folder: Path, seed: int) -> list[Run]:
+    """Three programs, at the same time, of different priority, whose every value changes under them."""
+    with MiniBroker(share) as broker:
+        flags = ("--for-ms", "1200", "--kernel", "a:5", "--kernel", "b:20", "--sync-every", "20")
+        clients = [
+            built.start(folder, share, *flags, "--threads", str(1 + n % 2), priority=4 * n, name=f"c{n}")
+            for n in range(3)
+        ]
+        for n in range(3):
+            broker.until(lambda slot: slot.seeded and slot.ledger.kernels > 0, f"c{n}")
+        with flipping(built, broker, seed):
+            while any(client.process.poll() is None for client in clients):
+                broker.block.header.beat_ns = monotonic_ns()
+                time.sleep(0.002)
+        return [client.end() for client in clients]
+
+
+def test_a_divisor_that_another_process_flips_ends_no_program(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share) as broker:
+        client = built.start(tmp_path, share, "--for-ms", "1500", "--kernel", "a:1", "--sync-every", "50", priority=5)
+        broker.until(lambda slot: slot.ledger.kernels > 50)
+        with flipping(built, broker, 0):
+            while client.process.poll() is None:
+                broker.block.header.beat_ns = monotonic_ns()
+                time.sleep(0.002)
+        run = client.end()
+    assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
+    assert run.did["launches"] > 10_000
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_programs_end_while_another_process_flips_every_value(
+    built: Built, share: Path, tmp_path: Path, seed: int
+) -> None:
+    for run in run_while_values_flip(built, share, tmp_path, seed):
+        assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
