@@ -127,7 +127,7 @@ def test_the_path_that_is_loaded_has_no_links(built: Built, cache: Path, tmp_pat
     made.chmod(0o757)
     with pytest.raises(ShareError, match=f"others may write to {made}"):
         preload.checked(tmp_path / "link.so")
-    with pytest.raises(ShareError, match="none.so: No such file or directory: headway share build makes one"):
+    with pytest.raises(ShareError, match=r"none\.so: No such file or directory: headway share build makes one"):
         preload.checked(tmp_path / "none.so")
     with pytest.raises(ShareError, match="is no library: it is no plain file"):
         preload.checked(tmp_path)

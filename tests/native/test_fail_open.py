@@ -126,7 +126,7 @@ def test_nobody_takes_the_block_from_under_programs_that_run(
         if how == "truncate":
             with pytest.raises(PermissionError):
                 os.truncate(f"/proc/self/fd/{broker.block.handle}", 0)
-            with pytest.raises(OSError, match="No such device|Invalid argument"):
+            with pytest.raises(OSError, match=r"No such device|Invalid argument"):
                 os.truncate(share, 0)
         else:
             share.unlink()
@@ -157,6 +157,8 @@ def test_where_all_slots_are_taken_a_program_goes_on(built: Built, share: Path, 
         for slot in broker.block.slots:
             slot.state = LIVE
         run = built.run(tmp_path, share, priority=5)
+        assert broker.block.door is not None
+        assert list(broker.block.door.heard) == [run.pid]  # what status tells
     assert (run.status, run.did["launches"]) == (0, 100)
     assert "no slot is free" in run.said
 

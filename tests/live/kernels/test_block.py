@@ -36,7 +36,7 @@ def test_nobody_can_truncate_it(short: Path) -> None:
                 os.ftruncate(handle, size)
             with pytest.raises(PermissionError):
                 os.truncate(f"/proc/self/fd/{handle}", size)
-    with pytest.raises(OSError, match="No such device or address|Invalid argument"):
+    with pytest.raises(OSError, match=r"No such device or address|Invalid argument"):
         os.truncate(path, 0)
     with pytest.raises(OSError, match="No such device or address"):
         path.write_bytes(b"")
@@ -56,7 +56,7 @@ def test_what_could_be_truncated_is_not_mapped(short: Path) -> None:
         SharedBlock.open(short / "loose")
     door.close()
     os.close(handle)
-    with pytest.raises(ShareError, match="no shared block at .*loose: Connection refused"):
+    with pytest.raises(ShareError, match=r"no shared block at .*loose: Connection refused"):
         SharedBlock.open(short / "loose")
     block.close()
 

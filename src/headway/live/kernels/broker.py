@@ -16,7 +16,7 @@ from headway.errors import HeadwayError
 from headway.kernels.dial import MILLION, Dial, Rules, Seen
 from headway.live.kernels import places, processes, tables
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
-from headway.live.kernels.door import REMOVED
+from headway.live.kernels.door import REMOVED, Askers
 from headway.live.kernels.heart import BEAT_NS, Heart
 from headway.live.kernels.keeper import Keeper, NoStore, Store, outcome
 from headway.live.kernels.mps import Mps
@@ -82,6 +82,7 @@ class Broker:
         self._heard = (0, 0)
         self._silent = ""
         self._door = ""
+        self._askers = Askers()
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.stopping = ""
@@ -255,7 +256,7 @@ class Broker:
         slot.seeded = 1
 
     def _mind_door(self) -> None:
-        """Put the way to the block back where somebody removed it. What lies in its place is left alone, and said once."""
+        """Put the way to the block back where somebody removed it; what lies in its place is left alone, and said."""
         door = self.block.door
         what = door.closed_by_others() if door is not None else ""
         if door is not None and what == REMOVED:
@@ -299,6 +300,8 @@ class Broker:
     def publish(self, now_ns: int) -> None:
         """Write down what a reader of the block alone would not know. Raises OSError."""
         self._published_ns = now_ns
+        door = self.block.door
+        outside = self._askers.without_slot(door.heard, self.clients.values(), now_ns) if door else []
         loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
         places.write_json(
             self.place.state,
@@ -312,6 +315,7 @@ class Broker:
                 "hidden": [index for index, client in self._clients.items() if not client.pid],
                 "here": [tables.text(self.block.slots[index].name) for index in self._clients],
                 "left": list(self._left),
+                "outside": outside,
             },
         )
 

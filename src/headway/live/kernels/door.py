@@ -12,17 +12,22 @@ import socket
 import stat
 import struct
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from headway.errors import ShareError
-from headway.live.kernels import files
+from headway.live.kernels import files, processes
 
 REMOVED = "was removed"
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ANSWER_S = 2.0
 """A broker that lives answers within a moment."""
 _BACKLOG = 128
+_JOINS_NS = 3_000_000_000
+"""Whoever gets a slot has it by then."""
+_PROGRAM = b"p"
+"""What a program says that wants a slot; who only looks says nothing."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -64,6 +69,8 @@ class Door:
         """Open it at ``path``, in the place of whatever is there. Raises OSError."""
         self.path = path
         self._handle = handle
+        self.heard: deque[int] = deque(maxlen=256)
+        """Processes of programs that asked, as seen from here, in order."""
         self._open()
 
     def _open(self) -> None:
@@ -76,7 +83,9 @@ class Door:
                 self._socket.bind(address)
             self._socket.listen(_BACKLOG)
             self._inode = os.lstat(draft).st_ino
-            threading.Thread(target=_answer, args=(self._socket, self._handle), name="door", daemon=True).start()
+            threading.Thread(
+                target=_answer, args=(self._socket, self._handle, self.heard), name="door", daemon=True
+            ).start()
             draft.replace(self.path)  # whoever finds it is answered
         except OSError:
             self.close()
@@ -106,7 +115,33 @@ class Door:
         self._socket.close()
 
 
-def _answer(listening: socket.socket, handle: int) -> None:
+class Askers:
+    """Programs that asked for the block and got no slot: they go on ungated."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}
+
+    def without_slot(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
+        """Those of them that live and asked a while ago; ``here`` are the processes that hold a slot."""
+        while heard:
+            pid = heard.popleft()
+            self._known.setdefault(pid, (processes.start_ticks(pid), now_ns))
+        self._known = {
+            pid: (ticks, since)
+            for pid, (ticks, since) in self._known.items()
+            if pid not in here and processes.alive(pid, ticks)
+        }
+        return sorted(pid for pid, (_, since) in self._known.items() if now_ns - since > _JOINS_NS)
+
+
+def _peer(connected: socket.socket) -> tuple[int, int]:
+    """The process at the other end, 0 where it cannot be seen from here, and its user."""
+    told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(told)
+    return process, user
+
+
+def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
     while True:
         try:
             asking, _ = listening.accept()
@@ -118,11 +153,13 @@ def _answer(listening: socket.socket, handle: int) -> None:
         with asking, contextlib.suppress(OSError):
             asking.settimeout(_ANSWER_S)
             socket.send_fds(asking, [b"\0"], [handle])
+            asking.setblocking(False)  # nobody is waited for here
+            if asking.recv(1) == _PROGRAM and (process := _peer(asking)[0]):
+                heard.append(process)
 
 
 def asked(path: Path) -> int:
-    """A handle of the memory behind a door. Raises FileNotFoundError where there is none, ShareError where it is no door
-    of ours."""
+    """A handle of the memory behind a door. Raises FileNotFoundError where none is, ShareError where it is not ours."""
     about = os.lstat(path)
     if not stat.S_ISSOCK(about.st_mode):
         os.close(files.opened(path, os.O_RDWR))  # says what is wrong with a link, or with another user's
@@ -134,7 +171,7 @@ def asked(path: Path) -> int:
         try:
             with _address(path) as address:
                 asking.connect(address)
-            _, user, _ = _CREDENTIALS.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+            _, user = _peer(asking)
             if os.geteuid() not in (0, user) and user != 0:
                 raise ShareError(f"{path} is answered by another user ({user}): have it removed")
             _, handles, _, _ = socket.recv_fds(asking, 1, 1)
