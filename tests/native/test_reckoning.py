@@ -1,5 +1,6 @@
 """What the shim believes of a program: of its shapes, its streams, what it is owed, its contexts, its broker."""
 
+import os
 import time
 from pathlib import Path
 
@@ -130,6 +131,8 @@ def test_a_program_whose_broker_was_replaced_joins_the_new_one(
         (slot,) = [slot for slot in second.block.slots if slot.state == LIVE]
         assert (slot.owner, slot.priority, slot.seeded, slot.ledger.open) == (client.process.pid, 5, 1, 0)
         assert slot.ledger.reasons[Reason.ALONE] > 100  # gated again
+        mapped = Path(f"/proc/{client.process.pid}/maps").read_text()
+        assert mapped.count("headway-share") == 1  # the memory of the first one was given back
         before = slot.ledger.reasons[Reason.HOLD]
         slot.rules.hold, slot.rules.silence_ns = 1, 60_000 * MS
         index = second.neighbour()
@@ -138,6 +141,24 @@ def test_a_program_whose_broker_was_replaced_joins_the_new_one(
         client.process.kill()
         client.end()
         assert not second.wait(1)[0].left
+
+
+def test_what_is_in_flight_is_not_learnt_into_a_slot_that_was_lost(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share, {0: {"sample_every": 1, "watched": 1}}) as broker:
+        flags = ("--kernel", "slow:300000", "--launch", "4", "--sync-every", "1")
+        client = built.start(tmp_path, share, *flags)
+        broker.until(lambda slot: slot.ledger.samples == 1)  # the second launch was timed; the third is in flight
+        broker.frozen = True
+        broker.block.clear(0)
+        slot = broker.block.slots[0]
+        slot.owner, slot.state = os.getpid(), LIVE  # another program's now
+        run = client.end()
+        learnt = [(row.samples, row.work_ns, row.longest_ns) for row in slot.kernels]
+        steps = [row.work_ns for row in slot.steps]
+        broker.block.clear(0)
+    assert right(run)
+    assert set(learnt) == {(0, 0, 0)}
+    assert set(steps) == {0}
 
 
 @pytest.mark.parametrize("priority", [0, 5])

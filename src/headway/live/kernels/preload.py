@@ -2,7 +2,7 @@
 
 That holds for the file and for every folder on the way to it: whoever may write to one of them could put another
 library there. A folder that everybody may write to is passed only where it keeps others from touching what is ours
-(``/tmp``), and is never the last one. Links are resolved first, so that the path that was checked is the path that is loaded.
+(``/tmp``), and is never the last one. Links are resolved first: the path that was checked is the one that is loaded.
 """
 
 import hashlib
