@@ -219,8 +219,12 @@ Done across(const Asked& asked, const Reached& driver, const Stub& stub) {
     old.wait();
     void* context = nullptr;
     expect(&done, driver.context(&context) == CUDA_SUCCESS && context);
-    stub.load(kernels[0], 100000000);
-    std::thread thread([&] { old.launch(kernels[0]); });
+    std::thread thread([&] {
+      old.launch(kernels[0], 5);  // known to this thread, so that it is timed
+      old.wait();
+      stub.load(kernels[0], 100000000);
+      old.launch(kernels[0]);
+    });
     while (stub.count("loading") <= way) headway::sleep_ns(1000000);
     if (way == 0) expect(&done, driver.context_destroy(context) == CUDA_SUCCESS);
     if (way == 1) expect(&done, driver.primary_reset(0) == CUDA_SUCCESS);
@@ -234,6 +238,25 @@ Done across(const Asked& asked, const Reached& driver, const Stub& stub) {
     done.add(together({&old, &lane}));
   }
   return done;
+}
+
+// Launches into the default stream of whatever context is there, while contexts go and come.
+Done beside_resets(const Asked& asked, const Reached& driver, const Stub& stub) {
+  const auto kernels = functions(asked, stub);
+  Lane launching(asked, driver, false), going(asked, driver, false);
+  std::atomic<bool> over{false};
+  launching.launch(kernels[0], 5);
+  std::thread thread([&] {
+    while (!over) launching.launch(kernels[0]);
+  });
+  for (int64_t i = 0; i < asked.launches; ++i) {
+    headway::sleep_ns(2000000);
+    expect(&going.done, driver.primary_reset(0) == CUDA_SUCCESS);
+  }
+  over = true;
+  thread.join();
+  launching.wait();
+  return together({&launching, &going});
 }
 
 // The primary context is retained and released again and again, and stays there all the time.
@@ -277,7 +300,8 @@ Verb situation(const std::string& name) {
   const std::map<std::string, Verb> all = {
       {"stuck", stuck},     {"behind-copy", behind_copy}, {"behind-launch", behind_launch}, {"beside-captures", beside_captures},
       {"shapes", shapes},   {"two-streams", two_streams}, {"old-event", old_event},         {"flood", flood},
-      {"contexts", contexts}, {"across", across},         {"retained", retained},           {"exit", exits}};
+      {"contexts", contexts}, {"across", across},         {"retained", retained},           {"beside-resets", beside_resets},
+      {"exit", exits}};
   const auto found = all.find(name);
   return found == all.end() ? nullptr : found->second;
 }

@@ -189,10 +189,22 @@ def test_work_begun_across_the_end_of_a_context_is_dropped_and_the_next_context_
         (seen,) = broker.wait(1)
     assert right(run), run.said
     assert run.total("loading") == 3
-    assert seen.ledger["kernels"] == 3 * 41
+    assert seen.ledger["kernels"] == 3 * 46
     assert seen.ledger["samples"] > 60
     ((_, row),) = seen.kernels.items()
     assert row["longest_ns"] < 50 * MS  # none took the 100 ms that those across the end stayed in the driver
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_no_event_is_made_while_a_context_goes(built: Built, share: Path, tmp_path: Path, priority: int) -> None:
+    with MiniBroker(share, {priority: {"sample_every": 1, "watched": 1}}) as broker:
+        run = built.run(
+            tmp_path, share, "--verb", "beside-resets", "--kernel", "some:20", "--launch", "30", priority=priority
+        )
+        ledger = broker.wait(1)[0].ledger
+    assert right(run), run.said
+    assert run.total("cuDevicePrimaryCtxReset_v2") == 30
+    assert ledger["samples"] > 0
 
 
 def test_releasing_a_context_that_stays_leaks_no_events(built: Built, share: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ SCENARIOS = {
     "beside captures": ("--verb", "beside-captures", "--launch", "20", "--kernel", "busy:300"),
     "contexts": ("--verb", "contexts", "--launch", "40", "--kernel", "some:50"),
     "across contexts": ("--verb", "across", "--launch", "20", "--kernel", "some:50"),
+    "beside resets": ("--verb", "beside-resets", "--launch", "20", "--kernel", "some:50"),
     "retained": ("--verb", "retained", "--launch", "20", "--kernel", "some:50"),
     "shapes": ("--verb", "shapes", "--launch", "900", "--kernel", "many:1", "--kernel", "long:500"),
     "two streams": ("--verb", "two-streams", "--launch", "50", "--kernel", "half:100"),
