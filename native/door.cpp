@@ -57,7 +57,7 @@ bool connect_to(const char* path, Missing* why) {
   socklen_t bytes = sizeof peer;
   const bool known = getsockopt(awaited, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0;
   if (known && (geteuid() == 0 || peer.uid == 0 || peer.uid == geteuid())) {
-    send(awaited, "p", 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // a program that wants a slot, and not somebody who only looks
+    send(awaited, "p", 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // as what: a program, which wants a slot
     return true;
   }
   *why = Missing::kRefused;

@@ -26,8 +26,10 @@ _ANSWER_S = 2.0
 _BACKLOG = 128
 _JOINS_NS = 3_000_000_000
 """Whoever gets a slot has it by then."""
-_PROGRAM = b"p"
-"""What a program says that wants a slot; who only looks says nothing."""
+_WORD_S = 0.2
+"""Whoever asks says at once who it is; nobody is waited for longer."""
+_PROGRAM, _READER = b"p", b"r"
+"""What is said by a program, which wants a slot, and by who only looks."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -151,9 +153,8 @@ def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
                 continue
             return  # closed
         with asking, contextlib.suppress(OSError):
-            asking.settimeout(_ANSWER_S)
+            asking.settimeout(_WORD_S)
             socket.send_fds(asking, [b"\0"], [handle])
-            asking.setblocking(False)  # nobody is waited for here
             if asking.recv(1) == _PROGRAM and (process := _peer(asking)[0]):
                 heard.append(process)
 
@@ -171,6 +172,7 @@ def asked(path: Path) -> int:
         try:
             with _address(path) as address:
                 asking.connect(address)
+            asking.send(_READER)
             _, user = _peer(asking)
             if os.geteuid() not in (0, user) and user != 0:
                 raise ShareError(f"{path} is answered by another user ({user}): have it removed")
