@@ -186,7 +186,7 @@ class Tiresias(Order):
         rate, offset = js.rank
         started = self._started.get(js.id, 0)
         place: list[int] = []
-        for bound in reversed(self._bounds[:queue]):
+        for bound in reversed(self._bounds[:queue] if rate else ()):
             fell = -((offset - bound) // rate)
             if fell <= started:
                 break
