@@ -18,7 +18,7 @@ from headway.report import page
 from headway.report.measured import Comparison
 
 MOST_BYTES = 15_000_000
-POLICIES = ("fifo+easy", "srtf", "las")
+POLICIES = ("fifo+easy", "srtf+none", "las+none")
 
 
 def play(place: Path, policy: str, jobs: int, nodes: int) -> Path:

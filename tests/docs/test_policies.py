@@ -218,5 +218,7 @@ def test_the_order_in_the_overview_whose_key_moves_with_time_is_las_in_rounds() 
 def test_the_same_order_is_refused_if_it_does_not_say_that_its_key_moves() -> None:
     own = _own_orders()["LeastAttained"]
     silent = type("Silent", (own,), {"key_moves_with_time": False, "refresh": 0})
-    with pytest.raises(ExperimentError, match=r"order least-attained: .* write key_moves_with_time = True in the class"):
+    with pytest.raises(
+        ExperimentError, match=r"order least-attained: .* write key_moves_with_time = True in the class"
+    ):
         _played(silent(), 0)

@@ -89,10 +89,14 @@ def test_the_refusal_is_one_line_on_the_command_line(tmp_path: Path, capsys: pyt
         "from headway.training.policies.parts import Order\n\n\nclass Mine(Order):\n    name = 'mine'\n"
         "    preempts = True\n\n    def key(self, now, js):\n        return js.attained_at(now)\n"
     )
-    (tmp_path / "jobs.csv").write_text("submit,duration,gpus\n0,100,1\n30,10,1\n")
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus,name\n0,100,1,a\n30,10,1,b\n")
     flags = ("--nodes", "1", "--gpus-per-node", "1", "--policy", f"{tmp_path / 'mine.py'}:Mine")
-    assert main(["simulate", "--trace", str(tmp_path / "jobs.csv"), *flags]) != 0
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "key" in line]
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "--trace", str(tmp_path / "jobs.csv"), *flags])
+    ORDERS.pop("mine", None)  # of this process, for the tests after this one
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("headway: order mine: its key moves with time")
     assert "key_moves_with_time = True" in line
 
 
