@@ -11,8 +11,8 @@ from headway.errors import ExperimentError
 from headway.kernels.policies import registry as of_kernels
 from headway.report.tables import parts
 from headway.serving.policies import registry as of_serving
-from headway.training.policies import registry
 from headway.training.cluster import uniform
+from headway.training.policies import registry
 from headway.training.policies.backfills.fit import Fit
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.orders.las import Las

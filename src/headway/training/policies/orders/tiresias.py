@@ -81,7 +81,7 @@ class Tiresias(Order):
     # --- who waits where --------------------------------------------------------------------------------------
 
     def key(self, now: int, js: JobState) -> Key:
-        """(queue, 0, minus when it was stopped, its place before) if it has run there, else (queue, 1, when it came)."""
+        """(queue, 0, minus when it was stopped, its place) if it has run there, else (queue, 1, when it came, …)."""
         if self.promote and js.attained and js.width:
             self._wait(now, js)
         counted = self._counted(js)
