@@ -1,6 +1,6 @@
 """Tiresias' discretised 2D-LAS (Gu et al., NSDI 2019): queues by attained GPU time, nearly first in first out in each.
 
-The rules are those of the authors' simulator ("dlas-gpu"). A job begins in the first queue and falls into the next one
+The rules are those of the authors' code ("dlas-gpu"). A job begins in the first queue and falls into the next one
 the moment it has held a threshold of GPU time, to the tail, behind those that wait there. Jobs are taken queue by
 queue; one that does not fit is skipped. Within a queue running jobs stand before waiting ones, in the order of their
 starts, so equals never preempt each other; only a job that has just fallen may lose its GPUs to those that wait in its
