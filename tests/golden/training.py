@@ -37,7 +37,7 @@ ORDERS = (
     "srtf+no-preempt",
     "las(quantum=5m)",
     "las+quantum(10m)+fit",
-    "tiresias(thresholds=10m/1h,promote=2)",
+    "tiresias(thresholds=10m/1h,promote=2)+quantum(5m)",
     "ftf",
     "ftf(lease=5m,margin=0.5,contention=false)",
     "drf",
