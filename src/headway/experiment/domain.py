@@ -1,0 +1,279 @@
+"""Describe a scale: all that is needed to run, store, check, compare and show it.
+
+Everything above a scale (experiment files, runs, folders, seeds, comparison, sweep, replay, audit, report) is written
+once, against the three things here. ``Domain`` reads an experiment and prepares a ``Scene``; a ``Scene`` is a run
+before it begins; a ``View`` turns a tape into numbers, tables, stories and pages. The first two need neither polars nor
+plotly. A view is imported when something is to be shown.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headway.core.audit import Finding
+from headway.core.executor import Executor
+from headway.core.policy import Policy
+from headway.core.state import State
+from headway.core.tape import Tape
+from headway.errors import ExperimentError
+from headway.experiment.flags import Flag
+from headway.live.tasks import Far
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+    from headway.metrics.compare import Sample
+    from headway.report.export import Written
+
+Row = Mapping[str, Any]
+Progress = Callable[[Far], None]
+"""Told how far a run is, now and then."""
+Tell = Callable[[str, float], None]
+"""Told what is being done, and which share of all is done."""
+
+
+class Begun(NamedTuple):
+    """What one run consists of while it goes on."""
+
+    state: State[Any, Any]
+    policy: Policy[Any, Any]
+    executor: Executor[Any, Any]
+
+
+class Scene(ABC):
+    """Everything about a run but its outcome: what replay, audit and story need besides the tape."""
+
+    domain: "Domain"
+    experiment: Any
+    """Its tables, every value resolved."""
+    notes: tuple[str, ...]
+    """What a reader of the results should know."""
+    skipped: tuple[str, ...] = ()
+    """What was left out because it could never run, by name."""
+    times_decisions: bool = False
+    """Whether each decision takes long enough to be timed."""
+
+    @abstractmethod
+    def policy(self) -> Any:
+        """Make the policy anew, as it was at the beginning."""
+
+    @abstractmethod
+    def begin(self) -> Begun:
+        """Make the state, the policy and the executor of a run before anything has happened."""
+
+    @abstractmethod
+    def store(self, folder: Path) -> Any:
+        """Write the workload and the files it needs into a run folder; return the experiment as it is stored there."""
+
+    @abstractmethod
+    def far(self, state: Any, now: int) -> Far:
+        """Say how far a run is that has come to this state."""
+
+    @abstractmethod
+    def workload(self) -> bytes:
+        """Return what arrives as bytes: equal before and after a run, unless a policy changed it."""
+
+    @abstractmethod
+    def replay(self, tape: Tape) -> Tape:
+        """Show a fresh policy the recorded events; return the tape that it writes."""
+
+    @abstractmethod
+    def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
+        """Check a tape against every rule with a second set of books."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that ended, or was stopped: its tape and what it took."""
+
+    scene: Scene
+    policy: str
+    """As it is written, in full."""
+    tape: Tape
+    stopped: bool
+    wall_s: float
+    peak_rss_bytes: int
+    folder: Path | None
+    decide_ns: Sequence[int]
+    """How long each decision took, where that was measured."""
+    end: Begun
+    """State, policy and executor as they were at the end."""
+
+    @property
+    def reached(self) -> int:
+        """The time of the last step on the tape."""
+        return int(self.tape.column("time")[-1]) if len(self.tape) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run folder that was read back."""
+
+    folder: Path
+    scene: Any
+    tape: Tape
+    complete: bool
+    """Whether the run went to its end."""
+    result: Row
+    """The numbers that were stored beside the tape; empty for a run that was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run on a page."""
+
+    label: str
+    """What it is called in short; no other run on the page has the same."""
+    shown_folder: str
+    """Its folder as a command would name it; empty for a run that is not kept."""
+    stored: StoredRun
+    name: str = ""
+    """What it is called in full, where that is longer."""
+    seeds: tuple[Row, ...] = ()
+    """Where it stands for runs of several seeds: the results of each, beginning with its own."""
+    drawn: bool = False
+    """Whether another seed would have given another run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to: its numbers, and what to say about it."""
+
+    row: dict[str, Any]
+    notes: tuple[str, ...]
+    stopped: str = ""
+    """How far it got, where it was stopped before its end."""
+    sample: "Sample | None" = None
+    """What is measured of each job or request, for a paired comparison; None for runs of several seeds."""
+    drawn: bool = False
+    """Whether another seed would have given another run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How the rows of several seeds become one."""
+
+    intervals: tuple[tuple[str, str], ...]
+    """Numbers with an interval over seeds, as stem and ending: the bounds are stem_low ending and stem_high ending."""
+    of_one_seed: tuple[str, ...]
+    """What is kept of each run."""
+    groups: Mapping[str, str]
+    """Lists of rows that are merged by a key: tenants by tenant."""
+    left_out: tuple[str, ...] = ()
+    """Keys that mean nothing over several seeds."""
+
+
+class View(ABC):
+    """Everything of a scale that is shown."""
+
+    first_keys: tuple[str, ...]
+    """The numbers that every reader of results relies on, in this order; more follow."""
+    replication: Replication
+
+    @abstractmethod
+    def numbers(self, result: RunResult) -> Outcome:
+        """Take the numbers of a run, the notes about it, and a sample for comparisons."""
+
+    @abstractmethod
+    def how_far(self, result: RunResult) -> str:
+        """Say how far a run got that was stopped: 'fifo stopped at 2h: 3 of 5 jobs had arrived, 1 had ended'."""
+
+    @abstractmethod
+    def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
+        """Return how far a run is from the baseline; with None for the baseline itself."""
+
+    @abstractmethod
+    def comparison(self, rows: Sequence[Row], width: int | None = None) -> "tuple[Table, int]":
+        """Return a table, a line a run, no wider than ``width``, and how many columns were left out for that."""
+
+    def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> "list[Table]":
+        """Return more tables about the same runs."""
+        return []
+
+    def check_details(self, by: Sequence[str]) -> None:
+        """Refuse a table that does not exist, before anything runs."""
+        for name in by:
+            raise ExperimentError(f"--by {name}: there is no such table for this kind of run")
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Return what is to be said of a comparison besides its table."""
+        return []
+
+    @abstractmethod
+    def story(self, stored: StoredRun, subject: str) -> "Told":
+        """Tell what happened to one job, request or program."""
+
+    @abstractmethod
+    def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
+        """Make one HTML page of some runs."""
+
+    @abstractmethod
+    def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> "Written":
+        """Write a trace for Perfetto."""
+
+    @abstractmethod
+    def tables(self, stored: StoredRun) -> "Mapping[str, Callable[[], pl.DataFrame]]":
+        """Return the tables of a run for other programs, by name, each made when it is asked for."""
+
+    def picture(self, rows: Sequence[Row]) -> str:
+        """Draw the comparison as SVG."""
+        raise ExperimentError("--picture draws comparisons of jobs only; --report makes a page of any runs")
+
+
+class Told(ABC):
+    """An answer in words, for a person and for a program."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """Return it as a person reads it."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+
+
+class Domain(ABC):
+    """One scale: how its experiments are written, prepared and stored."""
+
+    name: str
+    """As users say it: jobs, fleet, gpu."""
+    subject: str
+    """What arrives: job, request."""
+    tables: type[Any]
+    """The typed tables of an experiment."""
+    flags: tuple[Flag, ...]
+    """The settings that have a flag, and a keyword in Python."""
+    view_module: str
+    example_policies: str
+    """As an example in messages: 'fifo,srtf+easy'."""
+    file_keys: tuple[str, ...] = ()
+    """Keys whose values may name files."""
+    policy_keys: tuple[str, ...] = ("policy.name",)
+    """Keys whose values may name classes in files."""
+
+    @abstractmethod
+    def prepare(self, experiment: Any) -> Scene:
+        """Check an experiment and make its scene: everything before the run."""
+
+    @abstractmethod
+    def load(self, experiment: Any, folder: Path) -> Scene:
+        """Make the scene of a stored run from the files in its folder."""
+
+    @abstractmethod
+    def policy_name(self, experiment: Any) -> str:
+        """Return the policy of an experiment as it is written in full."""
+
+    def draws(self, experiment: Any) -> bool:
+        """Return whether another seed gives another run."""
+        return True
+
+    @cached_property
+    def view(self) -> View:
+        """The other half, imported when it is first asked for."""
+        found: View = import_module(self.view_module).VIEW
+        return found

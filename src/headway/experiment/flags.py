@@ -1,0 +1,76 @@
+"""Describe the settings of an experiment once, for the command line and for Python.
+
+``Flag("preemption_cost", "costs.preemption", …)`` is ``--preemption-cost 30s`` in a shell, ``preemption_cost="30s"`` in
+Python and ``costs.preemption`` in an experiment file. Whatever has no flag is set by its key: ``--set KEY=VALUE``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headway.errors import ExperimentError, unknown_name
+from headway.formats import toml
+
+FIRST = ""
+"""The panel of the flags that matter most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One setting: its name, its key in an experiment file, and what to say about it."""
+
+    name: str
+    key: str
+    help: str
+    kind: Any = str
+    panel: str = FIRST
+    metavar: str = ""
+    spelled: str = ""
+    """On the command line, where that is not its name with dashes."""
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def option(self) -> str:
+        """As it is written in a shell."""
+        return self.spelled or f"--{self.name.replace('_', '-')}"
+
+
+def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Document:
+    """Return the tables that some settings stand for; None means: not given."""
+    document: toml.Document = {}
+    known = {flag.name: flag for flag in flags}
+    for name, value in given.items():
+        if name not in known:
+            raise ExperimentError(unknown_name("setting", name, known))
+        flag = known[name]
+        if value is None:
+            continue
+        if isinstance(value, str) and not value.strip():
+            raise ExperimentError(f"{flag.option} is empty: give it a value, or leave it out")
+        put(document, flag.key, value)
+    return document
+
+
+def put(document: toml.Document, key: str, value: Any) -> None:
+    """Set one key, or the keys of a table that is written as text: ``mtbf=30d,repair=4h``."""
+    if key.endswith(".*"):
+        table = key.removesuffix(".*")
+        pairs = value if isinstance(value, Mapping) else split_pairs(str(value), table)
+        for name, each in pairs.items():
+            toml.put(document, f"{table}.{name}", each)
+    else:
+        toml.put(document, key, value)
+
+
+def split_pairs(text: str, table: str) -> dict[str, str]:
+    """Read ``mtbf=30d,repair=4h`` as the keys of a table; the table's own types say which keys there are."""
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or not equals or not value:
+            raise ExperimentError(f"{table} {text!r}: {part.strip()!r} is not understood: write it like mtbf=30d,repair=4h")
+        if name in given:
+            raise ExperimentError(f"{table} {text!r}: {name} is given twice")
+        given[name] = value
+    return given

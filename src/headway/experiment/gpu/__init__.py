@@ -1,0 +1,38 @@
+"""The scale of programs that share one GPU, kernel by kernel."""
+
+from pathlib import Path
+
+from headway.experiment.domain import Domain
+from headway.experiment.gpu.flags import FLAGS
+from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
+from headway.formats import kernel_clients
+from headway.formats.kernel_settings import GpuExperiment
+from headway.kernels.policies.registry import describe
+
+
+class GpuDomain(Domain):
+    """Programs above and below on one GPU."""
+
+    name = "gpu"
+    subject = "program"
+    tables = GpuExperiment
+    flags = FLAGS
+    view_module = "headway.experiment.gpu.view"
+    example_policies = "time-slicing,mps,headway"
+    file_keys = ("gpu.high", "gpu.low")
+
+    def prepare(self, experiment: GpuExperiment) -> GpuScene:
+        """Find the programs, and draw where each begins."""
+        return prepare(experiment)
+
+    def load(self, experiment: GpuExperiment, folder: Path) -> GpuScene:
+        """Read the programs of a stored run back."""
+        clients = kernel_clients.read(folder / kernel_clients.NAME)
+        return GpuScene(setting_of(experiment), clients, experiment)
+
+    def policy_name(self, experiment: GpuExperiment) -> str:
+        """Return the policy with the options that differ from their defaults."""
+        return describe(policy_of(setting_of(experiment)))
+
+
+DOMAIN = GpuDomain()

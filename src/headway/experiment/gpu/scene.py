@@ -1,0 +1,254 @@
+"""Prepare a run of programs that share one GPU: from names and settings to clients, a device and a policy.
+
+A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one of
+an experiment.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.core.audit import Finding
+from headway.core.tape import Tape
+from headway.errors import ExperimentError
+from headway.experiment.domain import Begun, Scene, Tell
+from headway.experiment.gpu.sources import Source, program_of
+from headway.experiment.play import play
+from headway.formats.plugins import resolve
+from headway.kernels.audit import audit
+from headway.kernels.device import Device
+from headway.kernels.policies.parts import KernelsPolicy
+from headway.kernels.policies.registry import build, describe
+from headway.kernels.program import Client, cold
+from headway.kernels.replay import fresh_state, replay
+from headway.kernels.state import KernelsState
+from headway.live.tasks import Far
+from headway.metrics.kernels import summarise
+from headway.sim.kernels import SimulatedGpu
+from headway.streams import stream
+from headway.units import MILLISECOND, SECOND
+
+if TYPE_CHECKING:
+    from headway.formats.kernel_settings import GpuExperiment
+
+LOW_PRIORITY = 1
+MOST_SECONDS = 600
+SETTLE = 600 * MILLISECOND
+"""How long headway's dial takes, where programs contend, from where it begins to where it stays."""
+SLEEP = MILLISECOND
+COLD_PPM = 800_000
+COLD_UNTIL = 1_200_000
+"""After a pause of at least SLEEP the CPU is cold: so much longer takes the first so much CPU time of a request."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run: who is above, who is below, how they share, for how long."""
+
+    high: tuple[str, ...]
+    low: tuple[str, ...] = ()
+    policy: str = "headway"
+    think: int = 0
+    """Between the requests of those above."""
+    seconds: float = 2.0
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """``slo`` and ``floor``, for policies that have them."""
+    device: Device = field(default_factory=Device)
+    settle: int = 0
+    """Played before that, and not counted."""
+
+    @property
+    def horizon(self) -> int:
+        """When the run ends."""
+        return self.settle + round(self.seconds * SECOND)
+
+
+@dataclass(frozen=True)
+class GpuScene(Scene):
+    """Programs and a GPU, before the run."""
+
+    setting: Setting
+    clients: tuple[Client, ...]
+    experiment: "GpuExperiment | None" = None
+    notes: tuple[str, ...] = ()
+
+    def policy(self) -> KernelsPolicy:
+        """Make the policy anew, one from a file too."""
+        return policy_of(self.setting)
+
+    def policy_name(self) -> str:
+        """Return the policy with the options that differ from their defaults."""
+        return describe(self.policy())
+
+    def begin(self) -> Begun:
+        """Make the GPU before anything has happened."""
+        policy = self.policy()
+        state = fresh_state(self.clients, self.setting.device, policy)
+        executor = SimulatedGpu(state, policy.sharing, raised=policy.raised, horizon=self.setting.horizon)
+        return Begun(state, policy, executor)
+
+    def far(self, state: KernelsState, now: int) -> Far:
+        """Count time: programs go on until the run ends."""
+        horizon = self.setting.horizon
+        return Far(now, horizon, horizon, min(now, horizon), len(state.waiting), len(self.clients) - len(state.waiting))
+
+    def store(self, folder: Path) -> "GpuExperiment":
+        """Write what each program launches: stores and traces change."""
+        from headway.formats import kernel_clients
+
+        assert self.experiment is not None
+        kernel_clients.write(self.clients, folder / kernel_clients.NAME)
+        return self.experiment
+
+    def replay(self, tape: Tape) -> Tape:
+        """Show a fresh policy the recorded events."""
+        return replay(self.clients, self.setting.device, tape, self.policy())
+
+    def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
+        """Check every launch, end and wait against the programs."""
+        return audit(self.clients, self.setting.device, tape, complete=complete)
+
+
+def setting_of(experiment: "GpuExperiment") -> Setting:
+    """Return an experiment's tables as plain data, checked."""
+    from headway.formats.settings import span
+
+    table = experiment.gpu
+    return Setting(
+        tuple(table.high),
+        tuple(table.low),
+        experiment.policy.name,
+        span(table.think, "gpu think"),
+        check_seconds(table.seconds),
+        experiment.run.seed,
+        options(table.slo or None, table.floor or None),
+        settle=span(table.settle, "gpu settle"),
+    )
+
+
+def prepare(experiment: "GpuExperiment") -> GpuScene:
+    """Make the clients of a run; where each begins in its program, and when, is drawn from the seed."""
+    setting = setting_of(experiment)
+    clients = clients_of(setting)
+    policy_of(setting)
+    return GpuScene(setting, clients, experiment, (*notes(clients), *few(setting, [setting.policy])))
+
+
+def options(slo: str | None, floor: str | None) -> dict[str, float]:
+    """What ``--slo 1.05`` and ``--floor 5%`` ask for."""
+    found = {}
+    for name, text in (("slo", slo), ("floor", floor)):
+        if text is None:
+            continue
+        try:
+            found[name] = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            wanted = "a slow-down, e.g. 1.05" if name == "slo" else "a share, e.g. 5%"
+            raise ExperimentError(f"--{name} {text!r} is not {wanted}") from None
+    build("headway", defaults=found)  # its rules for both, whatever policies are asked for
+    return found
+
+
+def check_seconds(seconds: float) -> float:
+    """A run of some length, and one that ends before the day does."""
+    if not 0 < seconds <= MOST_SECONDS:
+        raise ExperimentError(f"--seconds {seconds:g} must be above 0 and at most {MOST_SECONDS}")
+    return seconds
+
+
+def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:
+    """The clients of a run; where each begins in its program, and when, is drawn. ``sources``: those read already."""
+    if not each.high:
+        raise ExperimentError("a run of kernels needs a program above: --high resnet50")
+    draw = stream(each.seed, "kernels")
+    clients: list[Client] = []
+    for text, usual in (*((text, 0) for text in each.high), *((text, LOW_PRIORITY) for text in each.low)):
+        name, priority = prioritised(text, usual)
+        program = sources[name].program if sources is not None else program_of(name)
+        if usual == 0 and each.think >= SLEEP:
+            program = cold(program, COLD_PPM, COLD_UNTIL)
+        same = sum(client.program.name == program.name for client in clients)
+        clients.append(
+            Client(
+                program.name if not same else f"{program.name}-{same + 1}",
+                program,
+                priority,
+                think=each.think if usual == 0 else 0,
+                start=int(draw.integers(0, MILLISECOND)),
+                first=int(draw.integers(0, len(program.firsts))),
+            )
+        )
+    return tuple(clients)
+
+
+def prioritised(text: str, usual: int) -> tuple[str, int]:
+    """``bert-b32@3``: of priority 3."""
+    name, at, priority = text.rpartition("@")
+    if not at:
+        return text, usual
+    if not priority.isdecimal():
+        raise ExperimentError(f"program {text!r}: priority {priority!r} is not a number between 0 and 9")
+    return name, int(priority)
+
+
+def notes(clients: Sequence[Client]) -> list[str]:
+    """What the numbers of a run cannot say: a slow-down of a program above that never waits."""
+    highest = min(client.priority for client in clients)
+    return [
+        f"{client.name} never waits for the GPU, so it has no request: no latency and no slow-down"
+        for client in clients
+        if client.priority == highest and not any(launch.waits for launch in client.program.launches)
+    ]
+
+
+def few(each: Setting, policies: Sequence[str]) -> list[str]:
+    """What is to be said of a run so short that the first moments of headway's dial are much of it."""
+    if each.horizon >= 4 * SETTLE or not any(policy.startswith("headway") for policy in policies):
+        return []
+    return [f"headway's dial settles within {SETTLE / SECOND:g} s or so, and they count here: try --seconds 3"]
+
+
+def policy_of(each: Setting) -> KernelsPolicy:
+    """The policy that a run names, one from a file too."""
+    return build(resolve(each.policy), defaults=each.options)
+
+
+def numbers(scene: GpuScene, tape: Tape) -> dict[str, Any]:
+    """Return what a tape says: slow-down above, harvest below, and each program by itself."""
+    setting = scene.setting
+    found = summarise(scene.clients, setting.device, tape, setting.horizon, setting.settle)
+    return {"policy": scene.policy_name(), **found, "events": len(tape), "digest": tape.digest}
+
+
+def compare(
+    setting: Setting,
+    policies: Sequence[str],
+    clients: tuple[Client, ...],
+    tell: Tell | None = None,
+    settle: Mapping[str, int] | None = None,
+) -> list[dict[str, Any]]:
+    """Play the same programs under each policy; one that does not exist is refused before the first run.
+
+    ``settle``: how long a policy is played before it counts, where that is more than for the others.
+    """
+    settings = [replace(setting, policy=name, settle=(settle or {}).get(name, setting.settle)) for name in policies]
+    scenes = [GpuScene(each, clients) for each in settings]
+    names = [scene.policy_name() for scene in scenes]
+    rows = []
+    for at, (name, scene) in enumerate(zip(names, scenes, strict=True)):
+        told = None if tell is None else _teller(tell, name, at, len(scenes))
+        rows.append(numbers(scene, play(scene, progress=told).tape))
+    return rows
+
+
+def _teller(tell: Tell, name: str, before: int, runs: int) -> Callable[[Far], None]:
+    """Return what one of several runs is to tell how far it is."""
+    tell(name, before / runs)
+
+    def told(far: Far) -> None:
+        what = f"{name}: {min(far.now, far.last) / SECOND:.2f} of {far.last / SECOND:g} s"
+        tell(what, (before + far.share) / runs)
+
+    return told
