@@ -1,21 +1,12 @@
-"""How long each trace format takes to read: made-up files in the shape of the samples, 100,000 rows each.
+"""Made-up files in the shape of the samples, as large as one likes: what benchmarks of readers read.
 
-``.venv/bin/python bench/readers.py`` writes a file of every format into a temporary folder, reads each three times
-(in a process of its own, so that one format does not warm another) and prints the best CPU and wall time in seconds.
-``--rows N`` makes other sizes, ``--folder DIR`` keeps the files and uses those that are there, names after the options
-(``slurm kubernetes``) read the formats whose case begins so. Nothing is asserted but the number of rows read: run it
-on demand, on a machine that does nothing else.
+``CASES`` are traces, ``CLUSTERS`` descriptions of nodes. Nothing of headway is used here: two versions of it read the
+same files.
 """
 
-import argparse
-import gc
 import json
 import random
 import re
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -319,59 +310,50 @@ def write(path: Path, made: Iterator[str]) -> None:
         file.writelines(made)
 
 
-def once(name: str, path: Path) -> tuple[int, float, float]:
-    """Read a file: rows or jobs, CPU seconds, wall seconds."""
-    from headway.traces import registry, requests
-
-    format = name.partition(":")[0]
-    gc.collect()
-    cpu, wall = time.process_time(), time.perf_counter()
-    if format in requests.REQUEST_FORMATS:
-        count = len(requests.load_requests(path).arrival)
-    else:
-        count = registry.load(path, columns=MAP if format == "table" else "").rows
-    return count, time.process_time() - cpu, time.perf_counter() - wall
+# --- clusters -------------------------------------------------------------------------------------------------------
 
 
-def measured(name: str, path: Path, times: int = 3) -> tuple[int, float, float]:
-    """The best of several readings in one process, the libraries already loaded."""
-    found = [once(name, path) for _ in range(times)]
-    return found[0][0], min(cpu for _, cpu, _ in found), min(wall for _, _, wall in found)
+def _scontrol_nodes(count: int) -> Iterator[str]:
+    node = (SAMPLES / "scontrol-nodes.txt").read_text().split("\n")[0]
+    for number in range(count):
+        yield node.replace("g01", f"g{number:05}").replace("CPUTot=32", f"CPUTot={32 + number % 3 * 16}") + "\n"
 
 
-def table(names: list[str], folder: Path, count: int) -> None:
-    """Print a line a format."""
-    print("| format | MB | rows | CPU s | wall s |\n|---|---|---|---|---|", flush=True)
-    for name in names:
-        file, made = CASES[name]
-        path = folder / file
-        if not path.exists():
-            write(path, made(count))
-        told = subprocess.run([sys.executable, __file__, "--one", name, str(path)], capture_output=True, text=True)
-        if told.returncode:
-            sys.exit(f"{name}: {told.stderr.strip()}")
-        found, cpu, wall = json.loads(told.stdout)
-        print(f"| {name} | {path.stat().st_size / 1e6:,.0f} | {found:,} | {cpu:.2f} | {wall:.2f} |", flush=True)
+def _sinfo_nodes(count: int) -> Iterator[str]:
+    yield "NODELIST PARTITION CPUS MEMORY GRES STATE\n"
+    for number in range(count):
+        for partition in ("gpu*", "debug"):
+            yield f"g{number:05} {partition} 32 257000 gpu:a100:{4 + number % 2 * 4}(S:0-1) idle\n"
 
 
-def main() -> None:
-    """Measure the formats that are named, or all of them."""
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(measured(sys.argv[2], Path(sys.argv[3]))))
-        return
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("formats", nargs="*", help="what the names of the cases begin with")
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, help="where files are kept between runs")
-    given = parser.parse_args()
-    names = [name for name in CASES if not given.formats or name.startswith(tuple(given.formats))]
-    if given.folder:
-        given.folder.mkdir(parents=True, exist_ok=True)
-        table(names, given.folder, given.rows)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            table(names, Path(folder), given.rows)
+def _sinfo_json(count: int) -> Iterator[str]:
+    whole = json.loads((SAMPLES / "sinfo.json").read_text())
+    shape = json.dumps(whole["sinfo"][0])
+    yield '{"sinfo": ['
+    for number in range(count):
+        yield (",\n" if number else "") + shape.replace('"g01"', f'"g{number:05}"')
+    yield "]}\n"
 
 
-if __name__ == "__main__":
-    main()
+def _kubernetes_nodes(count: int) -> Iterator[str]:
+    shape = json.dumps(json.loads((SAMPLES / "nodes.json").read_text())["items"][0])
+    yield '{"apiVersion": "v1", "kind": "List", "items": [\n'
+    for number in range(count):
+        yield (",\n" if number else "") + shape.replace("gpu-0", f"gpu-{number}")
+    yield "]}\n"
+
+
+def _openb_nodes(count: int) -> Iterator[str]:
+    yield "sn,cpu_milli,memory_mib,gpu,model\n"
+    for number in range(count):
+        yield f"openb-node-{number:05},{64_000 + number % 2 * 32_000},262144,{2 << number % 3},T4\n"
+
+
+CLUSTERS: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
+    "scontrol show node -o": ("scontrol-nodes.txt", _scontrol_nodes),
+    "sinfo": ("sinfo-nodes.txt", _sinfo_nodes),
+    "sinfo --json": ("sinfo.json", _sinfo_json),
+    "kubectl get nodes -o json": ("nodes.json", _kubernetes_nodes),
+    "openb nodes": ("openb-nodes.csv", _openb_nodes),
+}
+"""A file and what it holds, by what is measured."""

@@ -1,149 +1,301 @@
-"""Benchmarks: how many jobs a second one core plays out, tape written to disk, reading the trace not counted.
+"""Benchmarks: how fast this checkout is, alone or against another one on the same machine.
 
-Each case runs in a process of its own, so that its peak memory is its own, and asserts what it produced (every job
-finished, the digest the same in each repetition) before it reports a time. The best of the repetitions counts; ratios
-inside one run are what to compare between machines. ``scripts/bench --traces FOLDER`` reads the public traces from
-FOLDER (``philly/philly.csv.gz``, ``helios/helios_venus_gpu_jobs.csv.gz``); without them only the synthetic cases run.
+    scripts/bench                                     every case that takes a few seconds, best of five
+    scripts/bench --case philly --case kernels/       those whose name contains one of these, long ones too
+    scripts/bench --json out.json --best-of 3         the figures as JSON besides
+    scripts/bench --against ../other                  each case in both checkouts, by turns; fails where this is slower
+
+Each case (``bench/cases.py``) runs in a process of its own, which prepares it, plays it once, asserts what came out,
+and then plays it as often as it is told. The best CPU time counts: other work on the machine disturbs it least. A
+comparison keeps a process of each checkout and lets them take turns; each has its own source and its own
+``bench/adapter.py``, the cases are those of this checkout. A case is slower when its ratio is above 1.05 and above
+what runs of one checkout differ by, and stays so when it is measured a second time in new processes. Public traces are
+read from ``--traces``, else ``HEADWAY_TRACES``, else ``../shared/traces``; made-up ones stand in for those that are
+not there.
 """
 
 import argparse
+import gc
+import importlib.util
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
+from bench.cases import Case, Place, registry  # noqa: E402 - after the path to it
 
-@dataclass(frozen=True)
-class Case:
-    """One benchmark: what to run, and the floor that it must not fall below."""
-
-    name: str
-    trace: dict[str, Any]
-    policy: dict[str, Any]
-    nodes: int = 80
-    floor_jobs_per_s: int = 0
-    repeat: int = 3
-
-
-PHILLY = {"path": "philly/philly.csv.gz", "format": "philly-csv"}
-HELIOS = {"path": "helios/helios_venus_gpu_jobs.csv.gz", "format": "helios-csv"}
-
+TOLERANCE = 0.05
+"""A ratio that is above one by this much at most is no news."""
 MOST_BYTES = 2_500_000_000
 """Peak memory of any case."""
-LEAST_RATIO = 0.7
-"""Of the rate at a million jobs to that at a hundred thousand."""
-HEADINGS = (
-    *(("case", 30), ("jobs", 10), ("jobs/s", 10), ("floor", 8)),
-    *(("wall s", 9), ("peak MB", 9), ("preempt", 9), ("moves", 7)),
-)
-
-CASES = [
-    Case("philly fifo", PHILLY, {"name": "fifo"}, floor_jobs_per_s=40_000),
-    Case("philly sjf", PHILLY, {"name": "sjf"}, floor_jobs_per_s=40_000),
-    Case("philly fifo+fit", PHILLY, {"name": "fifo+fit"}),
-    Case("helios srtf", HELIOS, {"name": "srtf"}, floor_jobs_per_s=12_000),
-    Case("helios las", HELIOS, {"name": "las"}, floor_jobs_per_s=12_000),
-    Case("philly fifo+migrate", PHILLY, {"name": "fifo+migrate"}, floor_jobs_per_s=3_000, repeat=2),
-    Case("helios fifo+migrate", HELIOS, {"name": "fifo+migrate"}, floor_jobs_per_s=3_000, repeat=2),
-    Case("helios srtf+migrate", HELIOS, {"name": "srtf+migrate"}, floor_jobs_per_s=3_000, repeat=2),
-    Case("helios fifo+easy", HELIOS, {"name": "fifo+easy"}, repeat=1),
-    Case("synthetic 100k, 10,000 GPUs", {"synthetic": {"jobs": 100_000}}, {"name": "fifo"}, nodes=1250, repeat=2),
-    Case("synthetic 1M, 10,000 GPUs", {"synthetic": {"jobs": 1_000_000}}, {"name": "fifo"}, nodes=1250, repeat=1),
-]
+HEADING = f"{'case':58} {'count':>10} {'unit':9} {'CPU s':>8} {'wall s':>8} {'a second':>10} {'floor':>8} {'MB':>6}"
+HEADING_AGAINST = f"{'case':58} {'here s':>8} {'there s':>8} {'ratio':>6} {'spread':>7}"
 
 
-def play(case: Case, traces: Path) -> dict[str, Any]:
-    """One case in this process: prepared once, played ``repeat`` times."""
-    import msgspec
-
-    from headway import experiment as wiring
-    from headway.formats.settings import Experiment
-    from headway.training.rows import Kind
-
-    trace = dict(case.trace)
-    if "path" in trace:
-        trace["path"] = str(traces / trace["path"])
-    tables = {"trace": trace, "cluster": {"nodes": case.nodes, "gpus_per_node": 8}, "policy": case.policy}
-    scene = wiring.prepare(msgspec.convert(tables, Experiment))
-    seconds, digests = [], set()
-    for _ in range(case.repeat):
-        with tempfile.TemporaryDirectory() as folder:
-            result = wiring.play(scene, Path(folder) / "run")
-        kinds = result.tape.column("kind")
-        ended = sum(int((kinds == kind).sum()) for kind in (Kind.FINISHED, Kind.CANCELLED)) + _failed(scene.jobs)
-        assert ended == len(scene.jobs), f"{case.name}: {ended} of {len(scene.jobs)} jobs ended"
-        digests.add(result.tape.digest)
-        seconds.append(result.wall_s)
-    assert len(digests) == 1, f"{case.name}: repetitions differ"
-    return {
-        "case": case.name,
-        "jobs": len(scene.jobs),
-        "jobs_per_s": round(len(scene.jobs) / min(seconds)),
-        "floor": case.floor_jobs_per_s,
-        "wall_s": round(min(seconds), 3),
-        "peak_rss_bytes": result.peak_rss_bytes,
-        "preemptions": int((kinds == Kind.PREEMPT).sum()),
-        "migrations": int((kinds == Kind.MIGRATE).sum()),
-        "digest": digests.pop()[:16],
-    }
+class CaseFailedError(Exception):
+    """A case that did not come out as it should, with what its process said."""
 
 
-def _failed(jobs: Any) -> int:
-    """Jobs whose last attempt fails: each ends once, however often it was retried."""
-    from headway.training.job import Outcome
+# --- in the process of a case ---------------------------------------------------------------------------------
 
-    return sum(1 for job in jobs if job.outcome is Outcome.FAILS)
+
+def adapter_of(checkout: Path) -> ModuleType:
+    """The adapter of a checkout; this one's, with the other's source, where it has none."""
+    path = checkout / "bench" / "adapter.py"
+    spec = importlib.util.spec_from_file_location("adapter", path if path.exists() else ROOT / "bench" / "adapter.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import headway
+
+    assert Path(headway.__file__).is_relative_to(checkout), f"headway is imported from {headway.__file__}"
+    return module
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of those that it started and waited for."""
+    below = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + below.ru_utime + below.ru_stime
+
+
+def serve(case: Case, checkout: Path, place: Place) -> None:
+    """Prepare a case, say what it comes to, then time a step for each line that is read."""
+    ready = case.prepare(adapter_of(checkout), place)
+    count, digest = ready.told(ready.step())
+    assert count > 0, f"no {case.unit}"
+    assert count == (case.count or count), f"{count:,} {case.unit} instead of {case.count:,}"
+    _answer(count=count, digest=digest)
+    for _ in sys.stdin:
+        gc.collect()
+        cpu, wall = cpu_s(), time.perf_counter()
+        found = ready.step()
+        took = {"wall_s": time.perf_counter() - wall, "cpu_s": cpu_s() - cpu}
+        assert ready.told(found) == (count, digest), f"{case.name}: repetitions differ"
+        _answer(**took, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _answer(**values: Any) -> None:
+    sys.__stdout__.write(json.dumps(values) + "\n")  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]
+
+
+# --- outside of it --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Figures:
+    """What was measured of a case in one checkout."""
+
+    case: str
+    unit: str
+    count: int = 0
+    digest: str = ""
+    cpu_s: list[float] = field(default_factory=list)
+    wall_s: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+
+    @property
+    def best_s(self) -> float:
+        """CPU seconds of the best run."""
+        return min(self.cpu_s)
+
+    @property
+    def spread(self) -> float:
+        """How far the middle run lies above the best one, as a share of it."""
+        return median(self.cpu_s) / self.best_s - 1
+
+    @property
+    def per_s(self) -> float:
+        """Units a second in the best run."""
+        return self.count / self.best_s
+
+    def row(self) -> dict[str, Any]:
+        """For JSON: all of it, the best beside it."""
+        return {**asdict(self), "best_cpu_s": self.best_s, "best_wall_s": min(self.wall_s), "per_s": self.per_s}
+
+
+class Measuring:
+    """The process of a case in one checkout."""
+
+    def __init__(self, figures: Figures, checkout: Path, traces: Path, shared: Path) -> None:
+        self.figures = figures
+        self._scratch = tempfile.TemporaryDirectory(dir=shared)
+        self._complaints = Path(self._scratch.name) / "stderr"
+        own = {"PYTHONPATH": str(checkout / "src"), "PYTHONHASHSEED": "0"}
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
+                *("--traces", str(traces), "--scratch", self._scratch.name),
+            ],
+            env={**os.environ, **own},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints.open("w"),
+            text=True,
+        )
+
+    def begin(self) -> None:
+        """Wait until it is prepared and its first run came out as it should."""
+        found = self._heard()
+        figures = self.figures
+        assert figures.digest in ("", found["digest"]), f"{figures.case}: processes of one checkout differ"
+        figures.count, figures.digest = found["count"], found["digest"]
+
+    def measure(self) -> None:
+        """Time one run."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("time\n")
+        self._process.stdin.flush()
+        found = self._heard()
+        self.figures.cpu_s.append(found["cpu_s"])
+        self.figures.wall_s.append(found["wall_s"])
+        self.figures.peak_bytes = max(self.figures.peak_bytes, found["peak_bytes"])
+
+    def _heard(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            raise CaseFailedError(f"{self.figures.case}: failed\n{self._complaints.read_text().strip()}")
+        return dict(json.loads(line))
+
+    def end(self) -> None:
+        """Let it go."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._scratch.cleanup()
+
+
+def measured(cases: Sequence[Figures], checkouts: Sequence[Path], traces: Path, shared: Path, times: int) -> None:
+    """Run a case in each of some checkouts, by turns, and add what it took to its figures there."""
+    running: list[Measuring] = []
+    try:
+        for figures, checkout in zip(cases, checkouts, strict=True):
+            running.append(Measuring(figures, checkout, traces, shared))
+            running[-1].begin()  # one after the other: preparing disturbs measuring
+        for _ in range(times):
+            for each in running:
+                each.measure()
+    finally:
+        for each in running:
+            each.end()
+
+
+def slower(this: Figures, other: Figures) -> bool:
+    """Whether a case takes longer here, by more than is usual between runs of one checkout."""
+    return this.best_s / other.best_s > 1 + max(TOLERANCE, this.spread, other.spread)
+
+
+# --- what is printed ------------------------------------------------------------------------------------------
+
+
+def alone(case: Case, traces: Path, shared: Path, times: int) -> tuple[dict[str, Any], bool]:
+    """Measure a case in this checkout and print its line: its row, and whether it missed its floor."""
+    figures = Figures(case.name, case.unit)
+    measured([figures], [ROOT], traces, shared, times)
+    bad = figures.per_s < case.floor or figures.peak_bytes > MOST_BYTES
+    print(
+        f"{case.name:58} {figures.count:10,} {case.unit:9} {figures.best_s:8.3f} {min(figures.wall_s):8.3f} "
+        f"{figures.per_s:10,.0f} {case.floor or '':>8} {figures.peak_bytes / 1e6:6.0f}{' MISSED' if bad else ''}",
+        flush=True,
+    )
+    return {**figures.row(), "floor": case.floor, "published": is_published(case, traces)}, bad
+
+
+def compared(case: Case, other: Path, traces: Path, shared: Path, times: int) -> tuple[dict[str, Any], bool]:
+    """Measure a case in this checkout and another by turns and print its line: its row, and whether it is slower."""
+    here, there = Figures(case.name, case.unit), Figures(case.name, case.unit)
+    measured([here, there], [ROOT, other], traces, shared, times)
+    if slower(here, there):
+        measured([there, here], [other, ROOT], traces, shared, times)
+    bad = slower(here, there)
+    ratio, spread = here.best_s / there.best_s, max(here.spread, there.spread)
+    differs = here.count != there.count or here.digest != there.digest
+    marks = (" SLOWER" if bad else "") + (" (another result)" if differs else "")
+    print(f"{case.name:58} {here.best_s:8.3f} {there.best_s:8.3f} {ratio:6.2f} {100 * spread:6.1f}%{marks}", flush=True)
+    row = {"case": case.name, "ratio": ratio, "spread": spread, "slower": bad, "same_result": not differs}
+    return {**row, "here": here.row(), "there": there.row(), "published": is_published(case, traces)}, bad
+
+
+def is_published(case: Case, traces: Path) -> bool:
+    """Whether a case reads a public trace, and not a made-up one."""
+    return bool(case.trace) and (traces / case.trace).exists()
+
+
+def picked(cases: dict[str, Case], texts: Sequence[str], *, long: bool) -> list[Case]:
+    """Cases whose name contains one of the texts; without any, all that are not long."""
+    if not texts:
+        return [case for case in cases.values() if long or not case.long]
+    return [case for case in cases.values() if any(text in case.name for text in texts)]
 
 
 def main() -> int:
-    """Run the cases that match, print a table, and fail when a floor is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("match", nargs="*", help="run only cases whose name contains one of these")
+    """Measure, print, and fail where a case failed, a floor was missed or something is slower."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--case", action="append", default=[], help="only cases whose name contains this; repeatable")
+    parser.add_argument("--long", action="store_true", help="those that take long, too")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
+    parser.add_argument("--best-of", type=int, default=5, metavar="N", help="runs of each case (5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout, to take turns with")
     parser.add_argument("--traces", type=Path, default=os.environ.get("HEADWAY_TRACES", ROOT.parent / "shared/traces"))
-    parser.add_argument("--json", action="store_true", help="print one JSON object a case instead of a table")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--checkout", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    traces = Path(given.traces).resolve()
-    if given.case:
-        print(json.dumps(play(next(case for case in CASES if case.name == given.case), traces)))
+    cases, traces = registry(), Path(given.traces).resolve()
+    if given.child:
+        sys.stdout = sys.stderr  # answers go to the real one
+        serve(cases[given.child], given.checkout, Place(traces, given.scratch))
         return 0
-    if not given.json:
-        print("".join(f"{heading:>{width}}" for heading, width in HEADINGS))
-    missed = 0
-    rates: dict[str, int] = {}
-    for case in CASES:
-        if given.match and not any(text in case.name for text in given.match):
-            continue
-        if "path" in case.trace and not (traces / case.trace["path"]).exists():
-            print(f"{case.name:30} left out: {case.trace['path']} is not in {given.traces}", file=sys.stderr)
-            continue
-        command = [sys.executable, __file__, "--case", case.name, "--traces", str(traces)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"{case.name}: failed\n{done.stderr}", file=sys.stderr)
-            return 1
-        row = json.loads(done.stdout)
-        rates[row["case"]] = row["jobs_per_s"]
-        missed += row["jobs_per_s"] < row["floor"] or row["peak_rss_bytes"] > MOST_BYTES
-        if given.json:
-            print(json.dumps(row), flush=True)
-        else:
-            print(
-                f"{row['case']:>30} {row['jobs']:9,} {row['jobs_per_s']:9,} {row['floor']:7,} {row['wall_s']:8.2f} "
-                f"{row['peak_rss_bytes'] / 1e6:8.0f} {row['preemptions']:8,} {row['migrations']:6,}",
-                flush=True,
-            )
-    small, large = (rates.get(f"synthetic {size}, 10,000 GPUs") for size in ("100k", "1M"))
-    if small and large:
-        print(f"1M jobs at {large / small:.2f} of the rate of 100k (floor {LEAST_RATIO})", file=sys.stderr)
-        missed += large < LEAST_RATIO * small
-    return 1 if missed else 0
+    chosen = picked(cases, given.case, long=given.long)
+    if given.list:
+        print("\n".join(case.name for case in chosen))
+        return 0
+    if not chosen or given.best_of < 1:
+        parser.error(f"no case contains {' or '.join(given.case)}" if given.best_of > 0 else "--best-of: at least 1")
+    if given.against is not None and not (given.against / "src" / "headway").is_dir():
+        parser.error(f"--against {given.against}: there is no src/headway in it")
+    return played(chosen, given.against and given.against.resolve(), traces, given.best_of, given.json)
+
+
+def played(chosen: Sequence[Case], other: Path | None, traces: Path, times: int, target: Path | None) -> int:
+    """Measure all cases and return the exit status; what is measured is in the target file after each of them."""
+    print(HEADING if other is None else HEADING_AGAINST)
+    rows: list[dict[str, Any]] = []
+    failed = wrong = 0
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as shared:
+        for case in chosen:
+            try:
+                if other is None:
+                    row, bad = alone(case, traces, Path(shared), times)
+                else:
+                    row, bad = compared(case, other, traces, Path(shared), times)
+            except CaseFailedError as problem:
+                failed += 1
+                print(problem, file=sys.stderr, flush=True)
+                continue
+            rows.append(row)
+            wrong += bad
+            if target:
+                target.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    what = "missed their floor" if other is None else f"are slower here than in {other}"
+    print(f"{wrong} of {len(chosen)} cases {what}, {failed} failed")
+    return 1 if wrong or failed else 0
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from headway.kernels.policies import registry as kernels
+from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 
 # A script that runs the tests in its background leaves Ctrl-C ignored, for them and for every program they start.
@@ -41,7 +42,7 @@ def real_traces() -> Path:
 def _own_parts() -> Iterator[None]:
     """Parts of policies that a test registers, from a file of its own, are gone after it."""
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
-    tables = (*tables, kernels.POLICIES)
+    tables = (*tables, kernels.POLICIES, serving.POLICIES)
     before = [dict(table) for table in tables]
     yield
     for table, kept in zip(tables, before, strict=True):

@@ -10,13 +10,17 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from headway.cli import main
+from headway import experiment
+from headway.cli import commands, main
 from headway.cli.flags import split_policies
 from headway.core.tape import SCHEMA
 from headway.experiment import open_run
+from headway.experiment.measured import measured
+from headway.formats.settings import MeasureTable
 from headway.serving.policies.registry import POLICIES as SERVING
 from headway.traces import FORMATS
 from headway.training.policies.registry import ORDERS
@@ -141,10 +145,10 @@ def test_text_is_a_table_with_notes_on_the_other_stream(trace: Path, capsys: pyt
 def test_bad_rows_are_dropped_and_explained_and_files_sorted(
     trace: Path, capsys: pytest.CaptureFixture[str], flag: list[str]
 ) -> None:
-    dropped = call(capsys, "simulate", "--trace", trace / "negative.csv", *SIZE, *flag, "--json")
+    dropped = call(capsys, "simulate", "--trace", trace / "negative.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
     assert dropped.json["jobs"] == 1
     assert dropped.err == "note: 1 of 2 rows dropped: line 2: work_s '-60' must be above 0\n"
-    repeated = call(capsys, "simulate", "--trace", trace / "repeated.csv", *SIZE, *flag, "--json")
+    repeated = call(capsys, "simulate", "--trace", trace / "repeated.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
     assert repeated.json["jobs"] == 1
     assert "line 3: name 'a' occurs twice: ids must be unique" in repeated.err
     unsorted = call(capsys, "simulate", "--trace", trace / "unsorted.csv", *SIZE, *flag)
@@ -155,7 +159,8 @@ def test_bad_rows_are_dropped_and_explained_and_files_sorted(
 def test_the_first_bad_rows_are_explained_and_the_rest_counted(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"{at},{'x' if at else 60},1\n" for at in range(1500))
     (trace / "bad.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
-    ended = call(capsys, "compare", "--trace", trace / "bad.csv", *SIZE, "--policies", "fifo,sjf", "--json")
+    asked = (*SIZE, "--policies", "fifo,sjf", "--skip-bad-rows", "--json")
+    ended = call(capsys, "compare", "--trace", trace / "bad.csv", *asked)
     assert [row["jobs"] for row in ended.json] == [1, 1]
     reasons = "; ".join(f"line {line}: work_s 'x' is not a number" for line in (3, 4, 5))
     more = f"; and 1,496 more; headway trace inspect {trace / 'bad.csv'} shows them"
@@ -362,6 +367,17 @@ def test_the_demo_compares_at_least_six_policies_on_a_thousand_gpus(capsys: pyte
     assert all(row["jobs"] == 150 for row in ended.json)
 
 
+def test_the_jobs_of_the_demo_keep_the_cluster_busy_for_a_week_and_nobody_outlasts_it() -> None:
+    ((_, each),) = experiment.variants({**commands.demo_document(), "policy": {"name": "fifo+fit"}}, "demo")
+    row = measured(msgspec.structs.replace(each, measure=MeasureTable(confidence=0.0))).row
+    assert 0.7 <= row["gpu_utilisation_while_arriving"] <= 0.95
+    arriving = row["makespan_s"] - row["tail_s"]
+    assert 5 * 86_400 <= arriving <= 10 * 86_400
+    assert row["tail_s"] < arriving / 2
+    assert row["overload"] is None
+    assert 0 < row["wait_mean_s"] < row["jct_mean_s"] / 2, "there is a queue, and it is no scandal"
+
+
 @pytest.mark.parametrize("command", ["", "simulate", "compare", "run", "demo", "policies", "story", "replay", "audit"])
 def test_help_explains_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
     ended = call(capsys, *([command] if command else []), "--help")
@@ -420,7 +436,8 @@ def test_ctrl_c_says_how_far_it_got_and_leaves_a_tape(trace: Path) -> None:
         out, err = running.communicate()
     assert running.returncode == 130
     assert out == ""
-    assert err.count("\n") == 1
+    assert err.startswith("headway: stops after the step in progress; a second Ctrl-C ends it now\n")
+    assert err.count("\n") == 2
     assert f"the tape is {folder / 'tape.parquet'}" in err
     stored = open_run(folder)
     assert len(stored.tape) > 0
@@ -455,6 +472,15 @@ def test_a_narrow_terminal_gets_fewer_columns_and_a_note(
     assert "jobs/s" in piped.out
     assert piped.err == ""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = call(capsys, *arguments)
+    assert all(name in wide.out for name in ("tail", "GPU use", "jobs/s"))
+    assert wide.err == (
+        "note: GPU use: while jobs arrive, from the first submission to the last; "
+        "tail: from there to the last completion\n"
+    )
+    monkeypatch.delenv("COLUMNS")
     monkeypatch.setenv("TERM", "dumb")  # 80 columns and no colours
     narrow = call(capsys, *arguments)
     assert max(map(len, narrow.out.splitlines())) <= 80
@@ -462,6 +488,8 @@ def test_a_narrow_terminal_gets_fewer_columns_and_a_note(
     assert "jobs/s" not in narrow.out
     assert "…" not in narrow.out
     assert "columns do not fit: a wider terminal or --json shows them\n" in narrow.err
+    assert "tail" not in narrow.out
+    assert "tail:" not in narrow.err, "a column that is not shown is not explained"
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(
@@ -518,7 +546,7 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     )
     ORDERS.pop("mine-broken", None)  # of this process, for the tests after this one
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith("headway: AttributeError in mine.py, line 8: ")
+    assert ended.err.startswith("headway: policy mine-broken: AttributeError in mine.py, line 8: ")
     assert ended.err.endswith("(HEADWAY_DEBUG=1 shows all)\n")
     assert ended.err.count("\n") == 1
 
@@ -534,7 +562,7 @@ def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytes
     )
     SERVING.pop("mine-broken", None)  # of this process, for the tests after this one
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.splitlines()[-1].startswith("headway: AttributeError in mine.py, line 8: ")
+    assert ended.err.splitlines()[-1].startswith("headway: policy mine-broken: AttributeError in mine.py, line 8: ")
 
 
 @pytest.mark.parametrize(
@@ -551,7 +579,7 @@ def test_what_ends_a_command_in_the_middle_is_one_line(
     status: int,
     line: str,
 ) -> None:
-    def ends(_: object) -> None:
+    def ends(_: object, **_more: object) -> None:
         raise problem
 
     monkeypatch.setattr("headway.experiment.open_run", ends)

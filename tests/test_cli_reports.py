@@ -110,7 +110,7 @@ def test_the_demo_makes_a_page_too(here: Path, capsys: pytest.CaptureFixture[str
     ended = call(capsys, "demo", "--jobs", "50", "--report", "demo.html", "--picture", "demo.svg")
     assert ended.status == 0, ended.err
     assert len(labels(here / "demo.html")) == 11
-    assert baseline(here / "demo.html") == "fifo"
+    assert baseline(here / "demo.html") == "fifo+easy"
     assert (here / "demo.svg").is_file()
 
 

@@ -270,7 +270,7 @@ def test_migration_costs_a_minute_unless_it_is_free_or_told_otherwise() -> None:
         ({"costs": {"migration": ""}}, 7, 7),
     ):
         wanted = described(**tables)
-        costs = experiment.costs_of(wanted, experiment.policy_of(wanted))
+        costs = experiment.costs_of(wanted, experiment.facts_of(wanted))
         assert (costs.of_preemption(job), costs.of_migration(job)) == (preemption * SECOND, migration * SECOND)
 
 

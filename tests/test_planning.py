@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.cli import main
+from headway.cli import plans as plans_command
+from headway.cli.flags import FLEET_POLICY
 from headway.errors import ExperimentError
 from headway.experiment import planning, serving
 from headway.experiment.planning import Plan, kind_name, plans
@@ -63,7 +65,8 @@ def faked(
         if (count, part) not in search.rows:
             made.append((search.kind.gpu.type, count, part))
             row = {"slo_hit_rate": hits(search.kind, count), "measured": 200 // part, "latency_p99_s": 1.0}
-            search.rows[count, part] = {**row, "gpu_utilisation": used, "goodput_per_s": 8.0}
+            counts = {"requests": 220, "dropped": 0, "dropped_at_start": 0}
+            search.rows[count, part] = {**row, **counts, "gpu_utilisation": used, "goodput_per_s": 8.0}
         found: dict[str, Any] = search.rows[count, part]
         return found
 
@@ -203,6 +206,57 @@ def test_a_deadline_is_needed_and_ctrl_c_ends_it(scenario: Callable[..., str], m
         plans(asked(scenario()), 0.9, silent)
 
 
+# --- what counts ---------------------------------------------------------------------------------------------------
+
+
+DROPS = """from headway.serving.actions import DropRequest
+from headway.serving.policies.jit import Jit
+
+
+class DropsSome(Jit):
+    "Answers like jit, but drops the requests from one number up to another."
+
+    name = "drops-some"
+
+    def __init__(self, first: int = 0, last: int = 0):
+        super().__init__()
+        self.first, self.last = first, last
+
+    def decide(self, now, state):
+        for request in [each for each in state.requests if self.first <= each < self.last]:
+            yield DropRequest(request)
+        yield from super().decide(now, state)
+"""
+
+
+def dropping(tmp_path: Any, scenario: str, first: int, last: int, **workload: Any) -> ServingExperiment:
+    """A plan's experiment under a policy that drops some requests."""
+    (tmp_path / "drops.py").write_text(DROPS)
+    spec = f"{tmp_path / 'drops.py'}:DropsSome(first={first}, last={last})"
+    whole = asked(scenario, slo="4s", rate=8.0, **workload)
+    return msgspec.structs.replace(whole, policy=msgspec.structs.replace(whole.policy, name=spec))
+
+
+def test_drops_in_the_warm_up_count_against_a_plan_once_the_functions_could_have_started(
+    scenario: Callable[..., str], tmp_path: Any
+) -> None:
+    slow = {"f": {**SCENARIO["functions"]["f"], "cold_start": "1s"}}
+    path = scenario(functions=slow, fleet={"workers": [T4]})
+    early = plans(dropping(tmp_path, path, 0, 8), 0.95, silent)[0]
+    assert early.workers > 0
+    assert early.dropped == early.dropped_at_start == 8, "arrived within the 2 s that two processes need to start"
+    assert early.hit_rate > 0.99
+    search = planning._Search(dropping(tmp_path, path, 20, 24), planning.scenario_file.load(asked(path)), *_aim(path))
+    row = search._run(8, 1)
+    assert (row["dropped"], row["dropped_warmup"], row["dropped_at_start"]) == (4, 4, 0), "after that: 2.5 s and more"
+    assert row["measured"] == pytest.approx(204, abs=1)
+    assert row["slo_hit_rate"] == pytest.approx(1 - 4 / row["measured"]), "all others were in time"
+
+
+def _aim(path: str) -> tuple[Any, float, Any]:
+    return planning.scenario_file.load(asked(path)).fleet.workers[0], 0.99, silent
+
+
 # --- prices -------------------------------------------------------------------------------------------------------
 
 
@@ -245,8 +299,8 @@ def test_the_command_shows_plans_runners_up_and_why_others_are_none(
     status, out, _ = ran(capsys, scenario(), "--slo", "400ms", *words, "--json")
     first, second = json.loads(out)
     assert list(first) == [
-        *("gpu", "worker", "workers", "slo_hit_rate", "latency_p99_s", "gpu_utilisation", "cost_hour_usd"),
-        *("cost_per_request_usd", "slo_hit_rate_one_fewer", "why_not"),
+        *("gpu", "worker", "workers", "slo_hit_rate", "requests", "dropped", "dropped_at_start", "latency_p99_s"),
+        *("gpu_utilisation", "cost_hour_usd", "cost_per_request_usd", "slo_hit_rate_one_fewer", "why_not"),
     ]
     assert (first["why_not"], second["workers"], second["cost_hour_usd"]) == (None, None, None)
     assert first["cost_hour_usd"] == pytest.approx(first["workers"] * 0.704)
@@ -263,6 +317,55 @@ def test_where_nothing_is_enough_one_line_says_so(
     status, _, err = ran(capsys, "mine.toml", "--slo", "2s", "--rate", "1", "--scenario", "esg")
     assert status == 2
     assert "leave --scenario esg out" in err
+
+
+def test_without_slo_the_graphs_own_deadlines_hold_and_with_it_not(
+    scenario: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faked(monkeypatch, lambda _, count: 1.0)
+    seen: list[tuple[int, ...]] = []
+    real = planning._same_deadlines
+    monkeypatch.setattr(planning, "_same_deadlines", lambda *given: seen.append(given[2]) or real(*given))  # type: ignore[func-returns-value]
+    own = scenario(graphs={"line": {"chain": ["f", "f"], "slo": "700ms"}})
+    assert ran(capsys, own, "--rate", "8")[0] == 0
+    assert ran(capsys, own, "--rate", "8", "--slo", "900ms")[0] == 0
+    assert seen == [(700_000_000,), (900_000_000,)]
+    status, _, err = ran(capsys, scenario(), "--rate", "8")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "a plan needs a deadline for graph line: --slo is not given, and its scenario has no slo for it" in err
+    for flag in ("--slo", "--policy"):
+        status, _, err = ran(capsys, own, "--rate", "8", flag, "")
+        assert (status, err) == (2, f"headway: {flag} is empty: give it a value, or leave it out\n")
+
+
+def test_the_table_the_sentence_and_the_json_tell_what_was_dropped(
+    scenario: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    (tmp_path / "drops.py").write_text(DROPS.replace("drops-some", "drops-more"))
+    policy = f"{tmp_path / 'drops.py'}:DropsSome(first=21, last=24)"
+    slow = {"f": {**SCENARIO["functions"]["f"], "cold_start": "1s"}}
+    words = (scenario(functions=slow, fleet={"workers": [T4]}), "--rate", "8", "--slo", "4s", "--policy", policy)
+    words = (*words, "--requests", "200", "--in-time", "0.9")
+    status, out, _ = ran(capsys, *words)
+    assert status == 0
+    assert "dropped" in out.splitlines()[0]
+    assert "3 of 225" in out.splitlines()[1]
+    assert "% in time, 3 of 225 dropped, at $" in out.splitlines()[-1]
+    (first,) = json.loads(ran(capsys, *words, "--json")[1])
+    assert (first["requests"], first["dropped"]) == (225, 3)
+
+
+def test_the_help_names_the_policy_that_is_used(
+    scenario: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+    monkeypatch.setattr(plans_command, "plans", lambda each, *_: used.append(each.policy.name) or [])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(plans_command, "_show", lambda *_: None)
+    assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
+    told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
+    assert used == [FLEET_POLICY]
+    assert f"If left out {FLEET_POLICY}." in told
+    assert "fifo" not in told
 
 
 def test_a_kind_in_words() -> None:

@@ -11,7 +11,8 @@ from headway import experiment
 from headway.cli import progress
 from headway.cli.progress import Board
 from headway.errors import TapeError
-from headway.experiment.whole import remove_unfinished, write_whole
+from headway.experiment.folder import RESULT_NAME, store_result
+from headway.files import remove_unfinished, write_whole
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.live.tasks import Far
@@ -61,14 +62,16 @@ def test_who_is_killed_while_writing_leaves_the_file_from_before(
     def killed(_file: int) -> None:
         raise KeyboardInterrupt
 
-    experiment.store_result(tmp_path, {"jobs": 1})
-    before = (tmp_path / experiment.RESULT_NAME).read_bytes()
+    store_result(tmp_path, {"jobs": 1})
+    before = (tmp_path / RESULT_NAME).read_bytes()
     monkeypatch.setattr(os, "fsync", killed)
+    monkeypatch.setattr(os, "unlink", killed)  # it is dead: it cannot clear up either
     with pytest.raises(KeyboardInterrupt):
-        experiment.store_result(tmp_path, {"jobs": 2})
-    assert (tmp_path / experiment.RESULT_NAME).read_bytes() == before
+        store_result(tmp_path, {"jobs": 2})
+    monkeypatch.undo()
+    assert (tmp_path / RESULT_NAME).read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 2
     remove_unfinished(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [experiment.RESULT_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [RESULT_NAME]
     with pytest.raises(TapeError, match="cannot be written"):
         write_whole(tmp_path / "absent" / "x.json", b"{}")

@@ -141,7 +141,8 @@ def test_a_policy_from_a_file_serves_beside_the_others(capsys: pytest.CaptureFix
     rows = json.loads(_run(capsys, "compare", *SMALL, "--policies", f"hash,{path}:Stay", "--json", "--out", out))
     assert rows[1]["policy"] == "stay"
     assert rows[1]["completed"] == 60
-    assert "identical" in _run(capsys, "replay", str(next(each for each in Path(out).iterdir() if "Stay" in each.name)))
+    stay = str(next(each for each in Path(out).iterdir() if "Stay" in each.name))
+    assert "identical" in _run(capsys, "replay", stay, "--trust")
 
 
 def test_a_plan_names_the_least_number_of_workers_that_is_enough(capsys: pytest.CaptureFixture[str]) -> None:

@@ -343,7 +343,7 @@ def test_a_folder_of_something_else_or_in_use_is_refused(tmp_path: Path) -> None
 
 def test_what_those_who_were_killed_left_is_cleared_away(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
-    left = [store.cells / ".0123.json.4711", store.folder / ".grid.toml.4711"]
+    left = [store.cells / ".headway-0123456789abcdef.part", store.folder / ".headway-fedcba9876543210.part"]
     for path in left:
         path.write_text("{")
     (store.cells / "0123.json").write_text("{}")

@@ -8,11 +8,16 @@ HeadwayError
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
+├── ChangedInputError     a policy changed the workload that it was shown: a bug of the policy
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
 ├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
 └── AuditError            a tape contradicts itself
+
+Terminated is none of them: the end of the program by SIGTERM, wherever it is, as KeyboardInterrupt is by Ctrl-C.
 """
 
+import signal
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -49,6 +54,10 @@ class TapeError(InputError):
     """A run folder or tape that is missing, broken or in the way."""
 
 
+class ChangedInputError(HeadwayError):
+    """A policy changed the workload that it was shown, so that its numbers mean nothing."""
+
+
 class InfeasibleActionError(HeadwayError):
     """A policy asked for what cannot be done although its view was exact."""
 
@@ -59,6 +68,33 @@ class StalledRunError(HeadwayError):
 
 class AuditError(HeadwayError):
     """A tape contradicts itself."""
+
+
+class Terminated(SystemExit):
+    """The end of the program by SIGTERM."""
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGTERM)
+
+
+_JOINERS = "\u200c\u200d"
+"""Zero-width characters that letters of some scripts and emoji need."""
+
+
+def printable(text: str) -> str:
+    r"""The text on one line, as a terminal may be sent it: control characters as escapes, ``\x1b``, ``\n``, ``\u202e``.
+
+    Names come from traces and files of others: what moves the cursor, changes colours or turns the direction of writing
+    is shown, not obeyed. Letters of any script, spaces of any width and brackets stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each
+        if each.isprintable() or each in _JOINERS or unicodedata.category(each) == "Zs"
+        else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
 
 
 def unknown_name(what: str, name: str, valid: Iterable[str]) -> str:

@@ -17,9 +17,9 @@ SHARES = ["--allocation", "--round", "--completions", "--speed", "--profiles", "
 HOSTS = ["--cpus-per-node", "--memory-per-node", "--storage-per-node"]
 REST = ["--estimates", "--quantum", *SHARES, "--failures", *HOSTS]
 ROWS = ["--strict", "--lenient"]
-JOBS = ["--skip-infeasible", *ROWS]
+JOBS = ["--skip-infeasible", *ROWS, "--skip-bad-rows"]
 SURE = ["--warmup", "--measure-jobs", "--confidence", "--no-intervals"]
-FILE = ["--format", "--map", *ROWS, "--force"]
+FILE = ["--format", "--map", *ROWS, "--skip-bad-rows", "--force"]
 FLEET = ["--scenario", "--setting", "--workers", "--rate", "--requests", "--arrivals", "--slo", "--fidelity"]
 FLEET += ["--push-interval", "--control"]
 GPU = ["--high", "--low", "--think", "--seconds", "--floor"]
@@ -42,21 +42,21 @@ COMMANDS = {
         *(*RUN[:4], "--gpus-per-node", *PARTS, *REST, *JOBS, "--seed", "--seeds", "--baseline", *SURE),
         *("--json", "--set", "--processes", "--engine", "--address", "--keep-runs", "--retry"),
     ],
-    "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open"],
-    "story": ["folder", "job", "--json"],
-    "explain": ["folder", "job", "--at", "--draws", "--json"],
+    "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open", "--trust"],
+    "story": ["folder", "job", "--trust", "--json"],
+    "explain": ["folder", "job", "--at", "--draws", "--trust", "--json"],
     "whatif": [
         *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),
-        *("--upgrade", "--failures", "--load", "--set", "--skip-infeasible", "--out", "--json"),
+        *("--upgrade", "--failures", "--load", "--set", "--skip-infeasible", "--out", "--trust", "--json"),
     ],
     "backtest": [*RUN, "--config", "--policies", *JOBS, "--json", "--set"],
-    "export": ["folder", "--perfetto", "--parquet", "--csv", "--force"],
+    "export": ["folder", "--perfetto", "--parquet", "--csv", "--force", "--trust"],
     "plan": [
         *("graph", "--slo", "--rate", "--in-time", "--policy", "--arrivals", "--scenario", "--control"),
         *("--requests", "--seed", "--json"),
     ],
-    "audit": ["folder"],
-    "replay": ["folder"],
+    "audit": ["folder", "--trust"],
+    "replay": ["folder", "--trust"],
     "policies": ["--json"],
     "profile job": [
         *("command", "--cpus", "--memory", "--steps", "--gpus", "--pattern", "--model", "--dataset"),
@@ -87,7 +87,7 @@ COMMANDS = {
     "trace scale": ["source", "out", "--load", *FILE],
     "trace generate": [
         *("kind", "--out", "--jobs", "--seed", "--gpus", "--load", "--outcomes", "--no-outcomes"),
-        *("--estimates", "--no-estimates", "--rate", "--split", "--gpus-per-job", "--force"),
+        *("--estimates", "--no-estimates", "--longest", "--rate", "--split", "--gpus-per-job", "--force"),
     ],
 }
 FIRST_KEYS = [

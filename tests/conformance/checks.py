@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from itertools import groupby
 from unittest import mock
@@ -15,7 +16,7 @@ from unittest import mock
 from headway.training.actions import Action
 from headway.training.audit import audit
 from headway.training.events import JobArrived, JobCancelled, JobFailed, JobFinished, NodeDrained, NodeRecovered, Woke
-from headway.training.job import Outcome
+from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool
 from headway.training.replay import first_difference, replay
@@ -87,6 +88,7 @@ def check_run(make: Make, world: World, run: Run) -> None:
     check_ends(run)
     check_delivered(run)
     check_drained(run)
+    check_not_undone(run)
     check_little(run)
     check_repeatable(make, world, run)
     check_replay(make, world, run)
@@ -142,28 +144,78 @@ def check_drained(run: Run) -> None:
     promise("drained before decided", times == sorted(times), "time runs backwards")
 
 
-class Progress:
-    """A job's progress as the tape tells it, integrated by itself: no code shared with the state."""
+def check_not_undone(run: Run) -> None:
+    """No instant undoes its own actions: a job that is stopped is not started again in the same instant, on the same
+    GPUs or on others, and one that is started is not stopped; a move ends elsewhere. To change places is a migration.
 
-    def __init__(self) -> None:
+    Allocations that move jobs let two of them change places by a stop and a start; they are asked for that.
+    """
+    swaps = run.policy.allocation is not None and run.policy.allocation.moves > 0
+    where: dict[int, list[tuple[int, int, int]]] = {}
+    for now, rows in groupby(run.tape, key=lambda row: row.time):
+        stopped, started = set[int](), set[int]()
+        before: dict[int, list[tuple[int, int, int]]] = {}
+        for row in rows:
+            job = row.subject
+            if row.kind == Kind.PREEMPT:
+                promise("nothing undone", swaps or job not in started, f"job {job} is started and stopped at {now}")
+                stopped.add(job)
+            elif row.kind == Kind.START:
+                promise("nothing undone", swaps or job not in stopped, f"job {job} is stopped and started at {now}")
+                started.add(job)
+            elif row.kind == Kind.MIGRATE:
+                before.setdefault(job, where[job])
+            if row.kind in (Kind.START, Kind.MIGRATE):
+                where[job] = []
+            if row.kind in (Kind.START, Kind.MIGRATE, Kind.PLACE):
+                where[job].append((row.place, row.detail, row.value if row.kind == Kind.PLACE else 0))
+        for job, place in before.items():
+            promise("nothing undone", where[job] != place, f"job {job} is moved away and back at {now}")
+
+
+class Progress:
+    """A job's progress as the tape tells it, integrated by itself, write by write: no code shared with the state."""
+
+    def __init__(self, job: Job) -> None:
         self.done = self.base = self.speed = 0
         self.saved = 0
         """Work in the checkpoint of the last preemption, move or drain."""
         self.running = False
-        self.before = (0, 0, 0)
-        """Work done, from when on and how fast, before what was settled last."""
+        self.every, self.write = (job.checkpoint_every, job.checkpoint) if job.checkpoint else (0, 0)
+        self.writing = 0
+        """When the periodic checkpoint that was begun last is whole."""
+        self.before: Progress | None = None
+        """As it was before what was settled last."""
 
     def start(self, now: int, speed: int) -> None:
         """It runs from now on."""
         self.settle(now)
-        self.base, self.speed, self.running = max(self.base, now), speed, True
+        self.base, self.speed, self.running, self.writing = now, speed, True, 0
+
+    def by(self, now: int) -> tuple[int, int]:
+        """Work delivered by now, and when the periodic checkpoint that was begun last is whole."""
+        if not self.running or now <= self.base:
+            return self.done, self.writing
+        clock, spent, writing = self.base, 0, self.writing
+        due = self.done // self.every * self.every + self.every if self.every else 0
+        while self.every and spent < now - self.base:
+            reached = -(-(due - self.done) * REFERENCE_SPEED_PPM // self.speed)
+            if clock + reached - spent > now:
+                break
+            clock, spent, due = clock + reached - spent, reached, due + self.every
+            clock = writing = clock + self.write
+            if clock >= now:
+                break
+        spent += max(0, now - clock)
+        return self.done + spent * self.speed // REFERENCE_SPEED_PPM, writing
 
     def settle(self, now: int) -> None:
         """Count what was delivered until now."""
         if self.running and now > self.base:
-            self.before = (self.done, self.base, self.speed)
-            self.done += (now - self.base) * self.speed // REFERENCE_SPEED_PPM
-            self.base = now
+            self.before = None
+            self.before = copy(self)
+        self.done, self.writing = self.by(now)
+        self.base = max(self.base, now, self.writing)
 
     def stop(self, now: int) -> None:
         """It runs no longer."""
@@ -173,13 +225,17 @@ class Progress:
     def ends_at(self, now: int, target: int) -> bool:
         """Whether it has all of its work now, and did not have it a nanosecond ago."""
         self.settle(now)
-        done, base, speed = self.before
-        return self.done >= target > done + max(0, now - 1 - base) * speed // REFERENCE_SPEED_PPM
+        return self.before is not None and self.done >= target > self.before.by(now - 1)[0]
+
+    def lost(self, now: int, every: int) -> int:
+        """What a node that fails now, after it was settled, takes away."""
+        whole = self.done // every * every if every else self.done
+        return self.done - max(self.saved, whole - every if self.writing > now else whole)
 
 
 def check_delivered(run: Run) -> None:
     """Delivered service equals work exactly, and no job ends a nanosecond after it had it all."""
-    progress = {job.id: Progress() for job in run.jobs}
+    progress = {job.id: Progress(job) for job in run.jobs}
     for row in run.tape:
         if row.kind in (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED, Kind.WOKE, Kind.WAKE_AT):
             continue
@@ -203,7 +259,7 @@ def check_delivered(run: Run) -> None:
             seen.speed = row.value
         elif row.kind == Kind.PAUSE:
             seen.settle(row.time)
-            seen.base = max(seen.base, row.time) + row.value
+            seen.base += row.value
         elif row.kind == Kind.PREEMPT:
             seen.stop(row.time)
             promise("service equals work", row.value == seen.done, f"job {job.id}: {row.value}, not {seen.done}")
@@ -212,8 +268,7 @@ def check_delivered(run: Run) -> None:
             seen.stop(row.time)
             told = row.value + row.detail
             promise("service equals work", told == seen.done, f"job {job.id}: {told} evicted, not {seen.done}")
-            periodic = seen.done % job.checkpoint_every if job.checkpoint_every else 0
-            lost = row.detail in (0, min(periodic, seen.done - seen.saved))
+            lost = row.detail in (0, seen.lost(row.time, job.checkpoint_every))
             promise("service equals work", lost, f"job {job.id} lost {row.detail}")
             seen.done = row.value
             if not row.detail:

@@ -20,8 +20,8 @@ from headway.training.policies.placements.best_fit import BestFit
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 from headway.units import SECOND
-from tests.conformance.checks import BrokenPromise, check_all, check_blind
-from tests.drive import World, seconds_of
+from tests.conformance.checks import BrokenPromise, check_all, check_blind, check_not_undone
+from tests.drive import World, drive, seconds_of
 
 SMALL = World(uniform(2, 4), seconds_of((0, 30, 2), (0, 10, 3), (1, 20, 8), (2, 5, 1), (2, 5, 4), (9, 40, 6)))
 
@@ -199,6 +199,45 @@ class Jitters(Broken):
 def test_a_move_to_where_a_job_is_already_is_refused() -> None:
     with pytest.raises(InfeasibleActionError, match="is there already"):
         check_all(Jitters, SMALL)
+
+
+class Fidgets(Broken):
+    """Stops the last job that runs and starts it again at once, where it was or on the other node."""
+
+    elsewhere = False
+
+    def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        yield from super().decide(now, state)
+        for js in list(state.running.values())[-1:]:
+            where = js.placement
+            yield PreemptJob(js.id)
+            if self.elsewhere and len(where) == 1 and not state.on_node[1 - where[0][0]]:
+                where = ((1 - where[0][0], where[0][1]),)
+            yield StartJob(js.id, where)
+
+
+class FidgetsElsewhere(Fidgets):
+    """The same, on the other node if that is empty."""
+
+    elsewhere = True
+
+
+class StartsToStop(Broken):
+    """Starts a job and stops it in the same instant."""
+
+    def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
+        for action in super().decide(now, state):
+            yield action
+            if isinstance(action, StartJob) and now == 0:
+                yield PreemptJob(action.job)
+                return
+
+
+@pytest.mark.parametrize("policy", [Fidgets, FidgetsElsewhere, StartsToStop])
+def test_an_action_that_its_own_instant_undoes_is_noticed(policy: type[Broken]) -> None:
+    with pytest.raises(BrokenPromise, match="nothing undone"):
+        check_not_undone(drive(policy(), SMALL))
+    check_not_undone(drive(Broken(), SMALL))
 
 
 class LosesTrack(Fit):

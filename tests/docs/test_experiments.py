@@ -202,3 +202,11 @@ def test_the_command_for_public_traces_runs_on_a_sample(capsys: pytest.CaptureFi
         main([str(ROOT / word) if word.startswith("experiments/") else word for word in words])
     assert ended.value.code == 0
     assert "by level" in capsys.readouterr().out
+
+
+def test_the_scale_figure_of_compass_has_the_requests_that_the_results_say() -> None:
+    document = toml.read(ROOT / "experiments" / "compass-scale.toml")
+    heading = re.search(r"### ([\d,]+) requests at (\d+) a second", read("docs/results/serving.md"))
+    assert heading is not None
+    assert document["workload"]["requests"] == int(heading[1].replace(",", ""))
+    assert document["workload"]["rate"] == int(heading[2])

@@ -334,7 +334,7 @@ def test_a_profile_that_does_not_fit_the_scenario_is_one_line(tmp_path: Path) ->
         ("fleet.workers", [{"memory": "1GB", "cpus": 0}], "cpus 0 must lie in 1 to 4,096"),
         ("fleet.control", "both", "unknown control 'both'"),
         ("fleet.links", {"host_to_gpu": "0"}, "host_to_gpu '0' must be above 0"),
-        ("fleet.prices", {"cpu_hour": -1}, "prices must not be negative"),
+        ("fleet.prices", {"cpu_hour": -1}, "cpu_hour is -1: must be a price, at least 0"),
         ("workload.rate", -1, "workload: rate -1: must be above 0"),
         ("workload.mix", {"lin": 1}, "mix: unknown graph 'lin'; did you mean 'line'?"),
         ("workload.mix", {"line": 0}, "workload: mix is empty"),

@@ -58,10 +58,10 @@ def test_what_a_file_leaves_out_is_not_known(tmp_path: Path) -> None:
         ("[[1, 1, 1]]", "row 1 of cells is [1.0, 1.0, 1.0]: write batch, cpus, slices, ms and perhaps a spread"),
         ("[[1, 1, 1, 0]]", "batch 1, cpus 1, slices 1: takes 0 ms: must be above 0 and at most 1,000,000,000"),
         ("[[1, 1, 1, -3.5]]", "batch 1, cpus 1, slices 1: takes -3.5 ms: must be above 0 and at most 1,000,000,000"),
-        ("[[1, 1, 1, nan]]", "batch 1, cpus 1, slices 1: takes nan ms: must be above 0 and at most 1,000,000,000"),
+        ("[[1, 1, 1, nan]]", "cells[0][3] is nan: must be a finite number"),
         ("[[0, 1, 1, 5]]", "row 1 of cells: batch is 0: must be a whole number, at least 1"),
         ("[[1, 1.5, 1, 5]]", "row 1 of cells: cpus is 1.5: must be a whole number, at least 1"),
-        ("[[1, 1, inf, 5]]", "row 1 of cells: slices is inf: must be a whole number, at least 1"),
+        ("[[1, 1, inf, 5]]", "cells[0][2] is inf: must be a finite number"),
         ("[[1, 1, 1, 5], [1, 1, 1, 6]]", "batch 1, cpus 1, slices 1 is in cells twice"),
         ("[[1, 1, 1, 5, -1]]", "batch 1, cpus 1, slices 1: the spread is -1: must lie in 0 to 2"),
         (

@@ -1,18 +1,55 @@
-"""Decisions change only on purpose: see ``regenerate.py`` for what to do when they should."""
+"""Decisions, numbers and texts change only on purpose: see ``write.py`` for what to do when they should."""
 
-import json
+import re
+from functools import cache
 
 import pytest
 
-from tests.golden.regenerate import DIGESTS, digest_of, names
+from bench import adapter
+from tests.golden.looks import Value, differing
+from tests.golden.write import SCALES, cases, main, stored
 
-HINT = "other decisions than before; if that is meant: python -m tests.golden.regenerate, and say why in the commit"
+kept = cache(stored)
+CASES = {scale: cases(scale) for scale in SCALES}
+_TERM = re.compile(r"[\w-]+")
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_golden_tape_is_the_same(name: str) -> None:
-    assert digest_of(name) == json.loads(DIGESTS.read_text())[name], f"{name}: {HINT}"
+@pytest.mark.parametrize(("scale", "name"), [(scale, name) for scale in SCALES for name in CASES[scale]])
+def test_a_golden_case_is_the_same(scale: str, name: str) -> None:
+    changed = differing(kept(scale).get(name), CASES[scale][name]())
+    assert not changed, (
+        f"{scale}, {name}: {changed}\nother than before; if that is meant: python -m tests.golden.write {scale}, "
+        "and say why in the commit"
+    )
 
 
-def test_the_file_holds_nothing_else() -> None:
-    assert sorted(json.loads(DIGESTS.read_text())) == sorted(names())
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_file_holds_nothing_else(scale: str) -> None:
+    assert list(stored(scale)) == list(CASES[scale])
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_registered_policy_has_a_case(scale: str) -> None:
+    named = {term for name in CASES[scale] for term in _TERM.findall(name)}
+    implied = {"none"}  # a backfill that a name leaves out
+    for kind, names in adapter.names(scale).items():
+        assert set(names) - named - implied == set(), f"{kind} without a golden case"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ("a", "a", ""),
+        ("a", "b", "a -> b"),
+        (None, "b", "none -> b"),
+        ([{"policy": "fifo", "jobs": 3}], [{"policy": "fifo", "jobs": 4}], "fifo: jobs 3 -> 4"),
+        ([{"policy": "fifo", "jobs": 3}], [{"policy": "fifo"}], "fifo: jobs 3 -> none"),
+    ],
+)
+def test_a_change_is_named(before: Value | None, now: Value | None, told: str) -> None:
+    assert differing(before, now) == told
+
+
+def test_an_unknown_scale_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["clusters"]) == 2
+    assert "training, serving, kernels" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import InputError
 from headway.metrics.training import Ledger
-from headway.metrics.training.summary import of_ledger
-from headway.metrics.window import Window, span_of, still_growing, window_of
+from headway.metrics.training.summary import as_json, from_json, of_ledger
+from headway.metrics.window import Window, arrivals_of, span_of, still_growing, window_of
 from headway.sim.training import SimulatedCluster
 from headway.training.cluster import Cluster, uniform
 from headway.training.job import Job, Outcome, workload
@@ -17,13 +17,17 @@ from headway.training.state import TrainingState
 from headway.units import HOUR
 
 
-def played(jobs: tuple[Job, ...], cluster: Cluster) -> Ledger:
+def taped(jobs: tuple[Job, ...], cluster: Cluster) -> Tape:
     policy = build("fifo")
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy)
     policy.bind(state)
     writer = TapeWriter()
     Scheduler(state, policy, SimulatedCluster(jobs, state, None), writer).run()
-    return Ledger(writer.close(), jobs, cluster)
+    return writer.close()
+
+
+def played(jobs: tuple[Job, ...], cluster: Cluster) -> Ledger:
+    return Ledger(taped(jobs, cluster), jobs, cluster)
 
 
 LINE = workload(Job(0, hour * HOUR, 2 * HOUR, gpus=1, tenant="ab"[hour % 2]) for hour in range(10))
@@ -127,3 +131,49 @@ def _until(ledger: Ledger, time: int) -> Tape:
     columns = (ledger.time, ledger.kind, ledger.subject, ledger.lease, ledger.place, ledger.detail, ledger.value)
     rows = np.column_stack(columns)
     return Tape(rows[rows[:, 0] <= time])
+
+
+LONG_TAIL = workload(
+    Job(0, hour * HOUR, (100 if hour == 9 else 1) * HOUR, gpus=2 if hour < 9 else 1) for hour in range(10)
+)
+"""One job an hour on both of two GPUs, and at the end one on one GPU that runs for a hundred hours."""
+
+
+def test_use_while_jobs_arrive_does_not_count_the_tail() -> None:
+    summary = of_ledger(played(LONG_TAIL, uniform(1, 2)))
+    assert summary.gpu_utilisation == pytest.approx((9 * 2 + 100) / (109 * 2))
+    assert summary.gpu_utilisation_while_arriving == pytest.approx(1.0)
+    assert summary.effective_gpu_utilisation_while_arriving == pytest.approx(1.0)
+    assert (summary.makespan_s, summary.tail_s) == (109 * 3600, 100 * 3600)
+    assert summary.queue_mean_while_arriving == 0
+    flat = as_json(summary, "fifo")
+    assert flat["gpu_utilisation_over_makespan"] == flat["gpu_utilisation"] == summary.gpu_utilisation
+    assert flat["gpu_utilisation_while_arriving"] == 1.0
+    assert from_json(flat) == summary
+
+
+def test_with_a_window_use_is_counted_while_its_jobs_arrive() -> None:
+    ledger = played(LINE, uniform(4, 1))  # from the second hour on two of four GPUs are busy, one in the first
+    assert arrivals_of(ledger, Window(0, 3)) == (0, 2 * HOUR)
+    part, late = of_ledger(ledger, Window(0, 3)), of_ledger(ledger, Window(4, 10))
+    assert part.gpu_utilisation_while_arriving == pytest.approx((1 / 4 + 2 / 4) / 2)
+    assert (part.makespan_s, part.tail_s) == (4 * 3600, 2 * 3600)
+    assert late.gpu_utilisation_while_arriving == pytest.approx(2 / 4)
+    assert late.tail_s == 2 * 3600
+
+
+def test_jobs_that_arrive_at_once_are_counted_over_the_makespan() -> None:
+    batch = workload(Job(0, 0, hours * HOUR, gpus=1) for hours in (1, 3))
+    summary = of_ledger(played(batch, uniform(2, 1)))
+    assert summary.gpu_utilisation_while_arriving == summary.gpu_utilisation == pytest.approx(4 / 6)
+    assert summary.tail_s == summary.makespan_s == 3 * 3600
+    one = of_ledger(played(LINE, uniform(2, 1)), Window(4, 5))
+    assert one.gpu_utilisation_while_arriving == one.gpu_utilisation
+    assert one.tail_s == one.makespan_s
+
+
+def test_a_tape_that_ends_while_jobs_arrive_has_no_tail() -> None:
+    cut = Ledger(taped(LINE, uniform(1, 1)).until(5 * HOUR), LINE, uniform(1, 1))
+    assert arrivals_of(cut, None) == cut.span
+    assert of_ledger(cut).tail_s == 0
+    assert of_ledger(cut).gpu_utilisation_while_arriving == 1.0

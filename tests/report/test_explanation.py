@@ -13,6 +13,7 @@ from headway.cli import main
 from headway.cli.program import app
 from headway.core.tape import Tape
 from headway.errors import TapeError
+from headway.experiment.folder import store_result
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.training.ledger import Ledger
@@ -244,8 +245,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         "run": {"out": str(out)},
         "policy": {"name": "fifo"},
     }
-    experiment.run(toml.typed(document, Experiment, "test"))
-    experiment.store_result(out, {"stopped": False})
+    tape = experiment.run(toml.typed(document, Experiment, "test")).tape
+    store_result(out, {"stopped": False, "digest": tape.digest})
     return str(out)
 
 

@@ -326,9 +326,15 @@ def test_the_command_writes_all_three(folder: str, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_flags_are_one_line(
-    folder: str, flags: list[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: str,
+    flags: list[str],
+    line: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(folder)
+    (tmp_path / "mine.txt").write_text("in the way")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["export", folder, *flags])
     assert ended.value.code == 2

@@ -20,8 +20,8 @@ from headway.metrics.series import Series
 from headway.report import figures, headline, page
 from headway.report.measured import Comparison, Measured
 from headway.report.thin import MOST_CDF_POINTS, bucketed, cdf
-from headway.report.words import duration
-from headway.units import SECOND
+from headway.report.words import duration, percent
+from headway.units import SECOND, format_duration, seconds
 from tests.report.made import BUSY, leave, opened
 from tests.report.pages import Page
 
@@ -164,6 +164,31 @@ def test_a_baseline_that_is_best_is_said_to_be_unbeaten(compared: Comparison) ->
     assert headline.answer(turned).startswith("No other policy finishes jobs sooner")
 
 
+def test_use_is_told_of_the_time_in_which_jobs_arrive_and_the_tail_apart(compared: Comparison, built: str) -> None:
+    best, base = compared.runs[compared.best].summary, compared.baseline.summary
+    assert best.gpu_utilisation_while_arriving is not None
+    used = percent(best.gpu_utilisation_while_arriving, 0)
+    assert used != percent(best.gpu_utilisation, 0), "else this test could not tell the two apart"
+    text = Page(built).text
+    assert f"GPUs are {used} in use while jobs arrive" in text
+    assert f"The last job ends {duration(best.tail_s)} after the last arrival" in text
+    assert f"{used}GPUs in use while jobs arrive" in text.replace("\n", "")
+    assert "Use is counted while jobs arrive" in text
+    assert f"tail {format_duration(seconds(base.tail_s or 0))}" in text
+    assert percent(base.gpu_utilisation_while_arriving) in text
+    alone = Page(page.build(Comparison(compared.runs[:1]))).text
+    assert "While jobs arrive, for " in alone
+    assert f"the GPUs are {percent(base.gpu_utilisation_while_arriving, 0)} in use" in alone
+
+
+def test_jobs_that_arrive_all_at_once_have_their_use_told_over_the_makespan(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,100,2\n0,300,1\n0,50,2\n")
+    batch = {"trace": {"path": str(tmp_path / "jobs.csv")}, "cluster": {"nodes": 1, "gpus_per_node": 2}}
+    text = Page(page.build(opened(leave(tmp_path / "run", batch)))).text
+    assert "All jobs arrive at once, so use is counted over the makespan." in text
+    assert "while jobs arrive" not in text.lower()
+
+
 def test_the_table_has_the_intervals_and_marks_the_best(compared: Comparison, built: str) -> None:
     table = built[built.index('<section id="table"') : built.index('<section id="map"')]
     assert table.count('class="best"') >= 2
@@ -243,7 +268,8 @@ def test_a_run_whose_policy_is_gone_has_a_page_without_causes(folders: dict[str,
     (gone / "experiment.toml").write_text(settings.replace('name = "fifo"', 'name = "./gone.py:Mine"'))
     text = Page(page.build(opened(gone))).text
     assert "Why jobs waited cannot be told" in text
-    assert "./gone.py:Mine" in text
+    assert "gone.py:Mine" in text
+    assert "is not run unless you trust it: --trust" in text
 
 
 def test_only_measured_jobs_are_counted(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_same_runs_give_the_same_bytes_with_the_numbers_of_the_runs(runs: li
     assert "The first 8 requests of each run are the warm-up" in page.text
     assert "lost with workers" in page.text
     assert "out of service" in page.text
-    assert "given up" not in page.text
+    assert "dropped" not in page.text
     assert text.count('class="best"') >= 2
     assert page.facts()["runs"][0]["line"]["dash"] == "dash"
 
@@ -212,8 +212,22 @@ def test_what_was_given_up_and_runs_of_other_requests_are_said(runs: list[Shown]
     dropped = dataclasses.replace(runs[1], row={**runs[1].row, "dropped": 5})
     other = dataclasses.replace(runs[2], requests=tuple(each._replace(tenant=1) for each in runs[2].requests))
     text = Page(build([runs[0], dropped, other])).text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "jit gave up 5 requests (6.2 %)" in text
+    assert "jit dropped 5 requests of 80 (6.2 %): these are in no latency" in text
     assert "The runs did not serve the same requests" in text
+
+
+def test_drops_in_the_warm_up_are_told_beside_what_is_in_time(runs: list[Shown]) -> None:
+    graphs = [{**each, "slo_hit_rate": 1.0, "dropped": 3} for each in runs[0].row["graphs"]]
+    late = {**runs[0].row, "slo_hit_rate": 1.0, "dropped": 5, "dropped_warmup": 4, "graphs": graphs}
+    text = build([dataclasses.replace(runs[0], row=late)])
+    page = Page(text)
+    words = page.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "in time, 5 of 80 dropped" in words, "the answer"
+    assert "dropped, of all" in words, "the table"
+    assert "4 requests of them in the warm-up, which is not measured" in words
+    assert "Dropped requests are counted in it too." in words
+    hovered = page.facts()["figures"]["graphs-late"]["data"][0]["text"]
+    assert hovered[0].startswith(", 3 of ")
 
 
 def test_one_worker_and_250_have_rows_and_not_too_many_labels(runs: list[Shown]) -> None:

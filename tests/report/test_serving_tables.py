@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 
 from headway.report import serving_tables as tables
-from headway.report.tables import width_of
+from headway.report.terminal import PlainConsole, width_of
 
 
 def row(policy: str, **more: Any) -> dict[str, Any]:
@@ -38,7 +37,7 @@ def heads(table: Table) -> list[str]:
 
 
 def printed(table: Table) -> str:
-    console = Console(width=width_of(table), height=25)
+    console = PlainConsole(width=width_of(table), height=25)
     with console.capture() as text:
         console.print(table)
     return text.get()
@@ -51,7 +50,8 @@ def test_columns_are_left_out_until_the_table_fits_and_no_cell_is_cut(width: int
     whole = heads(tables.comparison(rows))
     assert len(heads(table)) == len(whole) - left_out
     assert [name for name in whole if name in heads(table)] == heads(table)
-    assert width_of(table) <= width or {"policy", "slow-down", "in time", "$/1000"} >= set(heads(table)) - {"p99"}
+    kept = {"policy", "slow-down", "p99", "in time", "dropped", "$/1000"}
+    assert width_of(table) <= width or kept >= set(heads(table))
     if left_out:
         assert width_of(tables.fitting(rows, 10_000)[0]) > width
     text = printed(table)
@@ -66,6 +66,21 @@ def test_what_nobody_has_or_everybody_has_nothing_of_is_no_column() -> None:
     more = row("b", dropped=3, batch_mean=2.0, lost_tasks=1, slo_hit_rate=0.5, unfinished=2, cold_starts=9)
     shown = heads(tables.comparison([row("a"), more]))
     assert {"in time", "dropped", "unfinished", "lost tasks", "cold starts", "batch"} <= set(shown)
+
+
+def test_drops_of_all_requests_stand_beside_what_is_in_time_though_there_are_none() -> None:
+    rows = [row("a", slo_hit_rate=1.0, measured=900, dropped=128), row("b", slo_hit_rate=1.0, measured=900)]
+    table = tables.comparison(rows)
+    cells = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
+    assert cells["dropped"] == ["128 of 1,000", "0 of 1,000"]
+    assert cells["measured"] == ["900", "900"]
+    narrow, left_out = tables.fitting(rows, 60)
+    assert left_out
+    assert "dropped" in heads(narrow)
+    graph = {"graph": "g", "requests": 20, "measured": 18, "dropped": 2, "slo_hit_rate": 1.0}
+    text = printed(tables.graphs(row("a", graphs=[graph])))
+    assert "2 of 20" in text
+    assert "measured" in text
 
 
 def test_changes_name_their_baseline_and_what_rounds_to_nothing_has_no_sign() -> None:

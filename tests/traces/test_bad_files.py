@@ -62,7 +62,7 @@ def _refusal(path: Path, format: str = "helios-csv", strict: bool = False) -> st
 def _outcome(path: Path, format: str) -> Trace | None:
     """The trace, or None where it was refused in one line; any other exception passes through."""
     try:
-        return load(path, format)
+        return load(path, format, skip_bad_rows=True)
     except TraceError as refusal:
         line = str(refusal)
     assert "\n" not in line
@@ -142,7 +142,7 @@ def test_a_bad_row_is_dropped_and_explained_and_strict_stops_at_it(
     tmp_path: Path, row: str, column: str, value: str, rule: str | None
 ) -> None:
     path = _file(tmp_path, HELIOS + GOOD + row + "\n" + "last,9,60,2\n")
-    trace = load(path, "helios-csv")
+    trace = load(path, "helios-csv", skip_bad_rows=True)
     if rule is None:  # a stray quote costs no other row
         assert [job.name for job in trace.jobs] == ["good", '"a', "last"]
         return
@@ -161,14 +161,14 @@ def test_quotes_that_span_lines_do_not_swallow_rows(tmp_path: Path) -> None:
 
 
 def test_a_row_whose_namesake_was_dropped_is_kept(tmp_path: Path) -> None:
-    trace = load(_file(tmp_path, HELIOS + "a,0,bad,1\na,5,60,1\n"), "helios-csv")
+    trace = load(_file(tmp_path, HELIOS + "a,0,bad,1\na,5,60,1\n"), "helios-csv", skip_bad_rows=True)
     assert [job.name for job in trace.jobs] == ["a"]
 
 
 @pytest.mark.parametrize("stamp", ["2017-13-01 00:00:00", "09/10/2017", "2017-10-09", "9999-01-01 00:00:00", ""])
 def test_philly_timestamps_that_are_none_are_dropped(tmp_path: Path, stamp: str) -> None:
     text = f"timestamp,duration,num_gpus,cluster\n{stamp},1,1,a\n2017-10-09 07:01:55,2,1,a\n"
-    trace = load(_file(tmp_path, text), "philly-csv")
+    trace = load(_file(tmp_path, text), "philly-csv", skip_bad_rows=True)
     assert [dropped.column for dropped in trace.dropped] == ["timestamp"]
     assert len(trace.jobs) == 1
 
@@ -176,7 +176,7 @@ def test_philly_timestamps_that_are_none_are_dropped(tmp_path: Path, stamp: str)
 def test_synergy_work_that_rounds_to_nothing_or_overflows_is_dropped(tmp_path: Path) -> None:
     header = "job_id,model,arrival_s,total_iters,iter_time_s_at_fair_share,gpus\n"
     text = header + "a,m,0,1,0.4,1\nb,m,0,9000000000000000,1000,1\nc,m,0,10,1,1\n"
-    trace = load(_file(tmp_path, text), "synergy")
+    trace = load(_file(tmp_path, text), "synergy", skip_bad_rows=True)
     assert [job.name for job in trace.jobs] == ["c"]
     assert [dropped.line for dropped in trace.dropped] == [2, 3]
 
@@ -205,14 +205,15 @@ def test_headway_columns_are_checked_by_name(tmp_path: Path) -> None:
 def test_headway_rows_keep_the_rules_of_a_job(tmp_path: Path, columns: str, cells: str, rule: str | None) -> None:
     blanks = "," * cells.count(",")
     path = _file(tmp_path, f"submit_s,work_s,gpus,{columns}\n5,60,1,{cells}\n7,60,1,{blanks}\n")
-    trace = load(path, "headway")
+    trace = load(path, "headway", skip_bad_rows=True)
     assert [dropped.rule for dropped in trace.dropped] == ([] if rule is None else [rule])
     assert len(trace.jobs) == (2 if rule is None else 1)
     assert trace.jobs[0].submit == 0
 
 
 def test_lines_are_counted_past_fields_that_hold_line_breaks(tmp_path: Path) -> None:
-    trace = load(_file(tmp_path, 'submit_s,work_s,gpus,name\n0,1,1,"two\nlines"\nx,1,1,b\n'), "headway")
+    path = _file(tmp_path, 'submit_s,work_s,gpus,name\n0,1,1,"two\nlines"\nx,1,1,b\n')
+    trace = load(path, "headway", skip_bad_rows=True)
     assert trace.jobs[0].name == "two\nlines"
     assert [dropped.line for dropped in trace.dropped] == [4]
 
@@ -253,3 +254,66 @@ def test_any_text_gives_jobs_or_one_line(tmp_path: Path, format: str, cells: lis
 @given(content=st.binary(max_size=80), suffix=st.sampled_from([".csv", ".csv.gz", ".parquet"]))
 def test_any_bytes_are_refused_in_one_line(tmp_path: Path, content: bytes, suffix: str) -> None:
     assert _refusal(_file(tmp_path, content, "t" + suffix), "headway")
+
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+SAMPLE_FORMATS = {
+    "acme.csv": "acme",
+    "headway.csv": "headway",
+    "helios-log.csv": "helios-log",
+    "openb-pods.csv": "openb",
+    "philly-json.json": "philly-json",
+    "pods.json": "kubernetes",
+    "sacct.json": "slurm",
+    "sacct.txt": "slurm",
+    "scontrol-jobs.txt": "slurm",
+    "swf.swf": "swf",
+}
+ODD = (
+    "-8",
+    "8.5",
+    "²",
+    "9" * 30,
+    "1e400",
+    "null",
+    "",
+    "[",
+    "]",
+    ":",
+    ",",
+    "=",
+    "|",
+    "\n",
+    "\x00",
+    '"',
+    "{",
+    "2024-13-01",
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(SAMPLE_FORMATS)),
+    cuts=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(ODD)), min_size=1, max_size=3),
+)
+def test_a_sample_that_was_tampered_with_gives_jobs_or_one_line(
+    tmp_path: Path, name: str, cuts: list[tuple[float, int, str]]
+) -> None:
+    content = (SAMPLES / name).read_text(encoding="utf-8")
+    for place, length, odd in cuts:
+        at = int(place * len(content))
+        content = content[:at] + odd + content[at + length :]
+    trace = _outcome(_file(tmp_path, content, name), SAMPLE_FORMATS[name])
+    assert trace is None or trace.jobs
+
+
+@pytest.mark.parametrize("format", ["philly-json", "kubernetes", "slurm"])
+@pytest.mark.parametrize(
+    "before", ["", '[{"jobid": "a", "attempts": ', '{"apiVersion": "v1", "kind": "List", "items": ']
+)
+def test_json_that_is_nested_too_deeply_is_refused_in_one_line(tmp_path: Path, format: str, before: str) -> None:
+    assert _refusal(_file(tmp_path, before + "[" * 100_000, "t.json"), format)
+
+
+def test_a_list_that_is_broken_after_an_odd_entry_is_refused_in_one_line(tmp_path: Path) -> None:
+    assert "is not whole JSON" in _refusal(_file(tmp_path, '[{"jobid": 5}, {"jobid": "a" 7}]', "t.json"), "philly-json")

@@ -47,7 +47,7 @@ def test_hashes_may_be_missing(tmp_path: Path) -> None:
 )
 def test_a_bad_row_is_dropped_and_explained(tmp_path: Path, row: str, column: str, rule: str) -> None:
     path = written(tmp_path, GOOD + row.strip() + "\n" + GOOD)
-    trace = load_requests(path)
+    trace = load_requests(path, skip_bad_rows=True)
     assert (len(trace), trace.rows) == (2, 3)
     (dropped,) = trace.dropped
     assert (dropped.line, dropped.column) == (2, column)
@@ -70,3 +70,8 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, conte
     with pytest.raises(TraceError) as caught:
         load_requests(written(tmp_path, content), "mooncake")
     assert line in str(caught.value)
+
+
+def test_a_line_that_is_nested_too_deeply_is_a_bad_row(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + '{"timestamp": 1, "hash_ids": ' + "[" * 100_000 + "\n")
+    assert [each.line for each in load_requests(path, "mooncake", skip_bad_rows=True).dropped] == [2]

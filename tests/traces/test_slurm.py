@@ -48,7 +48,7 @@ def _table(*rows: dict[str, str]) -> str:
 
 
 def _load(folder: Path, *rows: dict[str, str], strict: bool = False) -> Trace:
-    return load(_file(folder, _table(*rows)), "slurm", strict=strict)
+    return load(_file(folder, _table(*rows)), "slurm", strict=strict, skip_bad_rows=True)
 
 
 def _only(folder: Path, **cells: str) -> Job:

@@ -118,3 +118,14 @@ def test_jobs_built_by_column_are_jobs_like_any_other() -> None:
     assert hash(built[1]) == hash(Job(1, 5, 2, name="b"))
     assert altered(built, {"gpus": [3, 4]}) == (Job(0, 0, 1, name="a", gpus=3), Job(1, 5, 2, name="b", gpus=4))
     assert altered((), {"gpus": []}) == ()
+
+
+def test_no_job_is_longer_than_the_longest_nor_announced_to_be() -> None:
+    free, limited = philly_like(3000, seed=5), philly_like(3000, seed=5, longest=2 * DAY)
+    assert max(job.work for job in free) > 2 * DAY
+    assert max(job.work for job in limited) == 2 * DAY
+    assert max(job.estimate or 0 for job in limited) == 2 * DAY
+    assert [job.work for job in limited] == [min(job.work, 2 * DAY) for job in free]
+    assert [job.gpus for job in limited] == [job.gpus for job in free]
+    with pytest.raises(ExperimentError, match="longest 0 s must be at least 1 s"):
+        philly_like(10, longest=0)

@@ -23,7 +23,8 @@ from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import Make
 from tests.drive import World, digest, drive, seconds_of
-from tests.golden.regenerate import POLICIES, WORLDS
+from tests.golden.training import POLICIES
+from tests.golden.worlds import WORLDS
 from tests.strategies import specs, worlds
 
 few = settings(

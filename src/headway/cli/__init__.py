@@ -1,7 +1,8 @@
 """The command line. This module is the program around the commands; it imports them once it can say what goes wrong.
 
 Results go to stdout and nothing else does; progress, notes and errors go to stderr. Wrong input is one line and exit
-status 2, a bug is one line and 1, a run stopped by Ctrl-C exits with 130. ``HEADWAY_DEBUG=1`` shows tracebacks.
+status 2, a bug is one line and 1, a run stopped in good order exits with 130, one that SIGTERM had to end with 143.
+``HEADWAY_DEBUG=1`` shows tracebacks.
 """
 
 import os
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from headway.errors import HeadwayError, InputError
+from headway.errors import HeadwayError, InputError, Terminated, printable
 
 STOPPED = 128 + signal.SIGINT
 
@@ -18,23 +19,33 @@ STOPPED = 128 + signal.SIGINT
 def main(arguments: Sequence[str] | None = None) -> None:
     """The program."""
     try:
-        sys.exit(_program(arguments))
+        status = _program(arguments)
     except HeadwayError as problem:
         _fail(str(problem), 2 if isinstance(problem, InputError) else 1, problem)
     except KeyboardInterrupt:
         _fail("stopped", STOPPED)
-    except BrokenPipeError:
+    except Terminated as ended:
+        sys.stderr.write("headway: ended by SIGTERM\n")
+        sys.exit(ended.code)
+    except BrokenPipeError as problem:
+        if (line := _blamed(problem)) is not None:
+            _fail(line, 2, problem)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (MemoryError, OverflowError, OSError) as problem:
         _fail(_blamed(problem) or f"{type(problem).__name__}: {problem}", 2, problem)
-    except Exception as problem:  # noqa: BLE001 - the last resort: one line instead of a traceback
+    except SystemExit as problem:  # headway's own, unless it comes out of somebody's policy
+        if (line := _blamed(problem)) is not None:
+            _fail(line, 2, problem)
+        raise
+    except BaseException as problem:  # noqa: BLE001 - the last resort: one line instead of a traceback
         if (line := _blamed(problem)) is not None:
             _fail(line, 2, problem)
         _fail(f"internal error: {type(problem).__name__}: {problem}; HEADWAY_DEBUG=1 shows all", 1, problem)
+    sys.exit(status)
 
 
-def _blamed(problem: Exception) -> str | None:
+def _blamed(problem: BaseException) -> str | None:
     if "headway.cli.blame" not in sys.modules:  # the commands themselves could not be imported
         return None
     from headway.cli.blame import blamed
@@ -79,8 +90,8 @@ def _commands(given: Sequence[str]) -> Any:
     return every
 
 
-def _fail(line: str, status: int, problem: Exception | None = None) -> NoReturn:
+def _fail(line: str, status: int, problem: BaseException | None = None) -> NoReturn:
     if problem is not None and os.environ.get("HEADWAY_DEBUG"):
         raise problem
-    sys.stderr.write(f"headway: {' '.join(line.split())}\n")
+    sys.stderr.write(f"headway: {printable(' '.join(line.split()))}\n")
     sys.exit(status)

@@ -20,7 +20,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        console.out().print(f"headway {__version__}", highlight=False)
+        console.say(f"headway {__version__}")
         raise typer.Exit
 
 

@@ -8,6 +8,7 @@ import typer
 from headway.cli import STOPPED, console
 from headway.cli.app import app
 from headway.cli.flags import (
+    BadRowsFlag,
     ClusterFlag,
     FormatFlag,
     GpusFlag,
@@ -51,6 +52,7 @@ def backtest(
     policies: PoliciesOption = SITE,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     as_json: JsonFlag = False,
     overrides: SetFlag = None,
 ) -> None:
@@ -94,8 +96,8 @@ def _show(found: list[Backtest], names: list[str]) -> None:
         *([f"{first.only_recorded:,} started only in the record"] if first.only_recorded else []),
         *([f"{first.only_simulated:,} only in the simulation"] if first.only_simulated else []),
     ]
-    console.out().print(f"\n{verdict(first)}", highlight=False, soft_wrap=True, markup=False)
+    console.say("", verdict(first))
     if missed:
-        console.out().print(f"({' and '.join(missed)}; {first.jobs:,} jobs in all)", highlight=False, soft_wrap=True)
+        console.say(f"({' and '.join(missed)}; {first.jobs:,} jobs in all)")
     if names[0] == SITE:
-        console.out().print(f"site: {first.policy}", highlight=False, soft_wrap=True, markup=False)
+        console.say(f"site: {first.policy}")

@@ -12,6 +12,7 @@ from headway.cli.flags import (
     AllocationFlag,
     ArrivalsFlag,
     BackfillFlag,
+    BadRowsFlag,
     BaselineFlag,
     ByFlag,
     ClusterFlag,
@@ -79,8 +80,13 @@ from headway.formats.plugins import resolve
 from headway.report import tables
 
 DEMO_NODES = 128
-DEMO_LOAD = 1.15
+DEMO_JOBS = 30_000
+DEMO_LOAD = 0.95
+DEMO_LONGEST = "2d"
+"""The time limit of the cluster: without one a few jobs of weeks would outlast all others."""
 DEMO_COST = "60s"
+DEMO_BASELINE = "fifo+easy"
+"""What many clusters run: in order of submission, small jobs filling the gaps."""
 DEMO_POLICIES = (
     *("fifo", "fifo+fit", "fifo+easy", "sjf", "srtf", "las", "tiresias", "ftf", "drf", "multifactor+easy", "qssf"),
 )
@@ -131,6 +137,7 @@ def simulate(
     load: LoadFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     seed: SeedFlag = None,
     seeds: SeedsFlag = None,
     warmup: WarmupFlag = None,
@@ -212,6 +219,7 @@ def compare(
     load: LoadFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     seed: SeedFlag = None,
     seeds: SeedsFlag = None,
     baseline: BaselineFlag = None,
@@ -286,9 +294,18 @@ def run(
     play_out(apart(experiments), wanted, processes, single=single, baseline=against)
 
 
+def demo_document(jobs: int = DEMO_JOBS) -> toml.Document:
+    """The jobs, the cluster and the costs of the demo, as an experiment."""
+    return {
+        "trace": {"synthetic": {"jobs": jobs, "load": DEMO_LOAD, "longest": DEMO_LONGEST}},
+        "cluster": {"nodes": DEMO_NODES, "gpus_per_node": 8},
+        "costs": {"preemption": DEMO_COST, "migration": DEMO_COST},
+    }
+
+
 @app.command()
 def demo(
-    jobs: Annotated[int, typer.Option(help="Jobs to draw.", min=1, max=1_000_000)] = 20_000,
+    jobs: Annotated[int, typer.Option(help="Jobs to draw.", min=1, max=1_000_000)] = DEMO_JOBS,
     seed: SeedFlag = 0,
     seeds: SeedsFlag = None,
     baseline: BaselineFlag = None,
@@ -297,21 +314,17 @@ def demo(
     report: ReportFlag = None,
     processes: ProcessesFlag = 1,
 ) -> None:
-    """Compare policies on a drawn workload: 1,024 GPUs, no files needed.
+    """Compare policies on a drawn workload: a busy week on 1,024 GPUs, no files needed.
 
     headway demo
 
     headway demo --jobs 50000 --seed 7 --processes 8 --report demo.html
     """
-    document: toml.Document = {
-        "trace": {"synthetic": {"jobs": jobs, "load": DEMO_LOAD}},
-        "cluster": {"nodes": DEMO_NODES, "gpus_per_node": 8},
-        "costs": {"preemption": DEMO_COST, "migration": DEMO_COST},
-        "run": {"seed": seed or 0},
-        "measure": {"seeds": seeds or 1, "baseline": baseline or ""},
-    }
+    document = demo_document(jobs)
+    document |= {"run": {"seed": seed or 0}, "measure": {"seeds": seeds or 1, "baseline": baseline or DEMO_BASELINE}}
     console.note(
-        f"{jobs:,} jobs like those of the Philly cluster, on {DEMO_NODES} nodes with 8 GPUs each, 60 s a preemption"
+        f"{jobs:,} jobs drawn like those of the Philly cluster, {DEMO_LONGEST} long at most, on {DEMO_NODES} nodes "
+        f"with 8 GPUs each, {DEMO_COST} a preemption"
     )
     experiments = under_each(document, DEMO_POLICIES)
     wanted = Wanted(as_json, picture=picture, report=report)

@@ -1,29 +1,38 @@
-"""The two streams: results on stdout, everything else on stderr; and how a run's outcome is printed."""
+"""The two streams: results on stdout, everything else on stderr; and how a run's outcome is printed.
+
+What is printed holds names from traces and files, so it is text: tables go to ``out()``, lines to ``say`` and ``note``.
+"""
 
 import json
 import sys
 from typing import Any
 
-from rich.console import Console
+from headway.errors import printable
+from headway.report.terminal import PlainConsole
 
 PLAIN_WIDTH = 180
 """Columns of a table that does not go to a terminal."""
 
 
-def out(least: int = 0) -> Console:
-    """Where results go; at least so wide, whatever the terminal says: it wraps lines, and nothing is cut."""
-    width = Console().width if sys.stdout.isatty() else PLAIN_WIDTH
-    return Console(width=max(width, least), height=25)  # without a height a dumb terminal has 80 columns
+def out(least: int = 0) -> PlainConsole:
+    """Where tables go; at least so wide, whatever the terminal says: it wraps lines, and nothing is cut."""
+    width = PlainConsole().width if sys.stdout.isatty() else PLAIN_WIDTH
+    return PlainConsole(width=max(width, least), height=25)  # without a height a dumb terminal has 80 columns
 
 
-def err() -> Console:
-    """Where everything else goes."""
-    return Console(stderr=True)
+def err() -> PlainConsole:
+    """Where progress bars go."""
+    return PlainConsole(stderr=True)
+
+
+def say(*lines: str) -> None:
+    """Lines on stdout, as they are but for control characters."""
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
 
 
 def note(line: str) -> None:
-    """One line on stderr, as it is."""
-    sys.stderr.write(f"{line}\n")
+    """One line on stderr, likewise."""
+    sys.stderr.write(f"{printable(line)}\n")
 
 
 def print_json(value: Any) -> None:

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import JsonFlag, RunArgument
+from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
 from headway.cli.stored import job_number, stored
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment import StoredRun
@@ -17,6 +17,7 @@ from headway.experiment.whatif import origin
 from headway.metrics.training.ledger import Ledger
 from headway.report.explanation import explain as explained
 from headway.report.explanation import moment_to_ask
+from headway.report.terminal import PlainColumn
 from headway.training.state import TrainingState
 from headway.units import format_duration, parse_duration, seconds
 
@@ -42,6 +43,7 @@ def explain(
     job: Annotated[str, typer.Argument(help="A job, by its id in the trace or its number.", metavar="JOB")],
     at: AtFlag = None,
     draws: DrawsFlag = None,
+    trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say why a job does not run at a time, which moves or preemptions would admit it, and when to expect its start.
@@ -50,7 +52,7 @@ def explain(
 
     headway explain runs/srtf 17 --at "2d 3h"
     """
-    found = stored(folder)
+    found = stored(folder, trust=trust)
     scene = found.scene
     number = job_number(scene.jobs, job)
     time = _time(found, at, number)
@@ -73,7 +75,7 @@ def explain(
     if as_json:
         console.print_json(told.record())
     else:
-        console.out().print("\n".join(told.lines()), markup=False, highlight=False, soft_wrap=True)
+        console.say(*told.lines())
 
 
 def _time(found: StoredRun, at: str | None, job: int) -> int:
@@ -117,7 +119,7 @@ def _bar(
     if not console.err().is_terminal:
         yield None, None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"), TimeElapsedColumn())
+    columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[at]}"), TimeElapsedColumn())
     with Progress(*columns, console=console.err(), transient=True) as bar:
         task = bar.add_task("taking the run up", total=1.0, at="")
 

@@ -10,11 +10,12 @@ import typer
 
 from headway.cli import console, serving
 from headway.cli.app import app
-from headway.cli.flags import RunArgument
+from headway.cli.flags import RunArgument, TrustFlag
 from headway.cli.progress import Tell, share_bar
 from headway.cli.stored import stored
 from headway.errors import ExperimentError
 from headway.experiment import StoredRun, is_serving
+from headway.experiment.folder import check_output
 from headway.metrics.training.ledger import Ledger
 from headway.report.export import Written, check_file, kept_if_used, write_perfetto, write_tables
 from headway.units import format_size
@@ -37,6 +38,7 @@ def export(
     parquet: ParquetFlag = None,
     csv: CsvFlag = None,
     force: ForceFlag = False,
+    trust: TrustFlag = False,
 ) -> None:
     """Write a run as files for other programs: a trace to look at, tables to compute with.
 
@@ -49,8 +51,11 @@ def export(
         raise ExperimentError("nothing to export: give --perfetto FILE.json.gz, --parquet FOLDER or --csv FOLDER")
     if parquet is not None and csv is not None and Path(parquet).resolve() == Path(csv).resolve():
         raise ExperimentError(f"--parquet and --csv name the same folder {csv}: give each its own")
+    for flag, text in (("--perfetto", perfetto), ("--parquet", parquet), ("--csv", csv)):
+        if text is not None:
+            check_output(Path(text), flag)
     fleet = is_serving(folder)
-    found = None if fleet else stored(folder, "what is there is exported")
+    found = None if fleet else stored(folder, "what is there is exported", trust=trust)
     if trace is not None:
         if not trace.name.endswith((".json", ".json.gz")):
             raise ExperimentError(f"--perfetto {trace}: the name must end in .json or .json.gz")
@@ -59,11 +64,11 @@ def export(
     with ExitStack() as stack:
         for tables in targets.values():
             stack.enter_context(kept_if_used(tables, force=force))
-        made = serving.export(folder, trace, targets) if found is None else _written(found, trace, targets)
+        made = serving.export(folder, trace, targets, trust) if found is None else _written(found, trace, targets)
     for file in made:
         what = "events" if file.path.suffix in (".json", ".gz") else "rows"
         line = f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}"
-        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line)
 
 
 def _written(found: StoredRun, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:

@@ -9,6 +9,8 @@ import typer
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import toml
+from headway.formats.serving_settings import ServingPolicyTable
+from headway.formats.settings import PolicyTable
 
 FLAGS = {
     "trace": "trace.path",
@@ -19,6 +21,7 @@ FLAGS = {
     "models": "trace.models",
     "skip_infeasible": "trace.skip_infeasible",
     "strict": "trace.strict",
+    "skip_bad_rows": "trace.skip_bad_rows",
     "cluster": "cluster.file",
     "nodes": "cluster.nodes",
     "gpus_per_node": "cluster.gpus_per_node",
@@ -54,8 +57,13 @@ SERVING_FLAGS = {
     "slo": "workload.slo",
 }
 """What only runs of a fleet have."""
-BOTH_FLAGS = ("policy", "seed", "out")
-"""Of the flags above those that mean the same for both."""
+BOTH_FLAGS = {
+    "policy": "policy.name",
+    "skip_bad_rows": "workload.skip_bad_rows",
+    "seed": "run.seed",
+    "out": "run.out",
+}
+"""Of the flags for jobs those that runs of a fleet have too, with their keys there."""
 MEASURE_FLAGS = {
     "seeds": "measure.seeds",
     "baseline": "measure.baseline",
@@ -73,12 +81,15 @@ _run = partial(typer.Option, rich_help_panel="Run")
 _measure = partial(typer.Option, rich_help_panel="Statistics")
 
 TraceFlag = Annotated[str | None, _jobs(help="File of jobs, plain or gzip.", metavar="FILE")]
+TrustFlag = Annotated[
+    bool, typer.Option("--trust", help="Run the Python file that the run folder names, if it names one.")
+]
 FormatFlag = Annotated[
     str | None, _jobs(help="The format of the file (headway trace formats lists them); told by its beginning.")
 ]
 MapFlag = Annotated[
     str | None,
-    _jobs("--map", help="Any CSV or Parquet: gpus=num_gpus,submit=timestamp,work=duration.", metavar="FIELD=COLUMN,…"),
+    _jobs("--map", help="Any CSV or Parquet: gpus=num_gpus,submit=queued:ms,work=duration.", metavar="FIELD=COLUMN,…"),
 ]
 ClusterFlag = Annotated[
     list[str] | None,
@@ -99,6 +110,10 @@ StrictFlag = Annotated[
     bool | None,
     _jobs("--strict/--lenient", help="Stop at the first bad row, or drop bad rows, explain them, and sort (default)."),
 ]
+BadRowsFlag = Annotated[
+    bool | None,
+    _jobs("--skip-bad-rows", help="Go on although one rule drops more than a tenth of the rows of a trace."),
+]
 NodesFlag = Annotated[int | None, _cluster(help="Nodes of the cluster.")]
 GpusFlag = Annotated[int | None, _cluster(help="GPUs of each node.")]
 CpusFlag = Annotated[int | None, _cluster(help="CPUs of each node; not counted if left out.")]
@@ -110,9 +125,21 @@ FailuresFlag = Annotated[
     str | None,
     _cluster(help="mtbf=30d,repair=4h: means for one node or worker; every=30s,repair=10s: some worker of a fleet."),
 ]
+JOBS_POLICY, FLEET_POLICY = PolicyTable().name, ServingPolicyTable().name
+"""What is meant where no policy is named."""
 PolicyFlag = Annotated[
     str | None,
-    _policy(help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. fifo if left out."),
+    _policy(
+        help="An order, or parts joined by +: srtf+easy+fgd. Your own: ./mine.py:MyOrder. "
+        f"If left out {JOBS_POLICY}, with --scenario {FLEET_POLICY}."
+    ),
+]
+FleetPolicyFlag = Annotated[
+    str | None,
+    _policy(
+        "--policy",
+        help=f"A serving policy: compass, esg(k=3), …. Your own: ./mine.py:MyPolicy. If left out {FLEET_POLICY}.",
+    ),
 ]
 PoliciesFlag = Annotated[str, _policy(help="Policies to compare, with commas between them.")]
 BackfillFlag = Annotated[str | None, _policy(help="Who may overtake: none, fit, easy, conservative.")]
@@ -262,9 +289,12 @@ def split_failures(text: str, known: Sequence[str] = ("mtbf", "repair")) -> dict
     return given
 
 
-def split_policies(text: str, example: str = "fifo,sjf,srtf+easy") -> list[str]:
-    """Policies between commas; commas inside brackets belong to options."""
+def split_policies(text: str, example: str = "fifo,sjf,srtf+easy", what: str = "policies") -> list[str]:
+    """Policies (or other values) between commas, none twice; commas inside brackets belong to options."""
     found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
     if not all(found):
-        raise ExperimentError(f"policies {text!r} is not understood: write it like {example}")
+        raise ExperimentError(f"{what} {text!r} is not understood: write it like {example}")
+    for index, spec in enumerate(found):
+        if spec in found[:index]:
+            raise ExperimentError(f"{what} {text!r}: {spec} is named twice; name each once")
     return found

@@ -85,7 +85,7 @@ def kernels(
         return
     _show(trace, summary, seen)
     for what, file in files.items():
-        console.out().print(f"{what}: {file}", highlight=False, markup=False, soft_wrap=True)
+        console.say(f"{what}: {file}")
 
 
 def _check_targets(out: str, perfetto: str) -> None:
@@ -123,12 +123,12 @@ def _show(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> None:
             + (f"; {seen.ns_a_launch} ns a launch in the shim" if seen.ns_a_launch else "")
         )
     for line in lines:
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.say(line)
     out.print(_histogram(summary.gaps))
     out.print(_kernels(summary))
     if len(summary.kernels) > _SHOWN:
         rest = sum(use.share for use in summary.kernels[_SHOWN:])
-        out.print(f"and {len(summary.kernels) - _SHOWN} more, {_percent(rest)} of the GPU time", highlight=False)
+        console.say(f"and {len(summary.kernels) - _SHOWN} more, {_percent(rest)} of the GPU time")
 
 
 def _rates(trace: KernelTrace, summary: Summary) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.cli import console
-from headway.cli.flags import split_policies
+from headway.cli.flags import FLEET_POLICY, split_policies
 from headway.cli.progress import share_bar
 from headway.errors import ExperimentError
 from headway.experiment import kernels as wiring
@@ -18,7 +18,7 @@ _UNDERSTOOD = {*KERNEL_FLAGS, "scenario", "policy", "policies", "slo", "seed", "
 
 def simulate(flags: Mapping[str, Any]) -> None:
     """``headway simulate --scenario kernels …``."""
-    each = _experiment(flags, flags.get("policy") or "headway")
+    each = _experiment(flags, flags.get("policy") or FLEET_POLICY)
     (row,) = _rows(each, [each.policy])
     if flags.get("as_json"):
         console.print_json(row)

@@ -75,8 +75,7 @@ def _show(found: ModelProfile) -> None:
         table.add_row(str(cell.batch), str(cell.cpus), f"{cell.share}/7", f"{cell.ms:.2f}", f"{100 * cell.spread:.1f}")
     console.out().print(table)
     worst = max((abs(check.off) for check in found.checks), default=0.0)
-    console.out().print(
+    console.say(
         f"{found.name} on {found.gpu or 'the CPU'}: weights {format_size(found.weights_bytes)}, cold start "
-        f"{found.cold_start_s:.1f} s, cells measured whole are within {100 * worst:.1f} %",
-        highlight=False,
+        f"{found.cold_start_s:.1f} s, cells measured whole are within {100 * worst:.1f} %"
     )

@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from headway import experiment
 from headway.cli import console
 from headway.cli.progress import Tell, share_bar
 from headway.cli.runs import noted_order
-from headway.cli.stored import what_followed
-from headway.core.tape import FINAL_NAME, STREAM_NAME
+from headway.cli.stored import inside, what_followed
+from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
-from headway.experiment import RESULT_NAME
+from headway.experiment.folder import check_output
+from headway.experiment.folder import read as read_folder
 from headway.experiment.measured import draws
+from headway.files import write_whole
+from headway.formats.plugins import as_named
 from headway.formats.settings import Experiment
 from headway.metrics.compare import OF_ONE_SEED
 from headway.metrics.training.summary import from_json
@@ -43,7 +44,7 @@ class Place(NamedTuple):
 def page_of(played: Sequence[Place], target: Path, base: int = 0) -> None:
     """A report of runs that were just played."""
     with share_bar("report") as tell:
-        both = Comparison(opened(played, tell), base)
+        both = Comparison(opened(played, tell, trust=True), base)
         write(target, page.build(both, tell=tell), "--report")
     told(target, len(played))
 
@@ -58,7 +59,7 @@ def told(target: Path, runs: int) -> None:
 
 
 def folders(given: Sequence[str]) -> list[Place]:
-    """Each run; a folder without a tape stands for those below it."""
+    """Each run; a folder without a tape stands for those one or two folders below it. Links are not followed."""
     found: list[Place] = []
     for text in given:
         folder = Path(text)
@@ -66,9 +67,12 @@ def folders(given: Sequence[str]) -> list[Place]:
             raise TapeError(f"run folder {folder}: there is no such folder")
         if (line := what_followed(folder)) is not None:
             raise TapeError(line)
-        below = [(folder,)] if _holds_run(folder) else list(_below(folder))
+        below = [(folder,)] if holds_tape(folder) else list(_below(folder))
         if not below:
-            raise TapeError(f"run folder {folder} holds no run, and no folder in it does: simulate --out makes one")
+            raise TapeError(
+                f"run folder {folder} holds no run, and neither do the folders in it and those in them: "
+                "simulate --out makes one"
+            )
         found.extend(Place(first, shown_as(folder, first), (first, *more) if more else ()) for first, *more in below)
     places = [place.folder.resolve() for place in found]
     for index, place in enumerate(places):
@@ -84,36 +88,31 @@ def shown_as(given: Path, folder: Path) -> str:
     return shown if within == "." else within if shown == "." else f"{shown}/{within}"
 
 
-def _below(folder: Path) -> Iterator[Sequence[Path]]:
+def _below(folder: Path, deep: int = 2) -> Iterator[Sequence[Path]]:
     """The runs in a folder, as they were asked for, else by name; those of several seeds of one together."""
     order = {name: position for position, name in enumerate(noted_order(folder))}
-    inside = [each for each in folder.iterdir() if each.is_dir()]
-    inside.sort(key=lambda each: (order.get(each.name, len(order)), each.name))
-    seeds = sorted((int(m[1]), each) for each in inside if (m := _SEED.fullmatch(each.name)) and _holds_run(each))
+    found = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
+    seeds = sorted((int(m[1]), each) for each in found if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
     together = [each for _, each in seeds] if len(seeds) > 1 else []
-    for each in inside:
+    for each in found:
         if each in together:
             continue
         if (line := what_followed(each)) is not None:
             console.note(f"note: {line.partition(': ')[0]}: left out")
-        elif _holds_run(each):
+        elif holds_tape(each):
             yield (each,)
-        elif each.is_dir():
-            yield from _below(each)
+        elif deep > 1:
+            yield from _below(each, deep - 1)
     if together:
         yield together
 
 
-def _holds_run(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (FINAL_NAME, STREAM_NAME))
-
-
-def opened(places: Sequence[Place], tell: Tell) -> tuple[Measured, ...]:
+def opened(places: Sequence[Place], tell: Tell, *, trust: bool = False) -> tuple[Measured, ...]:
     """Runs with names that tell them apart."""
     found = []
     for place in places:
         tell("reading", 0.0)
-        found.append(_read(*_of_seeds(place)))
+        found.append(_read(*_of_seeds(place), trust))
     if shown := {run.seeds[0]["seed"] for run in found if run.seeds}:
         which = f"seed {shown.pop()}" if len(shown) == 1 else "the first of each"
         console.note(f"note: numbers of the report are means over seeds; its map and figures show {which}")
@@ -142,13 +141,14 @@ def _usable(result: Mapping[str, Any]) -> bool:
     return not result.get("stopped") and all(key in result for key in (*OF_ONE_SEED, "peak_rss_bytes"))
 
 
-def _read(place: Place, seeds: tuple[dict[str, Any], ...]) -> Measured:
+def _read(place: Place, seeds: tuple[dict[str, Any], ...], trust: bool) -> Measured:
     folder = place.folder
-    stored = experiment.open_run(folder)
+    stored = experiment.open_run(folder, trust=trust)
     if not len(stored.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
-    result = _result(folder)
-    label = str(result.get("variant") or result.get("policy") or "") or stored.scene.experiment.policy.name
+    result = stored.result
+    named = as_named(stored.scene.experiment.policy.name)
+    label = str(result.get("variant") or result.get("policy") or "") or named
     skipped = result.get("skipped")
     left_out = skipped if isinstance(skipped, int) else 0
     return Measured(label, place.shown, stored, left_out, seeds=seeds, drawn=_drawn(stored.scene.experiment))
@@ -163,12 +163,12 @@ def _drawn(each: Experiment) -> bool:
 
 
 def _result(folder: Path) -> dict[str, Any]:
-    """What was stored beside the tape; nothing for a run that was cut short."""
+    """What was stored beside the tape; nothing for a run that was cut short, or whose files do not go together."""
     try:
-        result = msgspec.json.decode((folder / RESULT_NAME).read_bytes())
-    except (OSError, msgspec.DecodeError):
+        return read_folder(folder).result
+    except TapeError as problem:
+        console.note(f"note: {problem}")
         return {}
-    return result if isinstance(result, dict) else {}
 
 
 def _told_apart(measured: Sequence[Measured]) -> list[Measured]:
@@ -201,7 +201,7 @@ def position(runs: Sequence[Measured], baseline: str | None) -> int:
         [_folder(run).name for run in runs],
         [run.shown_folder for run in runs],
         [run.policy for run in runs],
-        [run.stored.scene.experiment.policy.name for run in runs],
+        [as_named(run.stored.scene.experiment.policy.name) for run in runs],
     ):
         if wanted and wanted in names:
             return names.index(wanted)
@@ -215,6 +215,7 @@ def position(runs: Sequence[Measured], baseline: str | None) -> int:
 
 def check_target(target: Path, force: bool, flag: str = "-o", to_be_made: Sequence[Path] = ()) -> None:
     """Refuse a file that cannot be written, or is something else, before any work is done."""
+    check_output(target, flag)
     folder = target.parent
     if folder.resolve() in (each.resolve() for each in to_be_made) and not folder.exists():
         return
@@ -240,11 +241,4 @@ def _is_report(target: Path) -> bool:
 
 def write(target: Path, text: str, flag: str = "-o") -> None:
     """Whole or not at all: what is stopped in the middle leaves what was there before."""
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError as problem:
-        raise ExperimentError(f"{flag} {target}: cannot be written ({problem.strerror or problem})") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(target, text, ExperimentError, f"{flag} {target}")

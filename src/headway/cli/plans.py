@@ -6,16 +6,16 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import ArrivalsFlag, ControlFlag, JsonFlag, PolicyFlag, ScenarioFlag, SeedFlag
+from headway.cli.flags import ArrivalsFlag, ControlFlag, FleetPolicyFlag, JsonFlag, ScenarioFlag, SeedFlag
 from headway.cli.progress import share_bar
 from headway.errors import ExperimentError
 from headway.experiment.planning import Plan, kind_name, plans, scenario_with
+from headway.formats.cluster_table import within
 from headway.formats.serving_settings import ServingExperiment, check
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.units import counted
 
 REQUESTS = 2000
@@ -25,12 +25,18 @@ REQUESTS = 2000
 @app.command()
 def plan(
     graph: Annotated[str, typer.Argument(help="A pipeline by name, or a scenario file of your own.", metavar="GRAPH")],
-    slo: Annotated[str, typer.Option("--slo", help="How long a request may take: 500ms, or 1.5L.")],
+    *,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            "--slo", help="How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
+        ),
+    ] = None,
     rate: Annotated[float, typer.Option("--rate", help="Requests a second.")],
     in_time: Annotated[
         float, typer.Option("--in-time", help="The share of requests to be answered in time.", min=0.01, max=1.0)
     ] = 0.99,
-    policy: PolicyFlag = None,
+    policy: FleetPolicyFlag = None,
     arrivals: ArrivalsFlag = None,
     scenario: ScenarioFlag = None,
     control: ControlFlag = None,
@@ -42,8 +48,13 @@ def plan(
 
     headway plan translation --slo 3s --rate 4
 
-    headway plan pipelines.toml --slo 500ms --rate 40 --in-time 0.999 --json
+    headway plan pipelines.toml --rate 40 --in-time 0.999 --json
     """
+    given = {"policy": policy, "slo": slo, "arrivals": arrivals, "scenario": scenario, "control": control}
+    for flag, text in given.items():
+        if text is not None and not text.strip():
+            raise ExperimentError(f"--{flag} is empty: give it a value, or leave it out")
+    within("in-time", in_time, 0.01, 1)
     own = Path(graph).suffix in (".toml", ".py")
     if own and scenario:
         raise ExperimentError(f"{graph} is a scenario already: leave --scenario {scenario} out")
@@ -53,14 +64,14 @@ def plan(
     )
     workload = msgspec.structs.replace(
         experiment.workload,
-        slo=slo,
+        slo=slo or "",
         rate=rate,
         requests=requests,
         arrivals=arrivals or "poisson",
         mix=None if own else {graph: 1.0},
         overload=True,
     )
-    named = msgspec.structs.replace(experiment.policy, name=policy or "headway")
+    named = msgspec.structs.replace(experiment.policy, name=policy or experiment.policy.name)
     run = msgspec.structs.replace(experiment.run, seed=seed or 0)
     whole = msgspec.structs.replace(experiment, serving=serving, workload=workload, policy=named, run=run)
     with share_bar("plan") as tell:
@@ -81,29 +92,40 @@ def _show(found: list[Plan], in_time: float, as_json: bool) -> None:
         if each.why_not:
             console.note(f"note: {kind_name(each.kind)} cannot do it: {each.why_not}")
     if not as_json:
-        console.out().print(_best(found), highlight=False, markup=False, soft_wrap=True)
+        if found[0].dropped_at_start:
+            early = f"{found[0].dropped_at_start:,} of the {found[0].dropped:,} dropped arrived before their functions"
+            console.note(f"note: {early} could have started; they do not count, all others that were dropped do")
+        console.say(_best(found))
 
 
 def _best(found: list[Plan]) -> str:
     """The plan in a sentence, and by how much the next one is dearer."""
     best = found[0]
     workers = f"{counted(best.workers, 'worker')} with {kind_name(best.kind)}"
-    told = f"{workers}: {100 * best.hit_rate:.1f} % in time at ${best.hour_usd:,.2f} an hour"
+    in_time = f"{100 * best.hit_rate:.1f} % in time, {_dropped(best)} dropped"
+    told = f"{workers}: {in_time}, at ${best.hour_usd:,.2f} an hour"
     if len(found) > 1 and found[1].workers and best.hour_usd:
         more = found[1].hour_usd / best.hour_usd - 1
         told += f"; {found[1].kind.gpu.type} instead costs {100 * more:.0f} % more"
     return told
 
 
+def _dropped(plan: Plan) -> str:
+    return f"{plan.dropped:,} of {plan.requests:,}"
+
+
 def _table(found: list[Plan]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("worker", "workers", "in time", "latency p99", "GPU use", "$/hour", "$/1000 requests", "one fewer"):
-        table.add_column(heading, justify="left" if heading == "worker" else "right", no_wrap=True)
+    headings = ("workers", "in time", "dropped", "latency p99", "GPU use", "$/hour", "$/1000 requests", "one fewer")
+    table.add_column("worker", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for each in found:
         table.add_row(
-            Text(kind_name(each.kind)),
+            kind_name(each.kind),
             f"{each.workers:,}",
             f"{100 * each.hit_rate:.1f} %",
+            _dropped(each),
             "" if each.latency_p99_s is None else f"{1000 * each.latency_p99_s:,.0f} ms",
             f"{100 * each.gpu_utilisation:.0f} %",
             f"{each.hour_usd:,.2f}",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
 
 from headway.cli import console
@@ -19,6 +19,7 @@ from headway.profiling.job import profile as measured
 from headway.profiling.matrix import wanted_cpus
 from headway.profiling.steady import Rate
 from headway.profiling.watch import Tell
+from headway.report.terminal import PlainColumn
 from headway.units import SECOND, format_duration, format_size, parse_duration, parse_size
 
 __all__ = ["profile"]
@@ -161,7 +162,7 @@ def _progress() -> Iterator[Tell | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), PlainColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console.err(), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -182,8 +183,8 @@ def _show(document: store.Document, path: Path, as_json: bool, again: bool = Fal
     if checks := document["measured"].get("checks"):
         out.print(_checks(checks))
     for line in _verdict(document):
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
-    out.print(f"profile: {path}", highlight=False, markup=False, soft_wrap=True)
+        console.say(line)
+    console.say(f"profile: {path}")
 
 
 def _points(document: store.Document) -> Table:

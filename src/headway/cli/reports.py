@@ -8,6 +8,7 @@ import typer
 
 from headway.cli import serving
 from headway.cli.app import app
+from headway.cli.flags import TrustFlag
 from headway.cli.pages import Place, check_target, folders, opened, position, told, write
 from headway.cli.progress import share_bar
 from headway.errors import ExperimentError
@@ -37,6 +38,7 @@ def report(
     title: Annotated[str, typer.Option(help="A line above the headline.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is not a report.")] = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    trust: TrustFlag = False,
 ) -> None:
     """Show one run, or several side by side, on a page of its own: figures, tables and a map of the cluster.
 
@@ -47,12 +49,13 @@ def report(
     target = Path(out)
     check_target(target, force)
     if (fleets := serving_runs(runs)) is not None:
-        serving.write_report([place.folder for place in fleets], target, serving.position(fleets, baseline), title)
+        base = serving.position(fleets, baseline, trust)
+        serving.write_report([place.folder for place in fleets], target, base, title, trust=trust)
         if open_it:
             webbrowser.open(target.resolve().as_uri())
         return
     with share_bar("report") as tell:
-        found = opened(folders(runs), tell)
+        found = opened(folders(runs), tell, trust=trust)
         both = Comparison(found, position(found, baseline))
         write(target, page.build(both, title, tell))
     told(target, len(found))

@@ -15,11 +15,14 @@ from headway.cli import STOPPED, console
 from headway.cli.pages import Place, check_target, page_of, shown_as
 from headway.cli.runs import apart, note_order, play
 from headway.errors import ExperimentError
+from headway.experiment.folder import check_output
 from headway.experiment.measured import MOST_GROUPS, Outcome, against, seeded, told_changes
+from headway.files import write_whole
 from headway.formats.settings import Experiment
 from headway.report import tables
 from headway.report.bars import bars
 from headway.report.names import shortened
+from headway.report.terminal import width_of
 
 Named = tuple[str, Experiment]
 """What a run is called, '' for its policy; and the run."""
@@ -109,7 +112,9 @@ def tell_notes(ended: Sequence[Outcome]) -> None:
 def show(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> None:
     """The tables: all of them where they are piped, what a terminal has room for else."""
     table, left_out = tables.fitting(rows, console.out().width) if sys.stdout.isatty() else (tables.comparison(rows), 0)
-    console.out(tables.width_of(table)).print(table)
+    console.out(width_of(table)).print(table)
+    if sys.stdout.isatty() and (explained := tables.legend(rows, table)):
+        console.note(f"note: {explained}")
     if left_out:
         columns = "1 column does" if left_out == 1 else f"{left_out} columns do"
         console.note(f"note: {columns} not fit: a wider terminal or --json shows {'it' if left_out == 1 else 'them'}")
@@ -127,6 +132,9 @@ def _check(wanted: Wanted, experiments: Sequence[Named]) -> None:
     tables.check_groups(wanted.by or ())
     folders = [Path(each.run.out) for _, each in experiments if each.run.out]
     to_be_made = [*folders, *(folder.parent for folder in folders)]
+    for flag, text in (("--picture", wanted.picture), ("--report", wanted.report)):
+        if text is not None:
+            check_output(Path(text), flag, tuple(folders))
     if wanted.picture is not None:
         _check_picture(Path(wanted.picture), to_be_made)
     if wanted.report is not None:
@@ -149,10 +157,8 @@ def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], picture: str) -> None:
-    try:
-        Path(picture).write_text(bars(rows, "Mean time to completion"), encoding="utf-8")
-    except OSError as problem:
-        raise ExperimentError(f"--picture {picture}: cannot be written ({problem.strerror or problem})") from None
+    text = bars(rows, "Mean time to completion")
+    write_whole(Path(picture), text, ExperimentError, f"--picture {picture}")
     console.note(f"picture: {picture}")
 
 

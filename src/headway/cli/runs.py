@@ -11,10 +11,12 @@ import msgspec
 from headway import experiment
 from headway.cli.blame import blamed
 from headway.cli.progress import Board
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, TapeError
+from headway.experiment.folder import check_folder
 from headway.experiment.measured import Outcome, measured, replicated, seeded
 from headway.experiment.pool import LocalPool
 from headway.experiment.sweep import Record
+from headway.files import write_whole
 from headway.formats import toml
 from headway.formats.serving_settings import ServingExperiment
 from headway.formats.settings import Experiment
@@ -30,7 +32,7 @@ def measure(each: Experiment, label: str = "", progress: experiment.Progress | N
     """Run an experiment and take its numbers; with a folder they are stored there too."""
     try:
         return measured(each, label, progress)
-    except Exception as problem:
+    except BaseException as problem:
         if (line := blamed(problem)) is None:
             raise
         raise ExperimentError(line) from problem  # here: no traceback comes back from another process
@@ -66,7 +68,7 @@ def apart(experiments: list[tuple[str, AnyExperiment]], names: Sequence[str] = (
     out = experiments[0][1].run.out
     if len(experiments) == 1 or not out:
         return experiments
-    experiment.check_folder(Path(out))
+    check_folder(Path(out))
     apart = []
     taken: set[str] = set()
     for index, (label, each) in enumerate(experiments):
@@ -82,9 +84,9 @@ def note_order(experiments: Sequence[tuple[str, AnyExperiment]]) -> None:
     """Say beside the folders of several runs in which order they were asked for; a report keeps it."""
     folders = [Path(each.run.out) for _, each in experiments if each.run.out]
     if len(folders) > 1:
-        with suppress(OSError):  # without it a report goes by their names
+        with suppress(TapeError):  # without it a report goes by their names
             index = msgspec.json.encode({"runs": [folder.name for folder in folders]})
-            (folders[0].parent / INDEX_NAME).write_bytes(msgspec.json.format(index) + b"\n")
+            write_whole(folders[0].parent / INDEX_NAME, msgspec.json.format(index) + b"\n")
 
 
 def noted_order(folder: Path) -> list[str]:

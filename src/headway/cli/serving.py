@@ -1,6 +1,5 @@
 """Runs of a fleet from the command line: the same commands, for scenarios of requests instead of traces of jobs."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from headway.cli.progress import Board
 from headway.cli.runs import apart, note_order
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment import serving as wiring
+from headway.experiment.folder import check_output
 from headway.experiment.pool import LocalPool
 from headway.experiment.serving_measured import (
     ServingOutcome,
@@ -29,7 +29,9 @@ from headway.experiment.serving_measured import (
     replicated,
     seeded,
 )
+from headway.files import write_whole
 from headway.formats import toml
+from headway.formats.plugins import as_named
 from headway.formats.serving_settings import ServingExperiment
 from headway.report import serving_tables
 from headway.report.export import Written, write_pieces
@@ -37,7 +39,7 @@ from headway.report.serving_export import write_tables
 from headway.report.serving_page import Shown, build
 from headway.report.serving_perfetto import trace_events
 from headway.report.serving_story import story as tell
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.serving.audit import audit as audit_tape
 from headway.serving.replay import first_difference, replay_on
 
@@ -106,7 +108,7 @@ def document_of(flags: Mapping[str, Any]) -> toml.Document:
             f"{_dashed(sorted(refused)[0])} is about jobs of a trace: it means nothing with --scenario"
         )
     document: toml.Document = {}
-    for flag, key in {**SERVING_FLAGS, **{flag: FLAGS[flag] for flag in BOTH_FLAGS}}.items():
+    for flag, key in {**SERVING_FLAGS, **BOTH_FLAGS}.items():
         if flags.get(flag) == "":
             raise ExperimentError(f"{_dashed(flag)} is empty: give it a value, or leave it out")
         if flags.get(flag) is not None:
@@ -147,6 +149,8 @@ def play_out(
     report = flags.get("report")
     if report is not None and Path(report).suffix.lower() not in (".html", ".htm"):
         raise ExperimentError(f"--report {report}: the name must end in .html")
+    if report is not None:
+        check_output(Path(report), "--report", tuple(Path(each.run.out) for _, each in experiments if each.run.out))
     with TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True) as place:
         kept = all(each.run.out for _, each in experiments)
         if report is not None and not kept:
@@ -164,7 +168,11 @@ def play_out(
             note_order(experiments)
         if report is not None and not stopped:
             write_report(
-                [Path(one.run.out) for _, each in experiments for one in seeded(each)[:1]], Path(report), baseline
+                [Path(one.run.out) for _, each in experiments for one in seeded(each)[:1]],
+                Path(report),
+                baseline,
+                trust=True,
+                flag="--report",
             )
     if stopped:
         console.note(stopped)
@@ -191,7 +199,7 @@ def show(rows: Sequence[Mapping[str, Any]]) -> None:
 def _task(task: Named, progress: experiment.Progress | None = None) -> ServingOutcome:
     try:
         return measured(task[1], task[0], progress)
-    except Exception as problem:
+    except BaseException as problem:
         if (line := blamed(problem)) is None:
             raise
         raise ExperimentError(line) from problem  # here: no traceback comes back from another process
@@ -242,9 +250,9 @@ def _played(
 # --- one run that was kept ----------------------------------------------------------------------------------------
 
 
-def opened(folder: str | Path, checked: str = "") -> wiring.StoredServing:
+def opened(folder: str | Path, checked: str = "", *, trust: bool = False) -> wiring.StoredServing:
     """A run of which there is something to look at."""
-    found = wiring.open_run(folder)
+    found = wiring.open_run(folder, trust=trust)
     if not len(found.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
     if checked and not found.complete:
@@ -252,9 +260,9 @@ def opened(folder: str | Path, checked: str = "") -> wiring.StoredServing:
     return found
 
 
-def audit(folder: str) -> None:
+def audit(folder: str, trust: bool) -> None:
     """``headway audit`` of a fleet's run."""
-    found = opened(folder, "what is there was checked")
+    found = opened(folder, "what is there was checked", trust=trust)
     built = found.scene.built
     findings = audit_tape(built.catalogue, built.fleet, found.scene.requests, found.tape, complete=found.complete)
     for finding in findings[:20]:
@@ -263,24 +271,24 @@ def audit(folder: str) -> None:
         console.note(f"{len(findings):,} findings in {len(found.tape):,} rows")
         raise typer.Exit(1)
     line = f"nothing found in {len(found.tape):,} rows, digest {found.tape.digest}"
-    console.out().print(line, highlight=False, soft_wrap=True)
+    console.say(line)
 
 
-def replay(folder: str) -> None:
+def replay(folder: str, trust: bool) -> None:
     """``headway replay`` of a fleet's run."""
-    found = opened(folder, "what is there was checked")
+    found = opened(folder, "what is there was checked", trust=trust)
     state, policy = found.scene.state(), found.scene.policy()
     policy.bind(state)
-    again = replay_on(state, found.scene.requests, found.tape, policy)
+    again = replay_on(state, found.scene.requests, found.tape, policy, complete=found.complete)
     if (difference := first_difference(found.tape, again)) is not None:
         console.note(f"different: {difference}")
         raise typer.Exit(1)
-    console.out().print(f"identical: {len(again):,} rows, digest {again.digest}", highlight=False, soft_wrap=True)
+    console.say(f"identical: {len(again):,} rows, digest {again.digest}")
 
 
-def story(folder: str, request: str, as_json: bool) -> None:
+def story(folder: str, request: str, as_json: bool, trust: bool) -> None:
     """``headway story`` of a request."""
-    found = opened(folder)
+    found = opened(folder, trust=trust)
     count = len(found.scene.requests)
     if not request.isdecimal() or int(request) >= count:
         raise TapeError(f"request {request!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
@@ -289,38 +297,39 @@ def story(folder: str, request: str, as_json: bool) -> None:
     if as_json:
         console.print_json(told.record())
     else:
-        console.out().print("\n".join(told.lines()), markup=False, highlight=False, soft_wrap=True)
+        console.say(*told.lines())
 
 
-def write_report(folders: Sequence[Path], target: Path, baseline: int = 0, title: str = "") -> None:
+def write_report(
+    folders: Sequence[Path], target: Path, baseline: int = 0, title: str = "", *, trust: bool = False, flag: str = "-o"
+) -> None:
     """One page of some runs."""
     shown = []
     for folder in folders:
-        found = opened(folder)
-        row = json.loads((folder / experiment.RESULT_NAME).read_bytes())
+        found = opened(folder, trust=trust)
+        if not found.result:
+            raise TapeError(f"run folder {folder}: the run was killed before it had numbers; story and export read it")
         scene = found.scene
-        shown.append(Shown(row, scene.built.catalogue, scene.built.fleet, scene.requests, found.tape))
-    try:
-        target.write_text(build(shown, baseline, title), encoding="utf-8")
-    except OSError as problem:
-        raise ExperimentError(f"--report {target}: cannot be written ({problem.strerror or problem})") from None
+        shown.append(Shown(found.result, scene.built.catalogue, scene.built.fleet, scene.requests, found.tape))
+    write_whole(target, build(shown, baseline, title), ExperimentError, f"{flag} {target}")
     console.note(f"report: {target}")
 
 
-def position(places: Sequence[Place], baseline: str | None) -> int:
+def position(places: Sequence[Place], baseline: str | None, trust: bool = False) -> int:
     """Which of some runs the others are measured against, by its folder's name or its policy; the first if not said."""
     if baseline is None:
         return 0
     names = [place.folder.name for place in places]
     for index, place in enumerate(places):
-        if baseline in (place.folder.name, place.shown, wiring.open_run(place.folder).scene.experiment.policy.name):
+        named = wiring.open_run(place.folder, trust=trust).scene.experiment.policy.name
+        if baseline in (place.folder.name, place.shown, as_named(named)):
             return index
     raise ExperimentError(unknown_name("baseline", baseline, names))
 
 
-def export(folder: str, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:
+def export(folder: str, trace: Path | None, targets: Mapping[str, Path], trust: bool) -> list[Written]:
     """``headway export`` of a fleet's run."""
-    found = opened(folder, "what is there is exported")
+    found = opened(folder, "what is there is exported", trust=trust)
     scene = found.scene
     what = (scene.built.catalogue, scene.built.fleet, scene.requests, found.tape)
     made = []

@@ -124,13 +124,13 @@ def predict(
         return
     out = console.out()
     who = f"{found['high']} above {', '.join(found['low'])}: busy {100 * found['busy_share_alone']:.0f} % alone"
-    out.print(f"{who}, slow-down aimed at {found['slo']:g}×", highlight=False, markup=False)
+    console.say(f"{who}, slow-down aimed at {found['slo']:g}×")
     if alone:
         told = f"processors are taken to need {found['cpu_factor']:.2f} times as long as in the traces"
-        out.print(f"a request alone takes {alone}: {told}", highlight=False, markup=False)
+        console.say(f"a request alone takes {alone}: {told}")
     below = "rate of the one below" if len(found["low"]) == 1 else "rates below, added up"
     out.print(_modes({wiring.MODES[name]: row for name, row in found["modes"].items()}, below))
-    out.print(wiring.OFF_ALONE if alone else wiring.OFF, highlight=False, markup=False, soft_wrap=True)
+    console.say(wiring.OFF_ALONE if alone else wiring.OFF)
     if found["stored"]:
         console.note(f"kept in {found['stored']}")
 

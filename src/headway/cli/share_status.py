@@ -51,13 +51,13 @@ def status(
 def _print(now: Row, table: Table) -> None:
     out = console.out()
     for line in head(now):
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.say(line)
     if now["clients"]:
         out.print(table)
     else:
         left = len(now.get("left", ()))
         line = f"no program now; {left} have left" if left else "no program has launched anything yet"
-        out.print(line, highlight=False)
+        console.say(line)
 
 
 def _watch(place: Place, now: Row, pause: float) -> None:

@@ -17,6 +17,7 @@ from headway.cli.app import app
 from headway.cli.flags import (
     AllocationFlag,
     BackfillFlag,
+    BadRowsFlag,
     BaselineFlag,
     ClusterFlag,
     CompletionsFlag,
@@ -66,6 +67,7 @@ from headway.formats.settings import Experiment, check_measure
 from headway.live.ray_pool import RayPool
 from headway.live.tasks import Far, Pool
 from headway.report import pivot
+from headway.report.terminal import width_of
 
 ENGINES = ("local", "ray")
 MOST_FAILURES_TOLD = 5
@@ -130,6 +132,7 @@ def sweep(
     storage_per_node: StorageFlag = None,
     skip_infeasible: SkipFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     seed: SeedFlag = None,
     seeds: SeedsFlag = None,
     baseline: BaselineFlag = None,
@@ -202,6 +205,9 @@ def _grid_of(flags: dict[str, Any]) -> tuple[toml.Document, Axes]:
 def _axes(chosen: dict[str, Any]) -> Axes:
     """What the flags vary."""
     axes: Axes = {}
+    for flag in ("policies", "loads", "nodes"):
+        if chosen[flag] is not None and not chosen[flag].strip():
+            raise ExperimentError(f"--{flag} is empty: give it values with commas between them, or leave it out")
     if chosen["policies"]:
         axes[sweeps.POLICY] = list(split_policies(chosen["policies"]))
     if chosen["loads"]:
@@ -212,23 +218,24 @@ def _axes(chosen: dict[str, Any]) -> Axes:
         key, equals, values = text.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise ExperimentError(f"--vary {text!r} is not understood: write it like cluster.nodes=40,80")
-        axes[key.strip()] = _values(values)
+        axes[key.strip()] = _values(values, f"--vary {key.strip()}", "40,80")
     return axes
 
 
 def _numbers(text: str, flag: str, like: float) -> list[Any]:
-    """Numbers between commas, all above 0."""
-    found = _values(text)
+    """Numbers between commas, all finite and above 0."""
+    found = _values(text, flag, f"{like},{2 * like:g}")
     for value in found:
-        if not isinstance(value, type(like) if isinstance(like, int) else int | float) or value <= 0:
+        whole = isinstance(value, type(like) if isinstance(like, int) else int | float)
+        if not whole or not 0 < value < float("inf"):
             raise ExperimentError(f"{flag} {value!r} is not a number above 0: write it like {flag} {like},{2 * like:g}")
     return found
 
 
-def _values(text: str) -> list[Any]:
+def _values(text: str, what: str, example: str) -> list[Any]:
     """Values between commas, each as TOML, or plain text where it is none."""
     found: list[Any] = []
-    for piece in split_policies(text):
+    for piece in split_policies(text, example, what):
         try:
             found.append(tomllib.loads(f"value = {piece}")["value"])
         except tomllib.TOMLDecodeError:
@@ -294,7 +301,7 @@ def _report(cells: Sequence[Cell], store: Store, baseline: str, level: float, *,
         console.print_json(rows)
     elif rows:
         table = pivot.pivot(rows, sweeps.compared_key(cells))
-        show(rows, ()) if table is None else console.out(pivot.width_of(table)).print(table)
+        show(rows, ()) if table is None else console.out(width_of(table)).print(table)
     records = {cell.digest: (cell, store.read(cell)) for cell in cells}
     failed = [(cell, record["error"]) for cell, record in records.values() if record and record["error"]]
     for cell, error in failed[:MOST_FAILURES_TOLD]:

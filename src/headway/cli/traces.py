@@ -14,8 +14,9 @@ import typer
 from headway import traces
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.folder import check_output
 from headway.formats.cluster_table import within
 from headway.formats.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
 from headway.report import inspection
@@ -30,7 +31,7 @@ from headway.training.job import Job
 from headway.units import format_duration
 
 KINDS = {
-    "philly": ("gpus", "load", "outcomes", "estimates"),
+    "philly": ("gpus", "load", "outcomes", "estimates", "longest"),
     "synergy": ("rate", "split", "gpus_per_job"),
 }
 """What ``generate`` can draw, and the flags that it has for each besides jobs and seed."""
@@ -74,14 +75,13 @@ def inspect(
     headway trace inspect venus.csv.gz --gpus 1050 --json
     """
     if requests := _requests(path, format, columns):
-        record = inspected_requests(load_requests(path, requests, strict=bool(strict)))
+        record = inspected_requests(load_requests(path, requests, strict=bool(strict), skip_bad_rows=True))
     else:
-        record = inspected(_read(path, format, columns, strict), gpus or 0)
+        record = inspected(_read(path, format, columns, strict, skip_bad_rows=True), gpus or 0)
     if as_json:
         console.print_json(record)
     else:
-        text = "\n".join(inspection.lines(record, Path(path).name))
-        console.out().print(text, markup=False, highlight=False, soft_wrap=True)
+        console.say(*inspection.lines(record, Path(path).name))
 
 
 @trace.command()
@@ -97,7 +97,7 @@ def formats(as_json: JsonFlag = False) -> None:
     widest = max(len(each["name"]) for each in known)
     for each in known:
         line = f"{each['name']:<{widest}}  {each['holds']:<8}  {each['description']}"
-        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line)
 
 
 @trace.command()
@@ -107,6 +107,7 @@ def convert(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
     """Write a trace in headway's own format.
@@ -116,7 +117,7 @@ def convert(
     headway trace convert mine.csv jobs.csv --map submit=queued_at,work=seconds,gpus=num_gpus
     """
     target = _free(out, force)
-    found = _read(source, format, columns, strict)
+    found = _read(source, format, columns, strict, skip_bad_rows)
     _write(found.jobs, target, found, source)
 
 
@@ -133,6 +134,7 @@ def slice_(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
     """Write part of a trace; its first job is submitted at 0.
@@ -146,7 +148,7 @@ def slice_(
     if last is not None and last <= first:
         raise ExperimentError(f"--to {end} must be after --from {start or '0s'}")
     numbers = _numbers(jobs)
-    found = _read(source, format, columns, strict)
+    found = _read(source, format, columns, strict, skip_bad_rows)
     part = cut(found.jobs, start=first, end=last, numbers=numbers, tenants=tenant or ())
     _write(part, target, found, source)
 
@@ -159,6 +161,7 @@ def scale(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
     """Write a trace whose jobs arrive faster, or slower.
@@ -168,7 +171,7 @@ def scale(
     target = _free(out, force)
     traces.load_scale((), load)  # refuses what is no number before anything is read
     within("load", Fraction(load), *LOADS)
-    found = _read(source, format, columns, strict)
+    found = _read(source, format, columns, strict, skip_bad_rows)
     _write(traces.load_scale(found.jobs, load), target, found, source)
 
 
@@ -191,6 +194,7 @@ def generate(
         bool | None, _philly("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")
     ] = None,
     estimates: Annotated[bool | None, _philly("--estimates/--no-estimates", help="Users announce run times.")] = None,
+    longest: Annotated[str | None, _philly(help="No job has more work than this: 60d if left out.")] = None,
     rate: Annotated[str | None, _synergy(help="Arrivals: 9/h if left out; 0.5/min, 216/d.")] = None,
     split: Annotated[
         str | None, _synergy(help="Percentages of image, language and speech jobs: 20,70,10 if left out.")
@@ -234,8 +238,9 @@ def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Jo
         options = {"gpus" if name == "gpus_per_job" else name: value for name, value in options.items()}
         check_synergy(Synergy(jobs=jobs, **options))
         return traces.synergy_like(jobs, seed=seed, **options)
-    check_synthetic(Synthetic(jobs=jobs, **options))
-    return traces.philly_like(jobs, seed=seed, **options)
+    table = check_synthetic(Synthetic(jobs=jobs, **options))
+    longest = span(table.longest, "--longest")
+    return traces.philly_like(jobs, seed=seed, **options | {"longest": longest})
 
 
 def _requests(path: str, format: str | None, columns: str | None) -> str:
@@ -245,13 +250,17 @@ def _requests(path: str, format: str | None, columns: str | None) -> str:
     return request_format(head_of(Path(path)))
 
 
-def _read(path: str, format: str | None, columns: str | None, strict: bool | None = None) -> traces.Trace:
-    return traces.load(path, format or "", strict=bool(strict), columns=columns or "")
+def _read(
+    path: str, format: str | None, columns: str | None, strict: bool | None, skip_bad_rows: bool | None
+) -> traces.Trace:
+    asked = {"strict": bool(strict), "skip_bad_rows": bool(skip_bad_rows)}
+    return traces.load(path, format or "", columns=columns or "", **asked)
 
 
 def _free(out: str, force: bool) -> Path:
     """Where to write to, refused before anything is read if that could not be done."""
     path = Path(out)
+    check_output(path, "trace")
     if not path.name.lower().endswith(ENDINGS):
         raise ExperimentError(f"{out}: the name must end in .csv or .parquet; .gz after it packs the file")
     if path.is_dir():

@@ -11,11 +11,12 @@ import typer
 from headway import experiment
 from headway.cli import STOPPED, console
 from headway.cli.app import app
-from headway.cli.flags import JsonFlag, RunArgument, SkipFlag, split_failures
+from headway.cli.flags import JsonFlag, RunArgument, SkipFlag, TrustFlag, split_failures
 from headway.cli.progress import progress_bar
 from headway.cli.stored import stored
 from headway.errors import ExperimentError
 from headway.experiment.changes import Changes
+from headway.experiment.folder import check_folder, claimed
 from headway.experiment.measured import numbers
 from headway.experiment.whatif import WhatIf, auditable, check_writable, store, time_of, what_if
 from headway.metrics.training.difference import as_json, difference
@@ -73,6 +74,7 @@ def whatif(
     overrides: ChangeFlag = None,
     skip_infeasible: SkipFlag = None,
     out: FolderFlag = None,
+    trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Continue a run from a moment of it under changes, and say who gains and who loses.
@@ -93,19 +95,20 @@ def whatif(
         load=_given("--load", load),
         overrides=overrides or (),
     )
-    run = stored(folder)
+    run = stored(folder, trust=trust)
     target = None if out is None else Path(_given("--out", out))
     if target is not None:
-        experiment.check_folder(target)
+        check_folder(target)
         check_writable(target)
     time = time_of(at, run)
-    with progress_bar(f"from {format_duration(time)} on") as told:
-        found = what_if(run, time, changes, skip_infeasible=bool(skip_infeasible), folder=target, progress=told)
-    if found.after.stopped:
-        console.note(_stopped(found, target))
-        sys.exit(STOPPED)
-    result = _result(run, found)
-    kept = _keep(target, found, result)
+    with claimed(target):
+        with progress_bar(f"from {format_duration(time)} on") as told:
+            found = what_if(run, time, changes, skip_infeasible=bool(skip_infeasible), folder=target, progress=told)
+        if found.after.stopped:
+            console.note(_stopped(found, target))
+            sys.exit(STOPPED)
+        result = _result(run, found)
+        kept = _keep(target, found, result)
     if as_json:
         console.print_json(result)
     else:
@@ -143,11 +146,11 @@ def _show(found: WhatIf, result: dict[str, Any]) -> None:
     shown = list(tables(result))
     out = console.out(widest(shown))
     what = "; ".join(found.plan.told) or "nothing changes"
-    out.print(f"From {format_duration(found.at)} on: {what}", highlight=False, markup=False, soft_wrap=True)
+    console.say(f"From {format_duration(found.at)} on: {what}")
     jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
     sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
     lines = [f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later", *_without(found), ""]
-    out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    console.say(*lines)
     for position, table in enumerate(shown):
         out.print(*([""] if position else []), table)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import TapeError
+from headway.files import create, replacing
 
 Row: TypeAlias = tuple[int, int, int, int, int, int, int]
 COLUMNS = ("time", "kind", "subject", "lease", "place", "detail", "value")
@@ -91,9 +92,13 @@ class TapeWriter:
         self._folder = folder
         self._stream: pa.ipc.RecordBatchStreamWriter | None = None
         if folder is not None:
-            if (folder / STREAM_NAME).exists() or (folder / FINAL_NAME).exists():
+            if holds_tape(folder):
                 raise TapeError(f"{folder} already holds a run; choose another folder or remove it")
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                create(folder / STREAM_NAME).close()
+            except OSError as problem:
+                raise TapeError(f"{folder}: cannot be written ({problem.strerror or problem})") from None
             self._stream = pa.ipc.new_stream(str(folder / STREAM_NAME), SCHEMA)
 
     @property
@@ -135,9 +140,8 @@ class TapeWriter:
             self._stream.close()
             self._stream = None
             table = pa.Table.from_batches([_batch(rows, 0, self._notes)], schema=SCHEMA)
-            partial = self._folder / (FINAL_NAME + ".part")
-            pq.write_table(table, str(partial), compression="lz4", use_dictionary=False, write_statistics=False)
-            partial.rename(self._folder / FINAL_NAME)
+            with replacing(self._folder / FINAL_NAME) as file:
+                pq.write_table(table, file, compression="lz4", use_dictionary=False, write_statistics=False)
             (self._folder / STREAM_NAME).unlink()
         return tape
 
@@ -150,6 +154,11 @@ def _batch(block: npt.NDArray[np.int64], first: int, notes: dict[int, str]) -> p
     return pa.RecordBatch.from_arrays([*columns, note], schema=SCHEMA)
 
 
+def holds_tape(folder: Path) -> bool:
+    """Whether a tape lies in a folder, closed or not."""
+    return any((folder / name).exists() for name in (FINAL_NAME, STREAM_NAME))
+
+
 def read(folder: Path) -> Tape:
     """The tape of a run folder: the closed one, or what an interrupted run left behind."""
     final, stream = folder / FINAL_NAME, folder / STREAM_NAME
@@ -158,8 +167,9 @@ def read(folder: Path) -> Tape:
             return _from_table(pq.read_table(str(final), schema=SCHEMA))
         if stream.exists():
             return _from_table(_salvage(stream))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as broken:
-        raise TapeError(f"{folder}: the tape cannot be read ({str(broken).splitlines()[0]})") from broken
+    except (pa.ArrowException, OSError, ValueError) as broken:
+        reason = (str(broken).splitlines() or [type(broken).__name__])[0]
+        raise TapeError(f"{folder}: the tape cannot be read ({reason})") from broken
     raise TapeError(f"{folder} holds no run: neither {FINAL_NAME} nor {STREAM_NAME} is there")
 
 
@@ -176,6 +186,8 @@ def _salvage(stream: Path) -> pa.Table:
 
 
 def _from_table(table: pa.Table) -> Tape:
+    if lacking := [name for name in COLUMNS if table.column(name).null_count]:
+        raise ValueError(f"its column {lacking[0]} has rows without a value")
     rows = np.column_stack([table.column(name).to_numpy() for name in COLUMNS]).astype(np.int64, copy=False)
     notes = {}
     if table.column("note").null_count < len(table):

@@ -1,10 +1,12 @@
 """Whose fault an unexpected exception is: one that passed through a part from outside the package is its author's."""
 
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from traceback import walk_tb
+from types import FrameType
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Terminated
+from headway.formats.plugins import is_own
 from headway.kernels.policies import registry as kernels
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
@@ -14,23 +16,33 @@ MORE = "HEADWAY_DEBUG=1 shows all"
 
 def blamed(problem: BaseException) -> str | None:
     """Where in a part that is not headway's own an exception came about, in one line; None if in none."""
-    if isinstance(problem, HeadwayError):
+    if isinstance(problem, HeadwayError | KeyboardInterrupt | Terminated):  # a signal comes wherever it comes
         return None
     foreign = _foreign_modules()
     places = [
-        (Path(frame.f_code.co_filename).name, line)
-        for frame, line in walk_tb(problem.__traceback__)
-        if frame.f_globals.get("__name__") in foreign
+        (frame, line) for frame, line in walk_tb(problem.__traceback__) if frame.f_globals.get("__name__") in foreign
     ]
     if not places:
         return None
-    file, line = places[-1]
-    return f"{type(problem).__name__} in {file}, line {line}: {problem} ({MORE})"
+    frame, line = places[-1]
+    whose = [name for name in (_policy(frame, foreign) for frame, _ in reversed(places)) if name]
+    told = f"policy {whose[0]}: " if whose else ""
+    return f"{told}{type(problem).__name__} in {Path(frame.f_code.co_filename).name}, line {line}: {problem} ({MORE})"
 
 
-def _foreign_modules() -> set[str]:
-    """The modules of parts that were loaded from files or installed beside the package."""
+def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
+    """The name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
+    own = getattr(frame.f_locals.get("self"), "name", "")
+    names = foreign[frame.f_globals["__name__"]]
+    return str(own) if own in names else names[0] if len(names) == 1 else ""
+
+
+def _foreign_modules() -> dict[str, list[str]]:
+    """The modules of parts that were loaded from files or installed beside the package, and the parts' names."""
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
-    parts: list[type] = [part for table in (*tables, serving.POLICIES, kernels.POLICIES) for part in table.values()]
-    modules = {kind.__module__ for part in parts for kind in part.__mro__}
-    return {name for name in modules if name.partition(".")[0] not in {"headway", *sys.stdlib_module_names}}
+    found: dict[str, list[str]] = {}
+    for table in (*tables, serving.POLICIES, kernels.POLICIES):
+        for name, part in table.items():
+            for module in {kind.__module__ for kind in part.__mro__ if not is_own(kind)}:
+                found.setdefault(module, []).append(name)
+    return found

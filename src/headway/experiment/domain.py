@@ -8,7 +8,8 @@ plotly. A view is imported when something is to be shown.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
 
+    from headway.experiment.folder import Limits
     from headway.metrics.compare import Sample
     from headway.report.export import Written
 
@@ -48,23 +50,35 @@ class Begun(NamedTuple):
 class Scene(ABC):
     """Everything about a run but its outcome: what replay, audit and story need besides the tape."""
 
-    domain: "Domain"
     experiment: Any
     """Its tables, every value resolved."""
     notes: tuple[str, ...]
     """What a reader of the results should know."""
     skipped: tuple[str, ...] = ()
     """What was left out because it could never run, by name."""
-    times_decisions: bool = False
-    """Whether each decision takes long enough to be timed."""
-
     @abstractmethod
     def policy(self) -> Any:
         """Make the policy anew, as it was at the beginning."""
 
     @abstractmethod
-    def begin(self) -> Begun:
-        """Make the state, the policy and the executor of a run before anything has happened."""
+    def policy_name(self) -> str:
+        """Return the policy as it is written in full; its code is not run where it is not trusted."""
+
+    def policy_parts(self, policy: Any) -> Sequence[object]:
+        """Return the objects that a policy is made of; those from outside headway are watched."""
+        return (policy,)
+
+    def times_decisions(self, policy: Any) -> bool:
+        """Return whether each decision takes long enough to be timed."""
+        return True
+
+    @abstractmethod
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return what a policy is shown and must not change, by what it is."""
+
+    @abstractmethod
+    def begin(self) -> Any:
+        """Make the state, the policy and the executor of a run before anything has happened: a ``Begun``, or its like."""
 
     @abstractmethod
     def store(self, folder: Path) -> Any:
@@ -75,8 +89,8 @@ class Scene(ABC):
         """Say how far a run is that has come to this state."""
 
     @abstractmethod
-    def workload(self) -> bytes:
-        """Return what arrives as bytes: equal before and after a run, unless a policy changed it."""
+    def rows(self) -> "tuple[type[IntEnum], Limits]":
+        """Return the kinds of rows that its tape may have, and how far their numbers go."""
 
     @abstractmethod
     def replay(self, tape: Tape) -> Tape:
@@ -91,7 +105,7 @@ class Scene(ABC):
 class RunResult:
     """A run that ended, or was stopped: its tape and what it took."""
 
-    scene: Scene
+    scene: Any
     policy: str
     """As it is written, in full."""
     tape: Tape
@@ -101,7 +115,7 @@ class RunResult:
     folder: Path | None
     decide_ns: Sequence[int]
     """How long each decision took, where that was measured."""
-    end: Begun
+    end: Any
     """State, policy and executor as they were at the end."""
 
     @property
@@ -162,7 +176,7 @@ class Replication:
     """Numbers with an interval over seeds, as stem and ending: the bounds are stem_low ending and stem_high ending."""
     of_one_seed: tuple[str, ...]
     """What is kept of each run."""
-    groups: Mapping[str, str]
+    groups: Mapping[str, str] = field(default_factory=dict)
     """Lists of rows that are merged by a key: tenants by tenant."""
     left_out: tuple[str, ...] = ()
     """Keys that mean nothing over several seeds."""
@@ -200,13 +214,13 @@ class View(ABC):
         for name in by:
             raise ExperimentError(f"--by {name}: there is no such table for this kind of run")
 
-    def remarks(self, rows: Sequence[Row]) -> list[str]:
+    def remarks(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[str]:
         """Return what is to be said of a comparison besides its table."""
         return []
 
     @abstractmethod
-    def story(self, stored: StoredRun, subject: str) -> "Told":
-        """Tell what happened to one job, request or program."""
+    def story(self, stored: StoredRun, subject: str) -> Any:
+        """Tell what happened to one job, request or program: something with ``lines`` and ``record``."""
 
     @abstractmethod
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
@@ -223,18 +237,6 @@ class View(ABC):
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw the comparison as SVG."""
         raise ExperimentError("--picture draws comparisons of jobs only; --report makes a page of any runs")
-
-
-class Told(ABC):
-    """An answer in words, for a person and for a program."""
-
-    @abstractmethod
-    def lines(self) -> list[str]:
-        """Return it as a person reads it."""
-
-    @abstractmethod
-    def record(self) -> dict[str, Any]:
-        """Return it as JSON."""
 
 
 class Domain(ABC):
@@ -261,8 +263,8 @@ class Domain(ABC):
         """Check an experiment and make its scene: everything before the run."""
 
     @abstractmethod
-    def load(self, experiment: Any, folder: Path) -> Scene:
-        """Make the scene of a stored run from the files in its folder."""
+    def load(self, experiment: Any, folder: Path, *, trust: bool) -> Scene:
+        """Make the scene of a stored run from the files in its folder; Python files are run only if trusted."""
 
     @abstractmethod
     def policy_name(self, experiment: Any) -> str:
@@ -271,6 +273,10 @@ class Domain(ABC):
     def draws(self, experiment: Any) -> bool:
         """Return whether another seed gives another run."""
         return True
+
+    def together(self, experiments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return the variants of one file as they are to be run beside each other."""
+        return list(experiments)
 
     @cached_property
     def view(self) -> View:

@@ -20,11 +20,11 @@ import headway
 from headway.errors import TraceError
 from headway.experiment.arrivals import stamp
 from headway.experiment.measured import draws
+from headway.experiment.parts import PARTS
 from headway.formats import pair_file, profile_file, toml
 from headway.formats.plugins import GROUP, anchored, rooted
 from headway.formats.settings import Experiment
 
-_PARTS = ("name", "backfill", "placement", "allocation")
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
@@ -41,7 +41,7 @@ def digest(each: Experiment) -> str:
         del tables["measure"][key]
     if not draws(each):
         del tables["run"]["seed"]
-    for key in _PARTS:
+    for key in PARTS:
         for file in _PLUGIN.findall(tables["policy"][key]):
             tables["policy"][key] = tables["policy"][key].replace(file, _contents(file))
     text = json.dumps([code(), tables], sort_keys=True)
@@ -96,7 +96,7 @@ def in_place(each: Experiment) -> Experiment:
     table = _table(each.cluster.interference)
     cluster = msgspec.structs.replace(each.cluster, file=_all_absolute(each.cluster.file), interference=table)
     speed = msgspec.structs.replace(each.speed, profiles=_all_absolute(each.speed.profiles))
-    policy = msgspec.structs.replace(each.policy, **{key: anchored(getattr(each.policy, key)) for key in _PARTS})
+    policy = msgspec.structs.replace(each.policy, **{key: anchored(getattr(each.policy, key)) for key in PARTS})
     run = msgspec.structs.replace(each.run, out="")
     return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, speed=speed, run=run)
 
@@ -154,5 +154,5 @@ _NAMING_FILES = {
     "cluster.file": _text(_absolute),
     "cluster.interference": _text(_own_table),
     "speed.profiles": _text(_absolute),
-    **{f"policy.{part}": _text(rooted) for part in _PARTS},
+    **{f"policy.{part}": _text(rooted) for part in PARTS},
 }

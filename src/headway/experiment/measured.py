@@ -15,8 +15,8 @@ from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import Outcome, Progress, RunResult
 from headway.experiment.files import Named
-from headway.experiment.folder import check_folder, store_result
-from headway.experiment.play import run
+from headway.experiment.folder import check_folder, claimed, store_result
+from headway.experiment.play import play
 from headway.experiment.registry import domain_of
 from headway.metrics import compare
 
@@ -25,20 +25,22 @@ NOTHING_DRAWN = "nothing is drawn here: every seed gives the same run, so there 
 
 def measured(experiment: Any, label: str = "", progress: Progress | None = None) -> Outcome:
     """Run an experiment and take its numbers; with a folder they are stored there too."""
-    return numbers(run(experiment, progress), label)
+    folder = Path(experiment.run.out) if experiment.run.out else None
+    with claimed(folder):
+        return numbers(play(domain_of(experiment).prepare(experiment), folder, progress), label)
 
 
 def numbers(result: RunResult, label: str = "") -> Outcome:
     """Take the numbers of a run; they are stored in its folder, where it has one."""
-    scene = result.scene
-    domain = scene.domain
+    experiment = result.scene.experiment
+    domain = domain_of(experiment)
     found = domain.view.numbers(result)
     flat = found.row | {
         "wall_s": result.wall_s,
         "peak_rss_bytes": result.peak_rss_bytes,
         "digest": result.tape.digest,
         "stopped": result.stopped,
-        "seed": scene.experiment.run.seed,
+        "seed": experiment.run.seed,
         "seeds": 1,
     }
     if label:
@@ -47,7 +49,7 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     if result.folder is not None:
         store_result(result.folder, row)
     stopped = f"{domain.view.how_far(result)}; {_where(result)}" if result.stopped else ""
-    return replace(found, row=row, stopped=stopped, drawn=domain.draws(scene.experiment))
+    return replace(found, row=row, stopped=stopped, drawn=domain.draws(experiment))
 
 
 def _where(result: RunResult) -> str:

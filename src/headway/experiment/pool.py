@@ -19,13 +19,14 @@ from traceback import format_exception
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.experiment import stops_on_interrupt
+from headway.experiment.stopping import stops_on_interrupt
 from headway.live.tasks import Done, Far, Progress, Told, Work
 
 ATTEMPTS = 2
 TELL_EVERY_S = 0.2
 _LOOK_UP_EVERY_S = 0.5
 _GRACE_S = 10.0
+"""Longer than what each run has to end by itself."""
 
 
 class _DiedError(HeadwayError):
@@ -53,7 +54,7 @@ class LocalPool:
         attempts = [0] * len(tasks)
         self._stopping = False
         try:
-            with stops_on_interrupt(self.stop):
+            with stops_on_interrupt(self.stop, _GRACE_S):
                 while (ahead and not self._stopping) or any(runner.task is not None for runner in self._runners):
                     if not self._stopping:
                         self._assign(ahead, tasks, work, told is not None, attempts)

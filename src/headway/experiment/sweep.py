@@ -17,10 +17,10 @@ from typing import Any
 
 from headway import experiment
 from headway.errors import ExperimentError, TapeError
-from headway.experiment import RESULT_NAME
+from headway.experiment.folder import RESULT_NAME, refuse_run
 from headway.experiment.identity import digest, in_place
 from headway.experiment.measured import draws, seeded
-from headway.experiment.whole import remove_unfinished, write_whole
+from headway.files import remove_unfinished, write_whole
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.compare import (
@@ -128,6 +128,7 @@ class Store:
                 raise TapeError(f"sweep folder {folder}: is a file, not a folder")
             if folder.is_dir() and any(folder.iterdir()) and not self.cells.is_dir():
                 raise TapeError(f"sweep folder {folder} holds files that are no sweep: choose another folder")
+            refuse_run(folder, f"sweep folder {folder}")
             self.cells.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise TapeError(f"sweep folder {folder}: cannot be used ({problem.strerror or problem})") from None

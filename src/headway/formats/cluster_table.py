@@ -16,6 +16,8 @@ MOST_BYTES = 1 << 60
 FASTEST = 1_000.0
 TENANCIES = ("pool", "walls", "quotas", "borrow")
 SIZINGS = ("gpu-time", "equal")
+_EQUAL_NODES = ("nodes", "gpus_per_node", "cpus_per_node", "memory_per_node", "storage_per_node", "gpu_type")
+"""Keys that describe a cluster whose nodes are all equal."""
 
 
 class LevelTable(Struct, kw_only=True):
@@ -91,6 +93,7 @@ def build(table: ClusterTable) -> Cluster:
         if name not in valid:
             raise ExperimentError(unknown_name(what, name, valid))
     within("sharing_penalty", table.sharing_penalty, 0, 1)
+    _one_size(table)
     groups = table.node_groups or [_only_group(table)]
     count = sum(within("nodes", group.nodes, 1, MOST_NODES) for group in groups)
     within("nodes in all", count, 1, MOST_NODES)
@@ -134,6 +137,16 @@ def within(what: str, value: Any, least: float, most: float) -> Any:
     if not least <= value <= most:
         raise ExperimentError(f"{what} {value} must lie in {least:,} to {most:,}")
     return value
+
+
+def _one_size(table: ClusterTable) -> None:
+    """Refuse what describes equal nodes beside groups of nodes, where it would have no effect."""
+    plain = ClusterTable()
+    for key in _EQUAL_NODES if table.node_groups else ():
+        if (given := getattr(table, key)) != getattr(plain, key):
+            raise ExperimentError(
+                f"cluster: {key} = {given!r} stands beside node_groups, which say what each node has: leave one out"
+            )
 
 
 def _only_group(table: ClusterTable) -> NodeGroup:
@@ -209,7 +222,7 @@ def positions(text: str, what: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ExperimentError(f"{what} {text!r} is not understood: write positions like 0-15,32")
         found.extend(range(int(first), within(what, int(last or first), int(first), MOST_NODES) + 1))
     return found

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import TraceError
+from headway.files import replacing
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
@@ -66,10 +67,8 @@ def write(path: Path | str, trace: KernelTrace) -> None:
     columns = [pa.array(getattr(trace, entry.name), entry.type) for entry in SCHEMA]
     text = json.dumps(trace.metadata, sort_keys=True)
     table = pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({KEY: text.encode()}))
-    try:
-        pq.write_table(table, str(path), compression="zstd")
-    except OSError as problem:
-        raise TraceError(f"kernel trace {path}: cannot be written ({problem.strerror or problem})") from None
+    with replacing(Path(path), TraceError, f"kernel trace {path}") as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def read(path: Path | str) -> KernelTrace:

@@ -3,16 +3,22 @@
 ``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
 Installed packages offer classes under the entry point group ``headway.policies``. ``slurm:slurm.conf`` is the policy
 that the settings of a Slurm site come to.
+
+What a run folder names is another matter: it is data, and may come from anybody. ``of_run`` disarms the files that it
+names, so that nothing imports them, unless the user trusts it.
 """
 
 import importlib.util
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from headway.errors import ExperimentError, unknown_name
+from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.formats import slurm_site
 from headway.kernels.policies import registry as kernels
 from headway.kernels.policies.parts import KernelsPolicy
@@ -24,12 +30,16 @@ from headway.training.policies.parts import Allocation, Backfill, Migration, Ord
 GROUP = "headway.policies"
 SITE = "slurm:"
 _KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
+TRUST = "--trust"
+_UNTRUSTED = "untrusted:"
+"""Before the path of a file that is not to be imported."""
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
 def resolve(spec: str) -> str:
     """The same policy with every class from a file registered and replaced by its name."""
     _installed()
+    check_trusted(spec, "policy")
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{slurm_site.read(path).policy}{plus}{more}"
@@ -45,6 +55,50 @@ def anchored(spec: str) -> str:
     if ".py:" not in spec:
         return spec
     return "+".join(_anchored(term) for term in re.split(r"\+(?![^()]*\))", spec))
+
+
+def of_run(spec: str, folder: Path, *, trust: bool) -> str:
+    """A policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
+
+    Headway stores absolute paths. A relative one is taken from the run folder, never from the current one.
+    """
+    if spec.startswith(SITE):
+        path, plus, more = spec.removeprefix(SITE).partition("+")
+        return f"{SITE}{folder.resolve() / path}{plus}{more}"
+    if ".py:" not in spec:
+        return spec
+    return "+".join(_of_run(term, folder, trust) for term in re.split(r"\+(?![^()]*\))", spec))
+
+
+def disarmed(path: str) -> str:
+    """A file that a run folder names, so that ``check_trusted`` refuses it."""
+    return f"{_UNTRUSTED}{path}"
+
+
+def is_disarmed(spec: str) -> bool:
+    """Whether a policy or a scenario is a file, or has one, that is not trusted."""
+    return _UNTRUSTED in spec
+
+
+def as_named(spec: str) -> str:
+    """The same as the run folder names it, to be shown."""
+    return spec.replace(_UNTRUSTED, "")
+
+
+def check_trusted(spec: str, what: str) -> None:
+    """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
+    if is_disarmed(spec):
+        why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
+        raise TapeError(f"{what} {as_named(spec)}: {why}")
+
+
+def _of_run(term: str, folder: Path, trust: bool) -> str:
+    match = _FROM_FILE.fullmatch(term)
+    if match is None:
+        return term
+    path, name, options = match.groups()
+    file = str(folder.resolve() / path)
+    return f"{file if trust else disarmed(file)}:{name}{options or ''}"
 
 
 def rooted(spec: str) -> str:
@@ -84,21 +138,28 @@ def _module(path: Path) -> Any:
     assert described is not None
     assert described.loader is not None
     module = importlib.util.module_from_spec(described)
-    try:
+    with loading(f"policy file {path}"):
         described.loader.exec_module(module)
-    except (Exception, SystemExit) as problem:
-        reason = (str(problem).splitlines() or [""])[0]
-        raise ExperimentError(f"policy file {path}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
     return module
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """Whatever a user's own file raises while it is imported or called is one line; Ctrl-C is not its doing."""
+    try:
+        yield
+    except (InputError, KeyboardInterrupt):
+        raise
+    except BaseException as problem:
+        reason = (str(problem).splitlines() or [""])[0]
+        raise ExperimentError(f"{what}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
 
 
 @cache
 def _installed() -> None:
     for point in entry_points(group=GROUP):
-        try:
+        with loading(f"entry point {point.name} of {GROUP}"):
             part = point.load()
-        except (ImportError, AttributeError) as problem:
-            raise ExperimentError(f"entry point {point.name} of {GROUP}: cannot be loaded ({problem})") from problem
         register(part, f"entry point {point.name} of {GROUP}")
 
 
@@ -117,6 +178,12 @@ def _kind(part: Any) -> dict[str, Any] | None:
             if issubclass(part, kind) and part is not kind:
                 return table
     return None
+
+
+def is_own(kind: type) -> bool:
+    """Whether a class is headway's, all the way down; else it comes from a file or an installed package."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return roots <= {"headway", *sys.stdlib_module_names}
 
 
 def register(part: Any, where: str) -> str:

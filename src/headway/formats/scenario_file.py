@@ -5,22 +5,25 @@ A scenario is one of those that ship with the package, by name, or the user's ow
 """
 
 import importlib.util
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.errors import ExperimentError, InputError, ProfileError, unknown_name
+from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats import serving_profile, toml
+from headway.formats.plugins import check_trusted, loading
 from headway.formats.scenario_build import LAW, Builder, check_memory
 from headway.formats.scenario_build import Built as Built
 from headway.formats.scenario_build import WorkloadDefaults as WorkloadDefaults
 from headway.formats.scenario_pairs import with_pairs
-from headway.formats.scenario_tables import ScenarioTable
+from headway.formats.scenario_tables import ScenarioTable, check_prices
 from headway.formats.serving_settings import ServingExperiment
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
 SHIPPED = ("compass", "compass-slo", "esg", "pipelines")
 MEASURED = "measured"
+NAMED_PROFILES = (LAW, MEASURED)
 PYTHON = ".py"
 
 
@@ -29,6 +32,7 @@ def load(experiment: ServingExperiment) -> Built:
     found = _found(experiment)
     if isinstance(found, Built):
         _for_built(experiment)
+        check_prices(found.fleet, f"scenario {experiment.serving.scenario}")
         check_memory(found.catalogue.models, found.catalogue.functions, found.fleet)
         built = found
     else:
@@ -47,12 +51,27 @@ def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
     return _profile_paths(experiment, toml.typed(found, ScenarioTable, f"scenario {experiment.serving.scenario}"))
 
 
+def profile_file(experiment: ServingExperiment) -> Path | None:
+    """The one profile file that an experiment or its scenario asks for; None where there is none, or named ones."""
+    found = _found(experiment)
+    asked = "" if isinstance(found, Built) else experiment.serving.profile or found.get("profile", "")
+    return Path(asked).expanduser() if asked and asked not in NAMED_PROFILES else None
+
+
 def written(experiment: ServingExperiment) -> str | None:
-    """The scenario as one TOML text, its base included, so that it can be read anywhere; None for a Python file."""
-    path = path_of(experiment.serving.scenario)
-    if path.suffix == PYTHON:
+    """The scenario as one TOML text, its base included, so that it can be read anywhere, and no code has to be run.
+
+    None for a Python file whose catalogue is made by hand.
+    """
+    found = _found(experiment)
+    if isinstance(found, Built):
         return None
-    return toml.write({key: value for key, value in _document(path).items() if key != "base"})
+    text = toml.write({key: value for key, value in found.items() if key != "base"})
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:  # a number that only looks like one, from a Python file
+        return None
+    return text
 
 
 # --- the file ---------------------------------------------------------------------------------------------------
@@ -60,6 +79,7 @@ def written(experiment: ServingExperiment) -> str | None:
 
 def path_of(name: str) -> Path:
     """Where a scenario is: a shipped one by its name, any other by its path."""
+    check_trusted(name, "scenario")
     if name in SHIPPED:
         return FOLDER / f"{name}.toml"
     path = Path(name).expanduser()
@@ -112,14 +132,9 @@ def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
     assert described is not None
     assert described.loader is not None
     module = importlib.util.module_from_spec(described)
-    try:
+    with loading(where):
         described.loader.exec_module(module)
         made = module.scenario(experiment) if hasattr(module, "scenario") else None
-    except InputError:
-        raise
-    except Exception as problem:
-        reason = (str(problem).splitlines() or [""])[0]
-        raise ExperimentError(f"{where}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
     if not isinstance(made, dict | Built):
         raise ExperimentError(f"{where}: needs a function scenario(experiment) that returns a dictionary or a Built")
     return made
@@ -142,7 +157,7 @@ def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple
     if asked != MEASURED:
         path = Path(asked).expanduser()
         if path.suffix != ".toml" and not path.exists():
-            raise ProfileError(f"{unknown_name('profile', asked, (LAW, MEASURED))}; a profile file ends in .toml")
+            raise ProfileError(f"{unknown_name('profile', asked, NAMED_PROFILES)}; a profile file ends in .toml")
         return (path,)
     named = [table.measured] if isinstance(table.measured, str) else table.measured
     if not named:

@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.serving_profile import LawTable, Rows, Size, Span, duration, size
+from headway.formats.serving_profile import LawTable, Rows, Size, duration, size
 from headway.formats.serving_settings import MOST_WORKERS
+from headway.formats.settings import Span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
 
 MOST_SLICES = 64
@@ -194,9 +195,18 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     if not workers:
         raise ExperimentError(f"{where}: the fleet has no workers")
     prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
-    if min(prices.cpu_hour, prices.slice_hour, prices.memory_gib_hour) < 0:
-        raise ExperimentError(f"{where}: prices must not be negative")
-    return Fleet(tuple(workers), links, prices, duration(table.keep_alive, f"{where}: keep_alive") or 0)
+    keep_alive = duration(table.keep_alive, f"{where}: keep_alive") or 0
+    return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
+
+
+def check_prices(fleet: Fleet, where: str) -> Fleet:
+    """The fleet, if all its prices are finite and at least 0."""
+    named = {f"{where}: {key}": getattr(fleet.prices, key) for key in ("cpu_hour", "slice_hour", "memory_gib_hour")}
+    named |= {f"{where}, worker {each.name}: hour_usd": each.hour_usd or 0.0 for each in fleet.workers}
+    for what, price in named.items():
+        if not 0 <= price < float("inf"):
+            raise ExperimentError(f"{what} is {price:g}: must be a price, at least 0")
+    return fleet
 
 
 def _check_kind(kind: WorkersTable, where: str) -> None:

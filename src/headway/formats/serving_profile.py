@@ -16,12 +16,13 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, InputError, ProfileError
 from headway.formats import toml
+from headway.formats.cluster_table import MOST_BYTES
+from headway.formats.settings import Span, optional_span
 from headway.serving.catalogue import ANY_GPU, Configuration
-from headway.units import MILLISECOND, SECOND, parse_duration, parse_size
+from headway.units import MILLISECOND, SECOND, parse_size
 
 Rows = list[list[float]]
 Size = str | int
-Span = str | int | float
 
 MOST_MS = 1e9
 MOST_SPREAD = 2.0
@@ -255,13 +256,11 @@ def size(given: Size, what: str, *, least: int = 0) -> int | None:
     found = -1 if text.startswith("-") else parse_size(text, what=what)
     if found < least:
         raise ExperimentError(f"{what} {given!r} must be {'above 0' if least else 'at least 0'}")
+    if found > MOST_BYTES:
+        raise ExperimentError(f"{what} {given!r} must be at most {MOST_BYTES:,} bytes")
     return found
 
 
 def duration(given: Span, what: str) -> int | None:
     """Nanoseconds; None where nothing was given."""
-    if given == "":
-        return None
-    if str(given).strip().startswith("-"):
-        raise ExperimentError(f"{what} {given!r} must not be negative")
-    return parse_duration(str(given), what=what)
+    return optional_span(given, what)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.settings import MOST_SEEDS, Span, Variant, span
+from headway.formats.settings import LEAST_MTBF, LONGEST, MOST_SEEDS, Span, Variant, span
 from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
@@ -21,6 +21,8 @@ MOST_REQUESTS = 10_000_000
 MOST_TENANTS = 100_000
 MOST_A_SECOND = 1_000_000.0
 NO_DEADLINE = "none"
+MOST_FACTOR = 1e6
+"""Of a deadline in critical paths."""
 BY_RATE = ("poisson", "gamma", "onoff")
 """Arrivals that need a rate to mean anything; others have a pace of their own."""
 WARMUP = "10%"
@@ -60,6 +62,8 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B or a trace of requests; empty: as the scenario says."""
     format: str = ""
     """Of a trace; empty: told by the beginning of the file."""
+    skip_bad_rows: bool = False
+    """Go on although one rule drops more than a tenth of the rows of a trace."""
     rate: float | None = None
     """Requests a second in total."""
     requests: int | None = None
@@ -195,6 +199,9 @@ def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
         found = (parse_duration(text, what=what), 0.0)
     if not any(found):
         raise ExperimentError(f"{what} {text!r} must be above 0")
+    if found[0] > LONGEST or found[1] > MOST_FACTOR:
+        rule = f"{MOST_FACTOR:,.0f} times the critical path" if found[1] else "100 years"
+        raise ExperimentError(f"{what} {text!r} must not be over {rule}")
     return found
 
 
@@ -204,7 +211,7 @@ def check_failures(table: WorkerFailuresTable) -> None:
         raise ExperimentError("failures have both mtbf and every: give one")
     for key in ("mtbf", "every", "repair"):
         if (value := getattr(table, key)) != "":
-            span(value, f"failures {key}", least=1)
+            span(value, f"failures {key}", least=1 if key == "repair" else LEAST_MTBF)
     if table.repair == "" and (table.mtbf != "" or table.every != ""):
         raise ExperimentError("failures repair is empty: say how long a worker is down")
 

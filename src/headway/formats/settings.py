@@ -9,12 +9,14 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError
 from headway.formats.cluster_table import ClusterTable, within
-from headway.units import DAY, parse_duration
+from headway.units import DAY, SECOND, exact_duration, parse_duration
 
 Span = str | int | float
 LONGEST = 100 * 365 * DAY
 MOST_JOBS = 10_000_000
 MOST_SEEDS = 1000
+LEAST_MTBF = SECOND
+"""The least time between failures, of a node or of a worker: below it nothing would ever be done."""
 
 
 class Synthetic(Struct, kw_only=True):
@@ -25,6 +27,8 @@ class Synthetic(Struct, kw_only=True):
     gpus: int = 0
     outcomes: bool = True
     estimates: bool = True
+    longest: Span = "60d"
+    """No job has more work than this."""
 
 
 class Synergy(Struct, kw_only=True):
@@ -63,6 +67,8 @@ class TraceTable(Struct, kw_only=True):
     """Jobs to leave out, by name."""
     strict: bool = False
     """Refuse a trace with a bad row or out of order; otherwise bad rows are dropped and explained, and it is sorted."""
+    skip_bad_rows: bool = False
+    """Go on although one rule drops more than a tenth of the rows."""
 
 
 class PolicyTable(Struct, kw_only=True):
@@ -172,7 +178,8 @@ def span(value: Span, what: str, *, least: int = 0) -> int:
         raise ExperimentError(f"{what} {text!r} must not be negative")
     time = parse_duration(text, what=what)
     if time < least:
-        raise ExperimentError(f"{what} {text!r} must be above 0")
+        rule = "above 0" if least == 1 or not time else f"at least {exact_duration(least)}"
+        raise ExperimentError(f"{what} {text!r} must be {rule}")
     if time > LONGEST:
         raise ExperimentError(f"{what} {text!r} must not be over 100 years")
     return time
@@ -188,6 +195,7 @@ def check_synthetic(table: Synthetic) -> Synthetic:
     within("synthetic jobs", table.jobs, 1, MOST_JOBS)
     within("synthetic load", table.load, 0.001, 1000)
     within("synthetic gpus", table.gpus, 0, 10**7)
+    span(table.longest, "synthetic longest", least=SECOND)
     return table
 
 

@@ -20,6 +20,8 @@ _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?([KMGTP]?)B?", re.IGNORECASE)
 _PLAIN = {"cpu": "cpu", "mem": "mem", "node": "node"}
 _MOST_DIGITS = 20
 _GRES_PREFIX = re.compile(r"^(?:per_(?:node|job|task|socket)\s*:)?(?:gres\s*[:/])?", re.IGNORECASE)
+_ODD_COUNT = re.compile(r"|[+-].*|[0-9]*[.,][0-9]+")
+"""What stands where a count should, and is no name of a type: nothing, a sign, a fraction."""
 _IN_BRACKETS = re.compile(r"\([^)]*\)")
 
 
@@ -135,9 +137,12 @@ def gres(text: str) -> Resources | None:
         kind, *words = re.split(r"[:=]", _GRES_PREFIX.sub("", part.strip(), count=1))
         if kind.lower() != "gpu":
             continue
-        count = _whole(words.pop()) if words and words[-1].isdecimal() else 1
-        if count is None:
-            return None
+        count = 1
+        if words and (words[-1].isdecimal() or _ODD_COUNT.fullmatch(words[-1])):
+            number = _whole(words.pop())
+            if number is None:
+                return None
+            count = number
         name = ":".join(words)
         if name:
             counted.typed[name] = counted.typed.get(name, 0) + count

@@ -81,7 +81,7 @@ def _node(each: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
         raise ExperimentError(f"{place}: has no name")
     gpus, kind = devices(str(each.get("gres") or ""), name, place, notes)
     belongs = tuple(words(each.get("partitions")))
-    return NodeRecord(name, gpus, kind, _count(each.get("cpus")), _bytes(each.get("real_memory")), belongs)
+    return NodeRecord(name, gpus, kind, *_sizes(each.get("cpus"), each.get("real_memory"), place), belongs)
 
 
 def _hosts(each: dict[str, Any], place: str) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _hosts(each: dict[str, Any], place: str) -> tuple[str, ...]:
 
 def _alike(each: dict[str, Any], hosts: tuple[str, ...], place: str, notes: list[str]) -> list[NodeRecord]:
     gres = str(within(each, "gres", "total") or "")
-    cpus, memory = _count(within(each, "cpus", "minimum")), _bytes(within(each, "memory", "minimum"))
+    cpus, memory = _sizes(within(each, "cpus", "minimum"), within(each, "memory", "minimum"), place)
     return [NodeRecord(host, *devices(gres, host, place, notes), cpus, memory) for host in hosts]
 
 
@@ -99,13 +99,18 @@ def _partition(each: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord
     name = within(each, "name")
     if not isinstance(name, str):
         raise ExperimentError(f"{place}: its partition has no name")
-    return PartitionRecord(name, hosts, number(within(each, "priority", "job_factor")) or 0)
+    return PartitionRecord(name, hosts, _count(within(each, "priority", "job_factor"), "priority", place) or 0)
 
 
-def _count(value: Any) -> int | None:
-    return number(value) or None
+def _sizes(cpus: Any, memory: Any, place: str) -> tuple[int | None, int | None]:
+    """CPUs, and memory in bytes; None where the file does not say."""
+    mebibytes = _count(memory, "memory", place)
+    return _count(cpus, "cpus", place), None if mebibytes is None else mebibytes * _MEBIBYTE
 
 
-def _bytes(value: Any) -> int | None:
+def _count(value: Any, key: str, place: str) -> int | None:
     found = number(value)
-    return found * _MEBIBYTE if found else None
+    told = value is not None and not isinstance(value, dict)
+    if (found is None and told) or (found is not None and found < 0):
+        raise ExperimentError(f"{place}: {key} {value!r} must be a whole number, 0 or more")
+    return found or None

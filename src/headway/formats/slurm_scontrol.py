@@ -95,8 +95,13 @@ def names(text: str, place: str) -> tuple[str, ...]:
 def node(record: dict[str, str], name: str, place: str, notes: list[str]) -> NodeRecord:
     """A node from the keys of ``scontrol show node``."""
     configured = slurm.tres(record.get("CfgTRES", ""))
+    if configured is None:
+        shown = record["CfgTRES"]
+        raise ExperimentError(
+            f"{place}: CfgTRES {shown!r} is not understood: it should be like cpu=64,mem=500G,gres/gpu=8"
+        )
     gpus, kind = devices(record.get("Gres", ""), name, place, notes)
-    if not gpus and configured is not None and configured.gpus:
+    if not gpus and configured.gpus:
         gpus, kind = configured.gpus, (configured.gpu_types or ("gpu",))[0]
     return NodeRecord(
         name=name,
@@ -157,9 +162,7 @@ def away_note(away: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def _partition(record: dict[str, str], place: str) -> PartitionRecord:
-    factor = record.get("PriorityJobFactor") or record.get("Priority") or "0"
+    factor = whole(record.get("PriorityJobFactor") or record.get("Priority"), "PriorityJobFactor", place) or 0
     listed = record.get("Nodes", "")
     nodes = None if listed.upper() == "ALL" else names(listed, place)
-    return PartitionRecord(
-        record["PartitionName"], nodes, int(factor) if factor.isdecimal() and len(factor) < 15 else 0
-    )
+    return PartitionRecord(record["PartitionName"], nodes, factor)

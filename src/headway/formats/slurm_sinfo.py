@@ -78,6 +78,8 @@ def _layout(text: str) -> tuple[tuple[str, ...], int, bool] | None:
 
 
 def _node(row: dict[str, str], host: str, place: str, notes: list[str]) -> NodeRecord:
+    if "GRES" not in row:
+        raise ExperimentError(f"{place}: ends before the column GRES")
     gpus, kind = devices(row["GRES"], host, place, notes)
     cpus = whole(row.get("CPUS"), "CPUS", place)
     return NodeRecord(host, gpus, kind, cpus, mebibytes(row.get("MEMORY"), "MEMORY", place))

@@ -8,6 +8,7 @@ what documents hold (tables, arrays, text, numbers, booleans): the standard libr
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -67,10 +68,10 @@ def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def typed(document: Document, kind: type[StructT], where: str) -> StructT:
-    """A document as its struct."""
+    """A document as its struct. No number in it may be nan or infinite."""
     _known(document, kind, "", where)
     try:
-        return msgspec.convert(document, kind)
+        made = msgspec.convert(document, kind)
     except msgspec.ValidationError as wrong:
         rule, _, place = str(wrong).partition(" - at `$.")
         place = place.rstrip("`")
@@ -78,6 +79,8 @@ def typed(document: Document, kind: type[StructT], where: str) -> StructT:
             raise ExperimentError(f"{where}: {f'{place}: ' if place else ''}key {missing[1]!r} is missing") from None
         value = _at(document, place)
         raise ExperimentError(f"{where}: {place or 'the document'} is {value!r}: {_plain(rule)}") from None
+    _finite(made, "", where)
+    return made
 
 
 def _plain(rule: str) -> str:
@@ -114,6 +117,22 @@ def _known(value: Any, kind: Any, prefix: str, where: str) -> None:
             what = f"key of [{prefix.rstrip('.')}]" if prefix else "table or key"
             raise ExperimentError(f"{where}: {unknown_name(what, key, fields)}")
         _known(inner, fields[key], f"{prefix}{key}.", where)
+
+
+def _finite(value: Any, place: str, where: str) -> None:
+    """Refuse nan and infinite numbers, at any depth; tables of anything are looked at when they are typed."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ExperimentError(f"{where}: {place} is {value}: must be a finite number")
+    inner: list[tuple[str, Any]] = []
+    if isinstance(value, msgspec.Struct):
+        fields = [field for field in msgspec.structs.fields(value) if "Any" not in str(field.type)]
+        inner = [(f"{place}.{field.encode_name}", getattr(value, field.name)) for field in fields]
+    elif isinstance(value, dict):
+        inner = [(f"{place}.{key}", item) for key, item in value.items()]
+    elif isinstance(value, list):
+        inner = [(f"{place}[{index}]", item) for index, item in enumerate(value)]
+    for at, item in inner:
+        _finite(item, at.lstrip("."), where)
 
 
 def _is_struct(kind: Any) -> bool:

@@ -20,3 +20,7 @@ class Kind(IntEnum):
     LET_GO = 20  # detail: the reason; value: the delay expected above
     WAKE_AT = 21  # the time asked for
     REFUSED = 22  # the kind of the action that was refused; its note says why
+
+
+CLIENT_KINDS = tuple(int(kind) for kind in Kind if kind not in (Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED))
+"""Rows whose subject is a client."""

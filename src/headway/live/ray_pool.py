@@ -9,6 +9,7 @@ path everywhere, and headway must be installed there.
 import importlib
 import math
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,14 @@ AHEAD_PER_CPU = 4
 """Tasks that Ray is given at a time, for each CPU of the cluster: enough for all to be at work."""
 NOTICE_S = 10.0
 """When nothing is at work for so long, that is said."""
+CONNECT_S = 5.0
+"""So long a cluster's address may take to answer; Ray itself would try for minutes, and then end the process."""
 STORE_BYTES = 200_000_000
 """Memory for objects of a cluster of our own: results are small."""
 _WAIT_S = 0.5
 _HERE = "127.0.0.1"
+AUTO = "auto"
+"""The address that stands for the cluster of this machine, or of RAY_ADDRESS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,30 @@ class RayPool:
             ray.init(address="local", **here, **quiet)
             return ray
         quiet.pop("include_dashboard")
+        _check_answers(os.environ.get("RAY_ADDRESS", "") if self.address == AUTO else self.address)
         local = {"_node_ip_address": _HERE} if self.address.split(":")[0] in (_HERE, "localhost") else {}
         try:
             ray.init(address=self.address, **local, **quiet)
-        except (ConnectionError, ValueError, RuntimeError, OSError) as problem:
+        except (ConnectionError, ValueError, RuntimeError, OSError, SystemExit) as problem:  # Ray exits by itself
             reason = (str(problem).splitlines() or [type(problem).__name__])[0]
             raise ExperimentError(f"Ray cluster {self.address!r}: cannot be joined ({reason})") from None
         return ray
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address where nobody listens; ``auto`` without RAY_ADDRESS is left to Ray, which knows at once."""
+    if not address or address == AUTO:
+        return
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not colon or not port.isdecimal():
+        raise ExperimentError(f"Ray cluster {address!r}: is no address: write {AUTO}, or host:port like 10.0.0.1:6379")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise ExperimentError(
+            f"Ray cluster {address!r}: cannot be joined ({reason}); is it up, and is the port that of its head?"
+        ) from None
 
 
 class _Spread:

@@ -20,6 +20,8 @@ DIFFERENT_JOBS = "different jobs"
 """What a change is over that compares means of jobs that cannot be paired."""
 OF_ONE_SEED = ("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s")
 """What is kept of each run when those of several seeds become one row."""
+KEPT_IF_MEASURED = ("gpu_utilisation_while_arriving", "tail_s")
+"""What is kept too, null where results of an earlier version lack it."""
 REPLICATED = (("jct_mean", "_s"), ("jct_p50", "_s"), ("jct_p99", "_s"), ("wait_mean", "_s"))
 """Numbers that have an interval."""
 
@@ -155,7 +157,9 @@ def over_seeds(rows: Sequence[Row], level: float) -> dict[str, Any]:
     for group in ("tenants", "partitions"):
         if group in whole:
             whole[group] = _merged_groups([row.get(group, []) for row in rows], group.removesuffix("s"))
-    whole["runs"] = [{key: row[key] for key in OF_ONE_SEED} for row in rows]
+    whole["runs"] = [
+        {key: row[key] for key in OF_ONE_SEED} | {key: row.get(key) for key in KEPT_IF_MEASURED} for row in rows
+    ]
     return whole
 
 

@@ -1,7 +1,8 @@
 """Which jobs are measured: all, those after a warm-up, or a stretch of them in a steady state.
 
 Jobs that are not measured load the system like all others; they are only not asked how they fared. What is a property
-of time and not of jobs (utilisation, queue) is taken from the first measured submission to the last measured end.
+of time and not of jobs (utilisation, queue) is taken from the first measured submission to the last measured end; what
+headlines and tables say of it, while measured jobs arrive, because a few long jobs may stretch the rest.
 """
 
 import math
@@ -104,6 +105,14 @@ def span_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
     start = int(ledger.submit[window.jobs][arrived].min())
     whole = bool(ledger.ended[window.jobs].all())
     return start, int(ledger.end[window.jobs].max()) if whole else ledger.horizon
+
+
+def arrivals_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
+    """First and last measured submission; the last row instead while measured jobs are still to come."""
+    chosen = slice(None) if window is None else window.jobs
+    start, end = span_of(ledger, window)
+    arrived = ledger.arrived[chosen]
+    return start, int(ledger.submit[chosen].max()) if arrived.any() and arrived.all() else end
 
 
 def still_growing(ledger: Ledger, window: Window | None) -> str | None:

@@ -8,13 +8,13 @@ loads and saves through this, ``headway profile kernels`` writes it on purpose, 
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
+from headway.files import write_whole
 
 VERSION = 1
 PAIRS = "pairs"
@@ -164,18 +164,8 @@ def _read(path: Path) -> Row:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    trial = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, trial = tempfile.mkstemp(prefix=".kernels-", suffix=".part", dir=path.parent)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1, allow_nan=False)
-            file.write("\n")
-        os.chmod(trial, 0o644)
-        os.replace(trial, path)
     except OSError as problem:
         raise ProfileError(f"{path}: cannot be written ({problem.strerror or problem})") from None
-    finally:
-        with suppress(FileNotFoundError):
-            if trial:
-                os.unlink(trial)
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n", ProfileError)

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
+from headway.files import write_whole
 from headway.formats import toml_text
 
 KEY_LENGTH = 16
@@ -155,17 +155,6 @@ def write(document: Document, path: Path) -> None:
     tomllib.loads(text)  # what cannot be read back is not written
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, trial = tempfile.mkstemp(prefix=".profile-", suffix=".part", dir=path.parent)
     except OSError as problem:
-        raise ProfileError(f"profile {path}: cannot be written: {problem.strerror}") from None
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(trial, 0o644)
-        os.replace(trial, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(trial)
-        raise
+        raise ProfileError(f"profile {path}: cannot be written ({problem.strerror or problem})") from None
+    write_whole(path, text, ProfileError, f"profile {path}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from headway.errors import printable
 from headway.report.names import cut_apart, shortened
 from headway.report.scale import time_unit
 
@@ -47,7 +48,7 @@ def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
 
 def _bar(row: Mapping[str, Any], names: tuple[str, str], y: int, scale: float, unit: str, size: int) -> list[str]:
     wait, whole = row["wait_mean_s"] * scale, row["jct_mean_s"] * scale
-    full, shown = (escape(name) for name in names)
+    full, shown = (escape(printable(name)) for name in names)
     name = shown if shown == full else f"<title>{full}</title>{shown}"
     return [
         f'<text x="{_LABEL - 10}" y="{y + 16}" text-anchor="end">{name}</text>',

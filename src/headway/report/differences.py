@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.report.scale import time_unit
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration, seconds
 
 Row = Mapping[str, Any]

@@ -4,22 +4,18 @@ Whatever is written is written beside its place first and put there when it is w
 leaves what was there before.
 """
 
-import gzip
-import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from headway.core.tape import Tape
 from headway.errors import TapeError
+from headway.files import packed, replacing
 from headway.metrics.training.ledger import Ledger
 from headway.report.notebook import TABLES, tables
 from headway.report.perfetto import trace_events
-
-_GZIP_LEVEL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +36,9 @@ def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[
 def write_pieces(path: Path, made: Iterator[str]) -> Written:
     """Events that are made one by one, with what comes before and after them, into one file."""
     pieces = 0
-    with beside(path) as partial, ExitStack() as stack:
-        file: IO[bytes] = stack.enter_context(open(partial, "wb"))
-        if path.suffix.lower() == ".gz":  # without name and time, so that the same run gives the same file
-            packed = stack.enter_context(gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0))
-            file = stack.enter_context(io.BufferedWriter(packed, 1 << 20))
+    with replacing(path) as file, packed(file, path) as sink:
         for piece in made:
-            file.write(piece.encode())
+            sink.write(piece.encode())
             pieces += 1
     return Written(path, pieces - 2, path.stat().st_size)  # what comes before and after the events
 
@@ -61,8 +53,8 @@ def write_tables(
             if tell is not None:
                 tell(name, index / len(TABLES))
             path = folder / f"{name}.{kind}"
-            partial = stack.enter_context(beside(path))
-            table.write_parquet(partial) if kind == "parquet" else table.write_csv(partial)
+            file = stack.enter_context(replacing(path))
+            table.write_parquet(file) if kind == "parquet" else table.write_csv(file)
             made.append((path, len(table)))
     return [Written(path, rows, path.stat().st_size) for path, rows in made]
 
@@ -103,17 +95,3 @@ def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
             for each in made:
                 each.rmdir()
         raise
-
-
-@contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """A name beside a file to write to; put in its place when all went well, removed when not."""
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        yield partial
-        partial.replace(path)
-    except OSError as problem:
-        raise TapeError(f"{path}: cannot be written ({problem.strerror or problem})") from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)

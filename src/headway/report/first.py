@@ -118,7 +118,11 @@ def _tiles(both: Comparison) -> str:
     tiles = [
         ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
         ("99th percentile of completion", duration(new.jct_s.p99), duration(old.jct_s.p99)),
-        ("GPUs in use", percent(new.gpu_utilisation, 0), percent(old.gpu_utilisation, 0)),
+        (
+            "GPUs in use" if headline.at_once(new) else "GPUs in use while jobs arrive",
+            percent(new.gpu_utilisation_while_arriving, 0),
+            percent(old.gpu_utilisation_while_arriving, 0),
+        ),
         ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
     ]
     was = both.cut(24)[both.base]

@@ -5,15 +5,31 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import PurePath
 
+from headway.errors import InputError
 from headway.metrics.compare import Change
 from headway.metrics.training.jobs import preempted_free
+from headway.metrics.training.summary import Summary
 from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
-from headway.report.words import THIN, change, count, duration, hours, listed, number, percent, plain, three_digits
+from headway.report.words import (
+    THIN,
+    change,
+    count,
+    duration,
+    durations,
+    hours,
+    listed,
+    number,
+    percent,
+    plain,
+    three_digits,
+)
 from headway.training.cluster import Cluster
 
 _NOTICEABLE = 0.05
 """Changes smaller than this are not worth a sentence."""
+_POINT = 0.01
+"""Shares that differ by less are told once."""
 _MOST_NAMED = 8
 TOO_CLOSE = "too close to call"
 _WHOLE = 400
@@ -111,7 +127,7 @@ def details(both: Comparison) -> list[str]:
         return []
     if best is base:
         return [*_alone(best)]
-    return [*_against(best, base), _use(best, base), *_chosen(both)]
+    return [*_against(best, base), *_use(best, base), *_chosen(both)]
 
 
 def _chosen(both: Comparison) -> Iterator[str]:
@@ -139,14 +155,31 @@ def _alone(run: Measured) -> Iterator[str]:
         else:
             text = f"Half of the jobs wait less than {duration(wait.p50)}"
             yield f"{text}, one in a hundred more than {duration(wait.p99)}."
-    text = f"The GPUs are {percent(summary.gpu_utilisation, 0)} in use over {duration(summary.makespan_s)}"
-    queue = three_digits(summary.queue_mean) if summary.queue_mean >= 0.005 else ""
-    yield f"{text}; on average {queue} jobs wait, at most {number(summary.queue_max)}." if queue else f"{text}."
+    yield from _use_alone(summary)
     if summary.lost_gpu_hours >= 0.05:
         yield (
-            f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to preemptions, moves and failed nodes: "
+            f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to checkpoints, preemptions, moves and failed nodes: "
             f"{percent(summary.lost_gpu_hours / max(summary.gpu_hours, 1e-9))} of all that were held."
         )
+
+
+def at_once(summary: Summary) -> bool:
+    """Whether measured jobs arrived all at once: then there is no time in which they arrive."""
+    return summary.tail_s == summary.makespan_s
+
+
+def _use_alone(summary: Summary) -> Iterator[str]:
+    """How full the cluster was while jobs arrived, how many waited then, and how long the rest took."""
+    used, waiting = summary.gpu_utilisation_while_arriving, summary.queue_mean_while_arriving or 0.0
+    if used is None:
+        return
+    when = f"Over {duration(summary.makespan_s)}"
+    if not at_once(summary):
+        when = f"While jobs arrive, for {duration(_arriving(summary))},"
+    queue = f"; on average {three_digits(waiting)} jobs wait, at most {number(summary.queue_max)}"
+    yield f"{when} the GPUs are {percent(used, 0)} in use{queue if waiting >= 0.005 else ''}."
+    if summary.tail_s and not at_once(summary):
+        yield f"The last job ends {duration(summary.tail_s)} after the last arrival."
 
 
 def _against(best: Measured, base: Measured) -> Iterator[str]:
@@ -182,15 +215,17 @@ def _median(new: float | None, old: float | None) -> str:
     return f"the median job {duration(new)} instead of {duration(old)}."
 
 
-def _use(best: Measured, base: Measured) -> str:
+def _use(best: Measured, base: Measured) -> Iterator[str]:
     new, old = best.numbers, base.numbers
-    longer = new.makespan_s / old.makespan_s - 1 if old.makespan_s else 0.0
-    text = f"GPUs are {percent(new.gpu_utilisation, 0)} in use"
-    if percent(new.gpu_utilisation, 0) != percent(old.gpu_utilisation, 0):
-        text += f", {percent(old.gpu_utilisation, 0)} under {name(base)}"
-    if abs(longer) > 0.01:
-        text += f"; the last job ends {_times(longer)} {'later' if longer > 0 else 'sooner'}"
-    return f"{text}."
+    used, before = new.gpu_utilisation_while_arriving, old.gpu_utilisation_while_arriving
+    when = "" if at_once(new) else " while jobs arrive"
+    moved = abs((used or 0.0) - (before or 0.0)) >= _POINT
+    yield (f"GPUs are {percent(used, 0)} in use{when}{f', {percent(before, 0)} under {name(base)}' if moved else ''}.")
+    if new.tail_s is None or old.tail_s is None:
+        return
+    last, earlier = duration(new.tail_s), duration(old.tail_s)
+    after = f" after the {'start' if at_once(new) else 'last arrival'}"
+    yield f"The last job ends {last}{after}{'' if last == earlier else f', {earlier} under {name(base)}'}."
 
 
 # --- what was run ---------------------------------------------------------------------------------------------
@@ -205,7 +240,8 @@ def facts(both: Comparison) -> list[tuple[str, str]]:
         ("Trace", _each([_trace(run) for run in runs])),
         ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
-        ("Time", _spans([run.numbers.makespan_s for run in runs])),
+        ("Jobs arrive for", _spans([_arriving(run.numbers) for run in runs])),
+        ("Last ends", f"{_spans([run.numbers.tail_s or 0.0 for run in runs])} later"),
         ("Policy" if len(runs) == 1 else "Policies", _each([plain(each) for each in policies])),
         *(divided if any(run.allocation for run in runs) else ()),
         ("Seeds" if any(run.seeds for run in runs) else "Seed", _each([_seeds(run) for run in runs])),
@@ -234,16 +270,23 @@ def _jobs(run: Measured) -> str:
     return f"{run.window.last - run.window.first:,} of {whole} measured"
 
 
+def _arriving(summary: Summary) -> float:
+    """Seconds from the first to the last arrival."""
+    return summary.makespan_s - (summary.tail_s or 0.0)
+
+
 def _spans(lengths: list[float]) -> str:
-    """How long the runs took: the shortest and the longest."""
-    low, high = duration(min(lengths)), duration(max(lengths))
-    return high if low == high else f"{low} to {high}"
+    """Lengths of time in several runs: the shortest and the longest."""
+    if duration(min(lengths)) == duration(max(lengths)):
+        return duration(max(lengths))
+    return " to ".join(durations([min(lengths), max(lengths)]))
 
 
 def _trace(run: Measured) -> str:
     table = run.stored.scene.experiment.trace
     if table.synthetic is not None:
-        text = f"drawn like Philly at load {table.synthetic.load:g}"
+        limit = f"{plain(str(table.synthetic.longest))} at most"
+        text = f"drawn like Philly at load {table.synthetic.load:g}, {limit} a job"
     elif table.synergy is not None:
         text = f"drawn like Synergy's at {escape(table.synergy.rate)}, {escape(table.synergy.split)}"
     else:
@@ -305,8 +348,16 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
     if run.skipped:
         yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
-    if summary.preemptions and preempted_free(run.ledger, run.stored.scene.costs()):
+    if summary.preemptions and _preempted_free(run):
         yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
+
+
+def _preempted_free(run: Measured) -> bool:
+    """Whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
+    try:
+        return preempted_free(run.ledger, run.stored.scene.costs())
+    except InputError:
+        return False
 
 
 def verdict(moved: Change) -> str:

@@ -4,14 +4,11 @@ Every process writes a file of its own beside the timeline's name; they share th
 on one GPU lie on one axis, with the stretches in which one was held back for the other.
 """
 
-import gzip
-import io
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 from headway.errors import ProfileError
+from headway.files import packed, replacing
 from headway.profiling.kernels import trace_of
 from headway.profiling.kernels_file import Recorded, read
 from headway.report.kernel_perfetto import Client, Gated, trace_events
@@ -46,19 +43,9 @@ def write(path: Path) -> Path:
 def write_recorded(path: Path, recorded: Sequence[Recorded], names: Sequence[str] = ()) -> Path:
     """A timeline of recorded processes; packed where the name ends in ``.gz``."""
     pieces = trace_events(clients_of(recorded, names), path.name)
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        with ExitStack() as stack:
-            file: IO[bytes] = stack.enter_context(open(partial, "wb"))
-            if path.suffix == ".gz":
-                packed = stack.enter_context(gzip.GzipFile("", "wb", 5, file, mtime=0))
-                file = stack.enter_context(io.BufferedWriter(packed, 1 << 20))
-            for piece in pieces:
-                file.write(piece.encode())
-        partial.replace(path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise ProfileError(f"timeline {path}: cannot be written ({problem.strerror or problem})") from None
+    with replacing(path, ProfileError, f"timeline {path}") as file, packed(file, path) as sink:
+        for piece in pieces:
+            sink.write(piece.encode())
     return path
 
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from headway.core.tape import Tape
 from headway.errors import InputError
+from headway.formats.plugins import as_named
 from headway.formats.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
 from headway.metrics.compare import Change, Row, Sample, change, changed, changed_over_seeds, known, over_seeds
@@ -52,6 +53,9 @@ class Scene(Protocol):
 
     def policy(self) -> ComposedPolicy:
         """A fresh policy."""
+
+    def policy_name(self) -> str:
+        """What the policy is called in full, which needs no file of it."""
 
     def speed(self) -> SpeedModel:
         """How fast jobs run where."""
@@ -203,9 +207,9 @@ class Measured:
     def policy(self) -> str:
         """The policy in full; as it was asked for, where a part of it is gone."""
         try:
-            return self.stored.scene.policy().name
+            return self.stored.scene.policy_name()
         except InputError:
-            return self.stored.scene.experiment.policy.name
+            return as_named(self.stored.scene.experiment.policy.name)
 
     @cached_property
     def allocation(self) -> str:
@@ -228,19 +232,19 @@ class Measured:
         before = np.append(0, ledger.hold_closed_by[:-1])[: len(moved)]
         evicted = again & (before == Kind.EVICTED)
         rows = ledger.rows(Kind.EVICTED)
-        first = np.minimum(ledger.hold_cost, ledger.hold_end - ledger.hold_start)
 
         def hours(jobs: IntArray, lengths: IntArray) -> float:
             return float(gpu_seconds(ledger, ledger.summed(jobs, lengths))[chosen].sum()) / 3600
 
         def still(which: npt.NDArray[np.bool_]) -> float:
-            return hours(ledger.hold_job[which], first[which])
+            return hours(ledger.hold_job[which], ledger.stood_first[which])
 
         return {
             "standing still after a preemption": still(~moved & ~evicted),
             "standing still after a move": still(moved),
             "standing still after an eviction": still(~moved & evicted),
-            "standing still for other CPUs or memory": hours(ledger.hold_job, ledger.standstill - first),
+            "standing still for other CPUs or memory": hours(ledger.hold_job, ledger.paused),
+            "writing periodic checkpoints": hours(ledger.hold_job, ledger.writing),
             "work lost with a failed node": hours(ledger.subject[rows], ledger.detail[rows]),
             FAILED: float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
         }

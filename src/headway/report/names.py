@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from headway.errors import printable
+
 LONGEST = 40
 _OPTIONS = re.compile(r"\(([^()]*)\)")
 _LEFT_OUT = "(…)"
@@ -39,7 +41,7 @@ def _split(options: str) -> list[str]:
 
 def cut_apart(names: Sequence[str], most: int) -> list[str]:
     """Names of at most so many letters, on one line; those that would then be the same end in their number."""
-    lines = [" ".join(name.split()) for name in names]
+    lines = [printable(" ".join(name.split())) for name in names]
     cut = [_cut(line, most) for line in lines]
     numbers = [f" #{index + 1}" for index in range(len(names))]
     return [

@@ -21,7 +21,7 @@ from headway import __version__
 from headway.errors import InputError
 from headway.report import clustermap, figures, first, sections
 from headway.report.causes import WaitCauses, why_waited
-from headway.report.headline import answer, in_full
+from headway.report.headline import answer, at_once, in_full
 from headway.report.measured import Comparison, Measured
 from headway.report.packing import deflated
 from headway.report.panels import panels_of
@@ -283,9 +283,16 @@ def _about_numbers(both: Comparison) -> str:
         lines.append(f"Numbers are means over the runs of {seeds} seeds{_where_drawn(both)}.")
     if level := both.baseline.level:
         how = "Student’s t over these runs" if seeds else "from blocks of consecutive jobs drawn again and again"
-        lines.append(f"Small numbers are {percent(level, 0)} intervals, {how}.")
+        lines.append(f"Small numbers below means and changes are {percent(level, 0)} intervals, {how}.")
         if len(both.runs) > 1 and both.same_jobs:
             lines.append(f"Changes compare the same {'seeds' if seeds else 'jobs'} in both runs.")
+    if all(at_once(run.numbers) for run in both.runs):
+        lines.append("All jobs arrive at once, so use is counted over the makespan.")
+    else:
+        lines.append(
+            "Use is counted while jobs arrive, from the first submission to the last; "
+            "the tail of the makespan goes from there to the last completion."
+        )
     return " ".join(lines)
 
 

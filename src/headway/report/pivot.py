@@ -1,6 +1,5 @@
 """The results of a sweep: a table with what is compared from left to right, and files that other programs read."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,12 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from headway.files import replacing
 from headway.report.scale import time_unit
-from headway.report.tables import width_of
 
 Row = Mapping[str, Any]
 MOST_ACROSS = 8
 """Of what is compared; more of it is easier read as a list."""
-__all__ = ["pivot", "store", "width_of"]
 
 
 def pivot(rows: Sequence[Row], across: str) -> Table | None:
@@ -60,9 +58,8 @@ def store(rows: Sequence[Row], folder: Path) -> None:
     keys = dict.fromkeys(key for row in rows for key in row)
     frame = pl.DataFrame([_column(key, [row.get(key) for row in rows]) for key in keys])
     for name in ("results.parquet", "results.csv"):
-        unfinished = folder / f".{name}"
-        frame.write_parquet(unfinished) if name.endswith("parquet") else frame.write_csv(unfinished)
-        os.replace(unfinished, folder / name)
+        with replacing(folder / name) as file:
+            frame.write_parquet(file) if name.endswith("parquet") else frame.write_csv(file)
 
 
 def _column(key: str, values: list[Any]) -> pl.Series:

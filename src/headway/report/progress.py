@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from headway import experiment
 from headway.cli.console import err
 from headway.live.tasks import Far
+from headway.report.terminal import PlainColumn
 from headway.units import format_duration
 
 Tell = Callable[[str, float], None]
@@ -31,7 +32,12 @@ class Board:
         self._parts: dict[int, float] = {}
         self._bars: dict[int, TaskID] = {}
         self._all: TaskID | None = None
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"), TimeElapsedColumn())
+        columns = (
+            PlainColumn("{task.description}"),
+            BarColumn(),
+            PlainColumn("{task.fields[at]}"),
+            TimeElapsedColumn(),
+        )
         ahead = TimeRemainingColumn(compact=True)
         self._bar = Progress(*columns, ahead, console=err(), transient=True, disable=not self.shown)
 
@@ -95,7 +101,7 @@ def progress_bar(name: str) -> Iterator[experiment.Progress | None]:
 @contextmanager
 def share_bar(name: str) -> Iterator[Tell]:
     """The bar of work that is no run: what it is to tell which share of it is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"), TimeElapsedColumn())
+    columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[what]}"), TimeElapsedColumn())
     with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
         task = bar.add_task(name, total=1.0, what="")
         yield lambda what, share: bar.update(task, completed=share, what=what)

@@ -6,6 +6,7 @@ from shlex import quote
 
 import polars as pl
 
+from headway.errors import printable
 from headway.metrics.training.summary import Summary
 from headway.report import headline
 from headway.report.causes import WaitCauses
@@ -98,9 +99,9 @@ def comparison(both: Comparison) -> str:
             _in(summary.jct_s.p50, longest),
             _in(summary.jct_s.p99, longest),
             _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(both, index, "wait_s")),
-            format_duration(seconds(summary.makespan_s)),
-            percent(summary.gpu_utilisation),
-            *([percent(summary.cpu_utilisation), percent(summary.memory_utilisation)] if divided else []),
+            format_duration(seconds(summary.makespan_s)) + _tail(summary),
+            percent(summary.gpu_utilisation_while_arriving),
+            *([percent(share) for share in _host_use(summary)] if divided else []),
             percent(summary.fragmentation_mean),
             number(summary.preemptions),
             number(summary.migrations),
@@ -110,6 +111,16 @@ def comparison(both: Comparison) -> str:
         policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
         rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
     return table(heads, rows, "All runs side by side") + _in_full(both)
+
+
+def _host_use(summary: Summary) -> tuple[float | None, float | None]:
+    """Shares of CPUs and memory held while jobs arrive."""
+    return summary.cpu_utilisation_while_arriving, summary.memory_utilisation_while_arriving
+
+
+def _tail(summary: Summary) -> str:
+    """How much of the makespan lies after the last arrival."""
+    return "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
 
 
 def _jobs(summary: Summary) -> str:
@@ -165,10 +176,11 @@ def row(head: str, cells: Sequence[str]) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
     """A table that scrolls sideways where it does not fit."""
+    told = escape(printable(caption))
     cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f'<caption class="unseen">{escape(caption)}</caption>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{told}"><table>'
+        f'<caption class="unseen">{told}</caption>'
         f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -268,7 +280,7 @@ def lost(both: Comparison, drawn: Figure) -> str:
     besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
     told = besides if failed else ""
     if not any(run.summary.lost_gpu_hours for run in both.runs):
-        return f'<p class="note">Nothing was lost to preemptions, moves or failed nodes.</p>{told}'
+        return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
     notes = []
     for run in both.runs:
         away = 1 - run.summary.gpu_availability
@@ -314,4 +326,4 @@ def longest(run: Measured) -> str:
 
 def _word(text: str) -> str:
     """One argument of a shell command, as HTML."""
-    return escape(quote(text))
+    return escape(printable(quote(text)))

@@ -7,8 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from headway.core.tape import Tape
+from headway.files import replacing
 from headway.metrics.serving.summary import critical_paths
-from headway.report.export import Written, beside
+from headway.report.export import Written
 from headway.report.serving_passages import PARTS, Passages
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -27,8 +28,8 @@ def write_tables(
     with ExitStack() as stack:
         for name, table in tables(catalogue, fleet, requests, tape):
             path = folder / f"{name}.{kind}"
-            partial = stack.enter_context(beside(path))
-            table.write_parquet(partial) if kind == "parquet" else table.write_csv(partial)
+            file = stack.enter_context(replacing(path))
+            table.write_parquet(file) if kind == "parquet" else table.write_csv(file)
             made.append((path, len(table)))
     return [Written(path, rows, path.stat().st_size) for path, rows in made]
 

@@ -16,6 +16,7 @@ from headway.metrics.series import FloatArray, IntArray, Series, from_changes
 from headway.metrics.serving.summary import critical_paths
 from headway.report.names import cut_apart
 from headway.report.serving_passages import PARTS, Passages
+from headway.report.serving_tables import with_texts
 from headway.report.thin import bucketed, cdf, rounded
 from headway.report.words import axis_of
 from headway.serving.catalogue import Catalogue
@@ -321,7 +322,7 @@ def by_graph(
     share = key == "slo_hit_rate"
     data: list[Figure] = []
     for index, row in enumerate(rows):
-        own = [each for each in row.get("graphs", ()) if each.get(key) is not None]
+        own = [with_texts(each) for each in row.get("graphs", ()) if each.get(key) is not None]
         data.append(
             {
                 "type": "scatter",
@@ -332,7 +333,8 @@ def by_graph(
                 "marker": {"color": lines[index]["color"], "size": 11},
                 "customdata": [labels([str(each["graph"])])[0] for each in own],
                 "meta": index,
-                "hovertemplate": ("%{x:.1f} % in time" if share else "%{x:.2f}×")
+                "text": [f", {each.get('dropped_of_all', 'none')} dropped" for each in own] if share else [],
+                "hovertemplate": ("%{x:.1f} % in time%{text}" if share else "%{x:.2f}×")
                 + "<extra>%{fullData.name}, %{customdata}</extra>",
             }
         )

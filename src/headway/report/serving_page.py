@@ -14,7 +14,7 @@ from headway.report import serving_figures as figures
 from headway.report.names import cut_apart, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run, section
-from headway.report.serving_tables import FORMATS, telling
+from headway.report.serving_tables import FORMATS, dropped_of_all, telling, with_texts
 from headway.report.words import change, count, duration, listed, percent, plain, three_digits
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -37,8 +37,8 @@ _LETTERS = 40
 _TABLE = (
     ("slow-down, mean", "slowdown_mean"),
     ("latency, p50", "latency_p50_s"),
-    ("in time", "slo_hit_rate"),
-    ("given up", "dropped"),
+    ("in time, of measured", "slo_hit_rate"),
+    ("dropped, of all", "dropped_of_all"),
     ("no answer", "unfinished"),
     ("lost tasks", "lost_tasks"),
     ("$ for 1,000", "cost_per_request_usd"),
@@ -144,13 +144,14 @@ class _Page:
         if row["slowdown_mean"] is None:
             return "none"
         if self.timed:
-            return f"{percent(row['slo_hit_rate'])} in time"
+            dropped = f", {dropped_of_all(row)} dropped" if row["dropped"] else ""
+            return f"{percent(row['slo_hit_rate'])} in time{dropped}"
         return f"{row['slowdown_mean']:.2f} times the critical path"
 
     def _hero(self) -> str:
         run = self.runs[0]
         row = run.row
-        shown = [escape(graph.name) for graph in run.catalogue.graphs[:12]]
+        shown = [plain(graph.name) for graph in run.catalogue.graphs[:12]]
         if len(run.catalogue.graphs) > len(shown):
             shown.append(f"{len(run.catalogue.graphs) - len(shown)} more")
         facts = (
@@ -166,6 +167,7 @@ class _Page:
         lead = "Everything here is simulated: run times are those of the profiles, with their spread."
         if run.skip:
             lead += f" The first {count(run.skip, 'request')} of each run are the warm-up, which is not measured."
+            lead += " Dropped requests are counted in it too." if self.timed else ""
         return (
             f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>{careful}'
             f'<div class="first">{self._bars()}{self._tiles()}</div><dl class="facts">{items}</dl></header>'
@@ -194,9 +196,11 @@ class _Page:
                 )
             if row.get("dropped"):
                 share = percent(row["dropped"] / max(row["requests"], 1))
+                early = row.get("dropped_warmup", 0)
+                apart = f", {count(early, 'request')} of them in the warm-up, which is not measured" if early else ""
                 lines.append(
-                    f"{name} gave up {count(row['dropped'], 'request')} ({share}): these are in no latency, "
-                    "and count as late where they have a deadline."
+                    f"{name} dropped {count(row['dropped'], 'request')} of {row['requests']:,.0f} ({share}){apart}: "
+                    "these are in no latency, and count as late where they have a deadline and are measured."
                 )
         return lines
 
@@ -305,13 +309,14 @@ class _Page:
         return figure(f"workers-{index}", "Share of each worker that batches held, over time", about)
 
     def _table(self) -> str:
-        shown = [(head, key) for head, key in _TABLE if telling([run.row for run in self.runs], key)]
+        rows = [with_texts(run.row) for run in self.runs]
+        shown = [(head, key) for head, key in _TABLE if telling(rows, key)]
         heads = "".join(f'<th scope="col">{head}</th>' for head, _ in shown)
         lines = []
         for index, (run, name) in enumerate(zip(self.runs, self.names, strict=True)):
             tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
-            cells = "".join(f"<td>{self._marked(run.row, key)}</td>" for _, key in shown)
-            lines.append(f'<tr><th scope="row" title="{escape(run.label)}">{name}{tag}</th>{cells}</tr>')
+            cells = "".join(f"<td>{self._marked(rows[index], key)}</td>" for _, key in shown)
+            lines.append(f'<tr><th scope="row" title="{plain(run.label, 400)}">{name}{tag}</th>{cells}</tr>')
         return (
             f'<div class="scroll"><table><thead><tr><th scope="col">run</th>{heads}</tr></thead>'
             f"<tbody>{''.join(lines)}</tbody></table></div>"

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.report.names import shortened
-from headway.report.tables import width_of
+from headway.report.terminal import width_of
 from headway.report.words import clipped
 from headway.units import format_size
 
@@ -57,6 +57,7 @@ def _mean(value: float | None) -> str:
 
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("requests", "requests", _count, 0),
+    ("measured", "measured", _count, 0),
     ("seeds", "seeds", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
     ("95 %", "slowdown_mean_range", _text, 0),
@@ -66,7 +67,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("latency p50", "latency_p50_s", _seconds, 0),
     ("p99", "latency_p99_s", _seconds, 0),
     ("in time", "slo_hit_rate", _share, 1),
-    ("dropped", "dropped", _count, 0),
+    ("dropped", "dropped_of_all", _text, 0),
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
     ("$/1000", "cost_per_request_usd", _usd, -1),
@@ -82,11 +83,12 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
     *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
-    *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "requests"),
+    *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
+    "requests",
 )
 """What a narrow terminal does without, the first of them first."""
 _NOTHING: Mapping[str, float] = {
-    **dict.fromkeys(("dropped", "unfinished", "lost_tasks", "cold_starts", "bytes_fetched"), 0),
+    **dict.fromkeys(("unfinished", "lost_tasks", "cold_starts", "bytes_fetched"), 0),
     "batch_mean": 1,
     "seeds": 1,
 }
@@ -100,29 +102,40 @@ def telling(rows: Sequence[Row], key: str) -> bool:
     return any(row.get(key) is not None and row[key] != _NOTHING.get(key) for row in rows)
 
 
-def _with_range(row: Row) -> Row:
-    """The row with where its mean slow-down lies, over several seeds, as text."""
+def with_texts(row: Row) -> Row:
+    """The row with two numbers as one text: requests dropped of all, and where the mean slow-down lies over seeds.
+
+    Drops are told wherever there are deadlines, though there be none: what is in time is of measured requests alone.
+    """
     low, high = row.get("slowdown_mean_low"), row.get("slowdown_mean_high")
-    return row if low is None or high is None else {**row, "slowdown_mean_range": f"[{low:.2f}, {high:.2f}]"}
+    ranged = {} if low is None or high is None else {"slowdown_mean_range": f"[{low:.2f}, {high:.2f}]"}
+    told = row.get("dropped") is not None and (row["dropped"] or row.get("slo_hit_rate") is not None)
+    return {**row, **ranged, **({"dropped_of_all": dropped_of_all(row)} if told else {})}
+
+
+def dropped_of_all(row: Row) -> str:
+    """How many requests were dropped of all that arrived, those of the warm-up among them."""
+    return f"{row['dropped']:,.0f} of {row['requests']:,.0f}"
 
 
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     """One line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
-    rows = [_with_range(row) for row in rows]
+    rows = [with_texts(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     names = shortened([str(row.get("variant") or row["policy"]) for row in rows])
     table.add_column("variant" if any("variant" in row for row in rows) else "policy", no_wrap=True)
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
     baseline = _baseline(rows, names)
     for heading, _, _, _ in shown:
-        table.add_column(Text(heading.format(baseline=baseline)), justify="right", no_wrap=True)
+        table.add_column(heading.format(baseline=baseline), justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
-        table.add_row(Text(clipped(name)), *(_cell(row, rows, *column[1:]) for column in shown))
+        table.add_row(clipped(name), *(_cell(row, rows, *column[1:]) for column in shown))
     return table
 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
     """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    rows = [with_texts(row) for row in rows]
     there = [key for key in _EXPENDABLE if telling(rows, key)]
     for count in range(len(there) + 1):
         table = comparison(rows, there[:count])
@@ -152,16 +165,18 @@ def graphs(row: Row) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = (
         ("requests", "requests", _count),
+        ("measured", "measured", _count),
         ("slow-down", "slowdown_mean", _ratio),
         ("latency p99", "latency_p99_s", _seconds),
         ("in time", "slo_hit_rate", _share),
+        ("dropped", "dropped_of_all", _text),
         ("$/1000", "cost_per_request_usd", _usd),
     )
-    found = row.get("graphs", ())
+    found = [with_texts(each) for each in row.get("graphs", ())]
     shown = [column for column in columns if any(each.get(column[1]) is not None for each in found)]
     table.add_column("graph", no_wrap=True)
     for heading, _, _ in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found:
-        table.add_row(Text(clipped(str(each["graph"]))), *(written(each.get(key)) for _, key, written in shown))
+        table.add_row(clipped(str(each["graph"])), *(written(each.get(key)) for _, key, written in shown))
     return table

@@ -17,6 +17,7 @@ from headway.training.actions import Grant
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting
 from headway.training.job import Job
+from headway.training.periodic import Stretch
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk, placement_of
 from headway.training.rows import Kind
@@ -81,6 +82,8 @@ class Running:
     """What it was given besides GPUs; None: it holds what it asked for."""
     speed_before_ppm: int = 0
     """Where a reallocation began it: how fast it was until then."""
+    writing: int = 0
+    """How long it stood still to write periodic checkpoints."""
 
     def lines(self) -> list[str]:
         """As a person reads it."""
@@ -91,8 +94,9 @@ class Running:
         speed = "" if self.speed_ppm == REFERENCE_SPEED_PPM and not changed else f" at {pace:.3g} of reference speed"
         speed += f" instead of {before:.3g}" if changed else ""
         still = f", standing still for the first {format_duration(self.standstill)}" if self.standstill else ""
+        wrote = f", {format_duration(self.writing)} of it to write checkpoints" if self.writing else ""
         stopped = f", {self.stopped}" if self.stopped else ""
-        return [f"{_span(self.start, self.end)}  runs on {where}{held}{speed}{still}{stopped}"]
+        return [f"{_span(self.start, self.end)}  runs on {where}{held}{speed}{still}{wrote}{stopped}"]
 
     def record(self) -> dict[str, object]:
         """For machines."""
@@ -102,6 +106,7 @@ class Running:
             "nodes": dict(self.placement),
             "speed": self.speed_ppm / REFERENCE_SPEED_PPM,
             "standstill_s": to_seconds(self.standstill),
+            "checkpoints_s": to_seconds(self.writing),
             "stopped": self.stopped or None,
             **_record_grant(self.grant),
         }
@@ -166,24 +171,28 @@ def story(
     cluster: Cluster,
     jobs: Sequence[Job],
     tape: Tape,
-    policy: ComposedPolicy,
+    policy: ComposedPolicy | None,
     job_id: int,
     *,
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
+    name: str = "",
     progress: Callable[[int], None] | None = None,
 ) -> Story:
-    """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way."""
+    """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way.
+
+    Without it (then ``name`` is what it is called) the story does not say why the job waited.
+    """
     if not 0 <= job_id < len(jobs):
         raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     about_jobs = np.isin(tape.column("kind"), [int(kind) for kind in _JOB_KINDS])
     mine = tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist()
-    life = _Timeline(cluster)
+    life = _Timeline(cluster, jobs[job_id])
     for row in mine:
         life.add(TapeRow(*row))
-    runs, waits, outcome = life.close()
+    runs, waits, outcome = life.close(int(tape.column("time")[-1]) if len(tape) else 0)
     asked = _Causes(waits)
-    if waits:
+    if waits and policy is not None:
         last = waits[-1][1]
         prefix = tape if last is None else tape.until(last - 1)
         walk = Walk(cluster, jobs, prefix, policy, asking=True, speed=speed, costs=costs)
@@ -193,9 +202,10 @@ def story(
                 asked.note(step.time, why_waiting(step.time, walk.state, policy, js))
             if progress is not None and count % PROGRESS_EVERY_STEPS == 0:
                 progress(step.time)
-    stretches: list[Waiting | Running] = [*runs, *asked.stretches()]
+    waited = [Waiting(*wait, ()) for wait in waits] if policy is None else asked.stretches()
+    stretches: list[Waiting | Running] = [*runs, *waited]
     stretches.sort(key=lambda stretch: stretch.start)
-    return Story(jobs[job_id], policy.name, tuple(stretches), outcome)
+    return Story(jobs[job_id], name if policy is None else policy.name, tuple(stretches), outcome)
 
 
 Interval = tuple[int, int | None]
@@ -204,8 +214,12 @@ Interval = tuple[int, int | None]
 class _Timeline:
     """When a job ran and when it waited, from its own rows."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, job: Job) -> None:
         self._cluster = cluster
+        self._pace = Stretch(job) if job.checkpoint and job.checkpoint_every else None
+        """How its work goes on, where periodic checkpoints take time."""
+        self._whole = 0
+        """When the checkpoint that was being written at a change of speed is whole."""
         self._runs: list[Running] = []
         self._waits: list[Interval] = []
         self._waiting: int | None = None
@@ -222,12 +236,16 @@ class _Timeline:
                 self._stop(row)
                 self._placing = [row]
                 self._run = Running(row.time, None, self._places(), row.value, 0)
+                self._whole = 0
+                if self._pace is not None:
+                    self._pace.base, self._pace.speed = row.time, max(1, row.value)
                 self._outcome = "runs"
             case Kind.PLACE if self._run is not None:
                 self._placing.append(row)
                 self._run = replace(self._run, placement=self._places())
             case Kind.COST if self._run is not None:
                 self._run = replace(self._run, standstill=row.value)
+                self._pause(row.time, row.value)
             case Kind.RESPEED if self._run is not None:
                 self._respeed(self._run, row, "respeeded")
             case Kind.REALLOCATE if self._run is not None:
@@ -240,21 +258,22 @@ class _Timeline:
                 self._run = replace(self._run, grant=self._run.grant._replace(storage=row.value))
             case Kind.PAUSE if self._run is not None:
                 self._run = replace(self._run, standstill=self._run.standstill + row.value)
+                self._pause(row.time, row.value)
             case Kind.QUEUED_AGAIN:
                 self._wait(row.time)
             case Kind.PREEMPT | Kind.EVICTED:
-                self._stop(row)
+                self._stop(row, done=row.value)
                 self._wait(row.time)
             case Kind.FINISHED | Kind.FAILED | Kind.CANCELLED:
-                self._stop(row)
+                self._stop(row, done=0)
                 self._outcome = _STOPS[Kind(row.kind)]
             case _:
                 raise TapeError(f"row {tuple(row)} says nothing about a job that is not there")
 
-    def close(self) -> tuple[list[Running], list[Interval], str]:
-        """The tape ends: runs, waits, and what had become of the job."""
+    def close(self, now: int) -> tuple[list[Running], list[Interval], str]:
+        """The tape ends now: runs, waits, and what had become of the job."""
         if self._run is not None:
-            self._runs.append(self._run)
+            self._runs.append(self._wrote(self._run, now))
         if self._waiting is not None:
             self._waits.append((self._waiting, None))
         return self._runs, self._waits, self._outcome
@@ -263,20 +282,40 @@ class _Timeline:
         self._waiting = time
         self._outcome = "waits"
 
-    def _stop(self, row: TapeRow) -> None:
-        """It goes from waiting or running to something else."""
+    def _stop(self, row: TapeRow, done: int | None = None) -> None:
+        """It goes from waiting or running to something else; ``done`` is the work that it keeps, where that is told."""
         if self._run is not None:
-            self._runs.append(replace(self._run, end=row.time, stopped=_STOPS[Kind(row.kind)]))
+            run = self._wrote(self._run, row.time)
+            self._runs.append(replace(run, end=row.time, stopped=_STOPS[Kind(row.kind)]))
+            self._pause(row.time, 0)
+        if self._pace is not None and done is not None:
+            self._pace.done = done
         if self._waiting is not None and row.time > self._waiting:
             self._waits.append((self._waiting, row.time))
         self._run = self._waiting = None
 
     def _respeed(self, run: Running, row: TapeRow, why: str) -> None:
         if row.time > run.start:
-            self._runs.append(replace(run, end=row.time, stopped=why))
+            self._runs.append(replace(self._wrote(run, row.time), end=row.time, stopped=why))
             still = max(0, run.start + run.standstill - row.time)
             run = replace(run, start=row.time, standstill=still, speed_before_ppm=0)
         self._run = replace(run, speed_ppm=row.value)
+        if self._pace is not None and self._pace.speed != row.value:
+            self._pause(row.time, 0)
+            self._pace.speed = max(1, row.value)
+
+    def _pause(self, now: int, length: int) -> None:
+        """Its work is counted up to now; it goes on after so long."""
+        if self._pace is not None:
+            self._whole = max(self._whole, now + self._pace.settle(now))
+            self._pace.base += length
+
+    def _wrote(self, run: Running, end: int) -> Running:
+        """A run that lasts until then, with the time that it wrote checkpoints."""
+        if self._pace is None:
+            return run
+        wrote = sum(max(0, until - max(since, run.start)) for since, until in self._pace.writes(end))
+        return replace(run, writing=wrote + max(0, min(self._whole, end) - run.start))
 
     def _places(self) -> tuple[tuple[str, int], ...]:
         return tuple((self._cluster.nodes[node].name, mask.bit_count()) for node, mask in placement_of(self._placing))

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from headway.kernels.policies import registry as kernels
 from headway.metrics.compare import changes
 from headway.report.names import shortened
 from headway.report.scale import time_unit
+from headway.report.terminal import width_of
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 from headway.units import format_duration, seconds
@@ -20,15 +20,14 @@ from headway.units import format_duration, seconds
 Row = Mapping[str, Any]
 GROUPS = ("tenant", "partition", "level")
 _COLUMNS = (
-    *("policy", "jobs", "JCT mean", "p50", "p99", "wait", "makespan", "GPU use", "fragm.", "preempt.", "moves"),
-    *("lost GPU-h", "jobs/s"),
+    *("policy", "jobs", "JCT mean", "p50", "p99", "wait", "makespan", "tail", "GPU use", "fragm.", "preempt."),
+    *("moves", "lost GPU-h", "jobs/s"),
 )
 _EXPENDABLE = (
-    *("jobs/s", "lost GPU-h", "makespan", "fragm.", "moves", "preempt.", "memory", "CPUs", "jobs", "p50", "GPU use"),
-    *("seeds", "JCT {level}", "change {level}"),
+    *("jobs/s", "lost GPU-h", "tail", "makespan", "fragm.", "moves", "preempt.", "memory", "CPUs", "jobs", "p50"),
+    *("GPU use", "seeds", "JCT {level}", "change {level}"),
 )
 """What a narrow terminal does without, the first of them first."""
-_WIDEST = 100_000
 
 _PARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("order", registry.ORDERS),
@@ -69,6 +68,18 @@ def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
     return table, count
 
 
+def legend(rows: Sequence[Row], table: Table) -> str:
+    """Over what time use is counted, for those who read this table of these runs; empty where it shows none."""
+    shown = [str(column.header) for column in table.columns]
+    used = [name for name in ("GPU use", "CPUs", "memory") if name in shown]
+    if not used:
+        return ""
+    if all(row.get("tail_s") == row["makespan_s"] for row in rows):
+        return f"{', '.join(used)}: over the makespan, all jobs arriving at once"
+    rest = "; tail: from there to the last completion" if "tail" in shown else ""
+    return f"{', '.join(used)}: while jobs arrive, from the first submission to the last{rest}"
+
+
 def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
     """All columns by name; one that says nothing about these runs has no cells."""
     plain = dict(zip(_COLUMNS, zip(*(_cells(row, rows) for row in rows), strict=True), strict=True))
@@ -87,10 +98,10 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
         f"JCT {level}": [_range(row, "jct_mean", rows) for row in rows] if sure else [],
         f"vs {baseline}": [_change(value) for value in against] if len(rows) > 1 else [],
         f"change {level}": [_change_range(row) for row in rows] if sure_change else [],
-        **{name: plain[name] for name in _COLUMNS[3:8]},
-        "CPUs": [_share(row.get("cpu_utilisation")) for row in rows] if divided else [],
-        "memory": [_share(row.get("memory_utilisation")) for row in rows] if divided else [],
-        **{name: plain[name] for name in _COLUMNS[8:]},
+        **{name: plain[name] for name in _COLUMNS[3:9]},
+        "CPUs": [_share(row.get("cpu_utilisation_while_arriving")) for row in rows] if divided else [],
+        "memory": [_share(row.get("memory_utilisation_while_arriving")) for row in rows] if divided else [],
+        **{name: plain[name] for name in _COLUMNS[9:]},
     }
 
 
@@ -121,11 +132,6 @@ def _change_range(row: Row) -> str:
     return "" if low is None or high is None else f"[{_signed(low, 1)}, {_signed(high, 1)}]"
 
 
-def width_of(table: Table) -> int:
-    """How wide a table is when no cell of it is cut."""
-    return Console(width=_WIDEST, height=25).measure(table).maximum
-
-
 def _change(value: float | None, digits: int = 1) -> str:
     """A change as a percentage with its sign; what rounds to nothing has none."""
     return "" if value is None else f"{_signed(value, digits)} %"
@@ -151,7 +157,8 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
         _time(row["jct_p99_s"], *_unit(rows, "jct_mean_s")),
         _best(row, rows, "wait_mean_s"),
         _whole(row["makespan_s"]),
-        _share(row["gpu_utilisation"]),
+        _whole(row.get("tail_s")),
+        _share(row.get("gpu_utilisation_while_arriving")),
         _share(row["fragmentation_mean"]),
         _count(row["preemptions"]),
         _count(row["migrations"]),

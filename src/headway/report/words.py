@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from headway.errors import printable
 from headway.metrics.training.sizes import SIZE_CLASSES
 from headway.training.actions import Grant
 from headway.units import format_size
@@ -111,5 +112,5 @@ def plain(text: str, most: int = 60) -> str:
 
 def clipped(text: str, most: int = 60) -> str:
     """A text from a trace on one line, cut where it would break a layout."""
-    line = " ".join(text.split()) or "(no name)"
+    line = printable(" ".join(text.split())) or "(no name)"
     return line if len(line) <= most else f"{line[: most - 1]}…"

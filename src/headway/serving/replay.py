@@ -135,12 +135,21 @@ def replay(
     return replay_on(state, requests, tape, policy)
 
 
-def replay_on(state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy) -> Tape:
-    """The same with a state and a bound policy that are at their beginning."""
+def replay_on(
+    state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy, *, complete: bool = False
+) -> Tape:
+    """The same with a state and a bound policy that are at their beginning.
+
+    ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
+    """
     writer = TapeWriter()
     with suppress(StalledRunError):  # a recording ends where it ends
         Scheduler(state, policy, RecordedEvents(requests, tape, state), writer, exact=False).run()
-    return writer.close()
+    again = writer.close()
+    if complete and not state.over() and again.digest == tape.digest:
+        left = state.to_come + len(state.requests)
+        raise TapeError(f"the tape ends before the run did: {left:,} requests are open at its last row")
+    return again
 
 
 def first_difference(a: Tape, b: Tape) -> str | None:

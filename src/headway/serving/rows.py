@@ -42,6 +42,12 @@ class Kind(IntEnum):
     READY = 48  # all predecessors are done, and it is placed nowhere
 
 
+REQUEST_KINDS = tuple(map(int, (Kind.ARRIVED, Kind.TASK_ARRIVED, Kind.PLACE, Kind.DONE, Kind.TASK, Kind.DROP)))
+"""Rows whose subject is a request."""
+PLACED_KINDS = tuple(map(int, (Kind.ARRIVED, Kind.PLACE, Kind.RUN, Kind.LOADED, Kind.FINISHED)))
+"""Rows whose place is a worker."""
+
+
 def pack(cpus: int, slices: int, first: int) -> int:
     """A batch's configuration as one number; its size is the number of its TASK rows."""
     return cpus | slices << 16 | first << 32

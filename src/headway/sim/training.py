@@ -23,6 +23,7 @@ from headway.training.events import (
 )
 from headway.training.job import Job, Outcome
 from headway.training.jobstate import JobState
+from headway.training.periodic import duration
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -95,7 +96,7 @@ class SimulatedCluster:
             job = js.job
             if self._moved:
                 self._moved.pop(js.id, None)  # of an earlier lease
-            if job.outcome or self.completions:
+            if job.outcome or self.completions or js.every:
                 heappush(self._heap, (self._end(js), _END_RANK[job.outcome], js.id, js.lease, None))
             else:
                 left = job.work - js.done
@@ -112,7 +113,10 @@ class SimulatedCluster:
 
     def _end(self, js: JobState) -> int:
         left = max(1, js.job.ends_after - js.done)  # evicted when it was done, before the round in which that shows
-        end = js.base + -(-left * REFERENCE_SPEED_PPM // js.speed)
+        if js.every:
+            end = js.base + duration(left, js.done, js.speed, js.every, js.job.checkpoint)
+        else:
+            end = js.base + -(-left * REFERENCE_SPEED_PPM // js.speed)
         return -(-end // self.completions) * self.completions if self.completions else end
 
     def _arrivals(self, now: int, events: list[Event]) -> None:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from headway.errors import ExperimentError
 from headway.formats.serving_settings import ServingExperiment, check_failures
-from headway.formats.settings import span
+from headway.formats.settings import LEAST_MTBF, span
 from headway.serving.events import WorkerFailed, WorkerRecovered
 from headway.streams import small_stream
 
@@ -123,7 +123,7 @@ def faults_of(experiment: ServingExperiment, workers: int, until: int) -> DrawnF
     repair = span(table.repair, "failures repair", least=1)
     model: ByWorker | ByTick
     if table.mtbf != "":
-        model = ByWorker(span(table.mtbf, "failures mtbf", least=1), repair)
+        model = ByWorker(span(table.mtbf, "failures mtbf", least=LEAST_MTBF), repair)
     else:
-        model = ByTick(span(table.every, "failures every", least=1), repair)
+        model = ByTick(span(table.every, "failures every", least=LEAST_MTBF), repair)
     return DrawnFaults(workers, experiment.run.seed, model, until)

@@ -1,119 +1,37 @@
 """Any table of jobs, CSV or Parquet: a mapping says which column is what, ``gpus=num_gpus,submit=timestamp,…``.
 
 A field is one of ``Job``, or ``start`` and ``end``, whose difference is the work. Times are numbers (seconds, or what
-the field says: ``submit:ms=…``) or stamps; spans are numbers or ``[days-]hours:minutes:seconds``. Which of them a
-column holds is decided by most of its cells. An empty cell takes the field's default, where it has one.
+the map says: ``submit=created:ms``) or stamps; spans are numbers or ``[days-]hours:minutes:seconds``. Which of them a
+column holds is decided by most of its cells. An empty cell takes the field's default, where it has one. The map itself
+is read by ``mapping``.
 """
 
-import csv
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from headway.errors import ExperimentError, TraceError, unknown_name
+from headway.errors import ExperimentError
 from headway.traces import clock
 from headway.traces.build import DEFAULTS
 from headway.traces.head import Head
 from headway.traces.lifetimes import ending
+from headway.traces.mapping import EXAMPLE, FLAGS, KINDS, STATES, Mapped, mapping
 from headway.traces.sheet import Sheet
 from headway.traces.table import SURPLUS, Table, contents, csv_table, parquet_table, text
 from headway.traces.trace import Trace
 from headway.training.job import Outcome
-from headway.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, WHOLE_GPU_MILLI
+from headway.units import SECOND, WHOLE_GPU_MILLI
+
+__all__ = ["KINDS", "NAME", "header", "read", "recognises"]
 
 NAME = "table"
 SEPARATORS = (",", ";", "\t", "|")
-EXAMPLE = "submit=timestamp,work=duration,gpus=num_gpus"
-TIME_UNITS = {
-    "ns": 1, "us": MICROSECOND, "ms": MILLISECOND, "s": SECOND, "min": MINUTE, "h": HOUR, "d": DAY,
-}  # fmt: skip
-SIZE_UNITS = {
-    "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-}  # fmt: skip
-GPU_UNITS = {"gpus": 1000, "percent": 10, "milli": 1}
-_WORDS = {
-    Outcome.FINISHES: "finishes finished completed complete success succeeded successful pass passed done",
-    Outcome.FAILS: "fails failed fail failure error timeout node_fail boot_fail out_of_memory oom",
-    Outcome.CANCELLED: "cancelled canceled killed stopped aborted terminated revoked",
-}
-STATES = {word: int(outcome) for outcome, words in _WORDS.items() for word in words.split()}
-_FLAGS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _MOST = 2**63 - 1
-
-_FIELDS = {
-    "moment": "submit start end",
-    "span": "work estimate checkpoint restore checkpoint_every outcome_after patience",
-    "gpus": "gpus",
-    "whole": "gpu_milli nodes retries",
-    "any whole": "priority",
-    "cpus": "cpus",
-    "size": "memory",
-    "share": "communication",
-    "flag": "preemptible",
-    "state": "outcome",
-    "text": "name tenant user partition qos model gpu_types",
-}
-KINDS = {field: kind for kind, fields in _FIELDS.items() for field in fields.split()}
-"""What may be mapped, and how its cells are read."""
-_UNITS = {"moment": TIME_UNITS, "span": TIME_UNITS, "size": SIZE_UNITS, "gpus": GPU_UNITS}
-_ALIASES = {"memory_bytes": "memory"}
-
-
-@dataclass(frozen=True, slots=True)
-class Mapped:
-    """One field, the column it is read from, and the unit of numbers in it (0: what is usual)."""
-
-    field: str
-    column: str
-    unit: int = 0
-
-    @property
-    def kind(self) -> str:
-        return KINDS[self.field]
-
-
-def mapping(columns: str) -> dict[str, Mapped]:
-    """``gpus=num_gpus,submit:ms=timestamp`` by field; a column with a comma in its name is quoted with its field."""
-    if not columns.strip():
-        raise ExperimentError(f"format {NAME!r} needs a mapping of columns (--map), e.g. {EXAMPLE}")
-    found: dict[str, Mapped] = {}
-    for part in next(csv.reader([columns], skipinitialspace=True)):
-        target, equals, column = (piece.strip() for piece in part.partition("="))
-        if not equals or not target or not column:
-            raise ExperimentError(f"map {part!r} is not understood: write field=column, e.g. {EXAMPLE}")
-        each = _mapped(target, column)
-        if each.field in found:
-            raise ExperimentError(f"map: field {each.field!r} is given twice")
-        found[each.field] = each
-    return _complete(found)
-
-
-def _mapped(target: str, column: str) -> Mapped:
-    field, colon, unit = (piece.strip() for piece in target.partition(":"))
-    field = _ALIASES.get(field, field)
-    if field not in KINDS:
-        raise ExperimentError(f"map: {unknown_name('field', field, KINDS)}")
-    units = _UNITS.get(KINDS[field])
-    if not colon:
-        return Mapped(field, column)
-    if units is None:
-        raise ExperimentError(f"map: field {field!r} takes no unit ({unit!r})")
-    if unit.lower() not in units:
-        raise ExperimentError(f"map: {unknown_name(f'unit of {field}', unit, units)}")
-    return Mapped(field, column, units[unit.lower()])
-
-
-def _complete(found: dict[str, Mapped]) -> dict[str, Mapped]:
-    if "submit" not in found:
-        raise ExperimentError(f"map: field 'submit' is missing, e.g. {EXAMPLE}")
-    if "work" in found and ("start" in found or "end" in found):
-        raise ExperimentError("map: give work, or start and end, not both")
-    if "work" not in found and not {"start", "end"} <= set(found):
-        raise ExperimentError("map: field 'work' is missing (or start and end, whose difference it is)")
-    if "gpus" not in found and "cpus" not in found:
-        raise ExperimentError("map: field 'gpus' is missing (or cpus, for jobs without GPUs)")
-    return found
+_NOTHING = pl.Series([None], dtype=pl.Int64)
+_NO_TEXT = pl.Series([None], dtype=pl.String)
+_NAMED = 5
+"""So many unknown words are named."""
 
 
 def recognises(head: Head) -> bool:
@@ -121,22 +39,42 @@ def recognises(head: Head) -> bool:
     return False
 
 
+def header(head: Head) -> list[str]:
+    """The names in the first line of a text that could be a table; none for other files."""
+    if head.parquet or head.json:
+        return []
+    return [name.strip().strip('"') for name in head.first_line.split(_separator(head.first_line))]
+
+
+def _separator(first: str) -> str:
+    return max(SEPARATORS, key=first.count)
+
+
 def _table(path: Path) -> Table:
     if contents(path)[:4] == b"PAR1":
         return parquet_table(path)
-    first = text(path).partition("\n")[0]
-    return csv_table(path, separator=max(SEPARATORS, key=first.count), multiline=True)
+    return csv_table(path, separator=_separator(text(path).partition("\n")[0]), multiline=True)
 
 
 class _Reading:
     """A sheet whose columns are found by field."""
 
-    def __init__(self, sheet: Sheet, path: Path, fields: dict[str, Mapped]) -> None:
-        self.sheet = sheet
+    def __init__(self, table: Table, fields: dict[str, Mapped]) -> None:
+        constants = [pl.lit(each.constant).alias(each.column) for each in fields.values() if each.constant is not None]
+        open_ended = [each.column for each in fields.values() if each.edge]
+        frame = table.frame.with_columns(constants)
+        blanks = [
+            frame[column].zip_with(~clock.absent(frame[column].str.strip_chars()), _NO_TEXT) for column in open_ended
+        ]
+        self.sheet = Sheet(replace(table, frame=frame.with_columns(blanks)), ())
         self.fields = fields
-        for each in fields.values():
-            if each.column not in sheet.columns or each.column == SURPLUS:
-                raise TraceError(f"trace {path}: map: {unknown_name('column', each.column, sheet.columns)}")
+
+    def refuse_constants(self) -> None:
+        """Refuse a value of the map that breaks a rule: it would break it in every row."""
+        constants = {each.column: each for each in self.fields.values() if each.constant is not None}
+        for dropped in self.sheet.dropped if constants else ():
+            if dropped.column in constants:
+                raise ExperimentError(f"map: {constants[dropped.column].field} {dropped.value!r} {dropped.rule}")
 
     def typed(self, each: Mapped) -> pl.Series:
         """A column as the values of its field."""
@@ -148,18 +86,32 @@ class _Reading:
             case "any whole":
                 return self.sheet.whole(each.column, default=DEFAULTS[each.field])
             case "cpus":
-                return self.sheet.fixed(each.column, 3, least=0, default=0)
+                return self.scaled(each.column, each.unit or 1000, least=0, default=0)
             case "share":
                 return self.sheet.fixed(each.column, 6, least=0, default=0)
             case "size":
                 return self.scaled(each.column, each.unit or 1, default=0)
             case "flag":
-                return self.sheet.choice(each.column, _FLAGS, DEFAULTS[each.field])
+                return self.sheet.choice(each.column, FLAGS, DEFAULTS[each.field])
             case "state":
-                return self.sheet.choice(each.column, STATES, int(Outcome.FINISHES))
+                return self.outcome(each)
             case _:
                 default = "" if each.field == "gpu_types" else DEFAULTS[each.field]
                 return self.sheet.text(each.column, default=default)
+
+    def outcome(self, each: Mapped) -> pl.Series:
+        """What words mean: what the map says, else what is usual. A job of which the end is not known was running."""
+        running = {"running": int(Outcome.FINISHES)} if "end" in self.fields and self.fields["end"].edge else {}
+        meanings = {**STATES, **running, **each.words}
+        cells = self.sheet.text(each.column, default="")
+        words = cells.str.to_lowercase().str.replace_all(r"[\s_-]+", "_")
+        unknown = (cells != "") & ~words.is_in(list(meanings))
+        named = [" ".join(word.split())[:20] for word in cells.filter(unknown).unique(maintain_order=True)[:_NAMED]]
+        example = f"outcome={each.column}:{(named or [''])[0]}=completed"
+        rule = f"is no outcome that is known (such are: {', '.join(named)}): say what each means, e.g. {example}"
+        self.sheet.drop(unknown, each.column, rule)
+        found = words.replace_strict(meanings, default=None, return_dtype=pl.Int64)
+        return found.fill_null(int(Outcome.FINISHES))
 
     def scaled(self, column: str, unit: int, *, least: int | None = None, default: int | None = None) -> pl.Series:
         """Decimal numbers of a unit, exactly: digits first, then what is left of the unit."""
@@ -180,10 +132,28 @@ class _Reading:
         """Times that are numbers or stamps, in nanoseconds; empty starts and ends are null."""
         mapped = [self.fields[name] for name in names if name in self.fields]
         numbers = {each.field: each for each in mapped if self.numeric(each)}
+        self.same_clock(mapped, numbers)
         written = [each.column for each in mapped if each.field not in numbers]
-        stamps = clock.stamps(self.sheet, written)
-        found = {name: self.scaled(each.column, each.unit or SECOND) for name, each in numbers.items()}
-        return {each.field: found[each.field] if each.field in found else stamps[each.column] for each in mapped}
+        stamps = clock.stamps(self.sheet, written, [each.column for each in mapped if each.edge])
+        times = {each.field: stamps[each.column] for each in mapped if each.field not in numbers}
+        for name, each in numbers.items():
+            values = self.scaled(each.column, each.unit or SECOND, default=0 if each.edge else None)
+            times[name] = values.zip_with(~self.blank(name), _NOTHING)
+        return times
+
+    def same_clock(self, mapped: list[Mapped], numbers: dict[str, Mapped]) -> None:
+        """Refuse to take the edge of a record from some times that are numbers and some that are stamps."""
+        if any(each.edge for each in mapped) and 0 < len(numbers) < len(mapped):
+            stamp = next(each.field for each in mapped if each.field not in numbers)
+            raise ExperimentError(
+                f"map: blank=edge needs one clock, but {next(iter(numbers))} is in numbers and {stamp} in stamps"
+            )
+
+    def blank(self, name: str) -> pl.Series:
+        """Where a start or an end is blank, and the map says that this is the edge of the record."""
+        none = pl.repeat(False, len(self.sheet.lines), dtype=pl.Boolean, eager=True)
+        each = self.fields.get(name)
+        return self.sheet.text(each.column, default="") == "" if each is not None and each.edge else none
 
     def span(self, each: Mapped, default: int | None) -> pl.Series:
         """A length of time; the work must be above 0."""
@@ -218,22 +188,48 @@ def _work(reading: _Reading) -> dict[str, pl.Series]:
     times = reading.moments(("submit", "start", "end"))
     if "work" in reading.fields:
         return {"submit": times["submit"], "work": reading.typed(reading.fields["work"])}
-    column = reading.fields["end"].column
-    work = times["end"] - times["start"]
-    reading.sheet.drop(work < 0, column, f"is before {reading.fields['start'].column}")
-    reading.sheet.drop(work == 0, column, f"is {reading.fields['start'].column}: the work must be above 0")
+    start, end = _within(reading, times)
+    column, begin = reading.fields["end"].column, reading.fields["start"].column.strip("\x00")
+    work = end - start
+    reading.sheet.drop(work < 0, column, f"is before {begin}")
+    reading.sheet.drop(work == 0, column, f"is {begin}: the work must be above 0")
     return {"submit": times["submit"], "start": times["start"], "work": work}
+
+
+def _within(reading: _Reading, times: dict[str, pl.Series]) -> tuple[pl.Series, pl.Series]:
+    """Starts and ends, those that lie beyond the record taken to be at its edge: the earliest and latest time in it."""
+    sheet, early, late = reading.sheet, reading.blank("start"), reading.blank("end")
+    if not (early | late).any():
+        return times["start"], times["end"]
+    never = "is blank, as is the end: it never started, or the record tells nothing of it"
+    sheet.drop(early & late, reading.fields["start"].column, never, fault=False)
+    frame = pl.DataFrame(times).with_columns(sheet.sound().alias("sound"))
+    known = frame.filter("sound").select(
+        pl.min_horizontal("submit", "start", "end").min().alias("first"),
+        pl.max_horizontal("submit", "start", "end").max().alias("last"),
+    )
+    filled = frame.select(
+        pl.col("start").fill_null(pl.max_horizontal(pl.lit(known["first"][0]), "submit")),
+        pl.col("end").fill_null(pl.lit(known["last"][0])),
+    )
+    sheet.note(early, "already running when the record began: taken to start then")
+    sheet.note(late, "still running when the record was cut: taken to end then")
+    return filled["start"], filled["end"]
 
 
 def read(path: Path, strict: bool, columns: str = "") -> Trace:
     """The jobs of any table, its columns as mapped."""
-    fields = mapping(columns)
-    reading = _Reading(Sheet(_table(path), ()), path, fields)
+    if not columns.strip():
+        raise ExperimentError(f"format {NAME!r} needs a mapping of columns (--map), e.g. {EXAMPLE}")
+    table = _table(path)
+    fields = mapping(columns, [name for name in table.frame.columns if name != SURPLUS], path)
+    reading = _Reading(table, fields)
     read = {**_work(reading), **reading.gpus()}
     names = {"cpus": "cpu_milli", "memory": "memory_bytes", "communication": "communication_ppm"}
     for field, each in fields.items():
         if each.kind != "moment" and field not in ("work", "gpus"):
             read[names.get(field, field)] = reading.typed(each)
+    reading.refuse_constants()
     if "outcome" in read and "outcome_after" not in read:
         read |= ending(read["outcome"], read["work"])
     id_column = fields["name"].column if "name" in fields else ""

@@ -23,6 +23,6 @@ def read(path: Path, strict: bool) -> Trace:
         "name": sheet.text("job_id"),
         "submit": sheet.time("arrival_s", least=0),
         "work": sheet.time("service_sec", least=1),
-        "gpus": sheet.whole("gpu_count", least=1),
+        "gpus": sheet.gpus("gpu_count"),
     }
     return sheet.trace(NAME, fields, strict=strict, id_column="job_id")

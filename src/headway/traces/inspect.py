@@ -18,7 +18,7 @@ from headway.traces.oddities import Columns, Oddity, jumps, oddities
 from headway.traces.registry import READERS
 from headway.traces.request_trace import RequestTrace
 from headway.traces.requests import REQUEST_READERS
-from headway.traces.trace import Dropped, Trace
+from headway.traces.trace import Dropped, Trace, by_rule, too_many_dropped
 from headway.training.job import Job, Outcome
 from headway.units import DAY, HOUR, MINUTE, SECOND, WHOLE_GPU_MILLI
 
@@ -59,7 +59,7 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "outcomes": _outcomes(jobs, brought),
         "estimates": _estimates(columns),
         "oddities": [each.record() for each in oddities(jobs, columns, gpus)],
-        "notes": list(trace.notes),
+        "notes": [*trace.notes, *_refused(trace.dropped, trace.rows - trace.passed_over)],
     }
 
 
@@ -86,8 +86,14 @@ def inspect_requests(trace: RequestTrace) -> dict[str, Any]:
         "blocks": sum(map(len, trace.hash_ids)),
         "blocks_seen_before": seen,
         "oddities": [each.record() for each in (*jumps(arrival), *_wordless(trace))],
-        "notes": list(trace.notes),
+        "notes": [*trace.notes, *_refused(trace.dropped, trace.rows)],
     }
+
+
+def _refused(dropped: Sequence[Dropped], rows: int) -> Iterator[str]:
+    """What other commands would refuse the file for."""
+    if reason := too_many_dropped(dropped, rows):
+        yield f"{reason}: refused elsewhere, unless told to go on with --skip-bad-rows"
 
 
 def _seen_before(hash_ids: Iterable[Sequence[int]]) -> int:
@@ -133,20 +139,17 @@ def _columns(jobs: Sequence[Job]) -> Columns:
 
 def left_out(dropped: Sequence[Dropped]) -> dict[str, Any]:
     """The rows that were dropped: how many, why (the commonest rule first), and the first of them one by one."""
-    rules: dict[tuple[str, str], list[Dropped]] = {}
-    for each in dropped:
-        rules.setdefault((each.column, each.rule), []).append(each)
-    grouped = sorted(rules.items(), key=lambda item: -len(item[1]))
     return {
         "dropped": len(dropped),
         "dropped_by_rule": [
             {
-                "column": column,
-                "rule": rule,
+                "column": rows[0].column,
+                "rule": rows[0].rule,
+                "fault": rows[0].fault,
                 "rows": len(rows),
                 "examples": [{"line": row.line, "value": row.value} for row in rows[:EXAMPLES]],
             }
-            for (column, rule), rows in grouped
+            for rows in by_rule(dropped)
         ],
         "dropped_rows": [
             {"line": row.line, "column": row.column, "value": row.value, "rule": row.rule}

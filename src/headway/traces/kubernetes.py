@@ -178,9 +178,9 @@ class _Pods:
         self._leave_out(gang, rule)
         return False
 
-    def _leave_out(self, gang: Iterable[int], rule: str) -> None:
+    def _leave_out(self, gang: Iterable[int], rule: str, *, fault: bool = False) -> None:
         for at in gang:
-            self.left_out[at] = Dropped(at, "pod", _name(self.records[at])[:_SHOWN], rule)
+            self.left_out[at] = Dropped(at, "pod", _name(self.records[at])[:_SHOWN], rule, fault)
 
     def _built(self, rows: Sequence[_Row], gangs: Sequence[list[int]]) -> list[Job]:
         columns: dict[str, Sequence[Any]] = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True))
@@ -192,7 +192,7 @@ class _Pods:
             if (rule := broken_rule(job)) is None:
                 sound.append(job)
             else:
-                self._leave_out(gang, rule)
+                self._leave_out(gang, rule, fault=True)
         return sound
 
     def _explain(self, records: list[PodRecord]) -> None:

@@ -32,8 +32,8 @@ def lifetimes(sheet: Sheet, states: Mapping[str, int] = STATES) -> dict[str, pl.
     outcome = sheet.choice("state", states, int(Outcome.FINISHES))
     times = stamps(sheet, TIMES, optional=TIMES[1:])
     submit, start, end = (times[name] for name in TIMES)
-    sheet.drop(start.is_null(), "start_time", NEVER_STARTED)
-    sheet.drop(end.is_null(), "end_time", "is empty: it had not ended, how long it runs is not known")
+    sheet.drop(start.is_null(), "start_time", NEVER_STARTED, fault=False)
+    sheet.drop(end.is_null(), "end_time", "is empty: it had not ended, how long it runs is not known", fault=False)
     sheet.drop(end < start, "end_time", "is before start_time")
     sheet.note(start < submit, "started before being submitted: a clock that jumped?")
     if "duration" in sheet.columns:

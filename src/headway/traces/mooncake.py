@@ -55,7 +55,7 @@ def _parsed(path: Path) -> tuple[list[_Request], list[Dropped]]:
             continue
         try:
             request = decode(line)
-        except msgspec.DecodeError as problem:
+        except (msgspec.DecodeError, RecursionError) as problem:
             shown = line.strip() if len(line.strip()) <= _SHOWN else line.strip()[:_SHOWN] + "…"
             dropped.append(Dropped(number, "row", shown, f"is no request: {problem}"))
             continue

@@ -8,7 +8,6 @@ first into CSV and the second into Parquet, and leaves out optional columns in w
 
 import gzip
 import io
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import TraceError
+from headway.files import write_whole
 from headway.traces.build import DEFAULTS
 from headway.traces.head import Head
 from headway.traces.sheet import Sheet
-from headway.traces.table import csv_table, parquet_table
+from headway.traces.table import csv_table, listed, parquet_table
 from headway.traces.trace import Trace
 from headway.training.job import Job, Outcome, workload
 
@@ -119,16 +119,18 @@ def recognises(head: Head) -> bool:
 def read(path: Path, strict: bool) -> Trace:
     """The jobs of a file in headway's own format."""
     sheet = Sheet(parquet_table(path) if _is_parquet(path) else csv_table(path, multiline=True), ())
+    for column in _COLUMNS:
+        if column.field in _REQUIRED and not set(column.spellings) & set(sheet.columns):
+            raise TraceError(
+                f"trace {path}: column {column.spellings[0]!r} is missing (found: {listed(sheet.columns)}); "
+                "of any other table --map says which column is what"
+            )
     sheet.only(name for column in (*_COLUMNS, _START) for name in column.spellings)
     fields: dict[str, pl.Series] = {}
     for column in _COLUMNS:
         given = [name for name in column.spellings if name in sheet.columns]
         if len(given) > 1:
             raise TraceError(f"trace {path}: columns {given[0]!r} and {given[1]!r} say the same: give one of them")
-        if not given and column.field in _REQUIRED:
-            raise TraceError(
-                f"trace {path}: column {column.spellings[0]!r} is missing (found: {', '.join(sheet.columns)})"
-            )
         if given:
             fields[column.field] = _typed(sheet, column, given[0])
     for name in set(_START.spellings) & set(sheet.columns):
@@ -195,13 +197,7 @@ def _put(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():  # a device or a pipe has no name to take over
         path.write_bytes(content)
         return
-    target = path.resolve()
-    part = target.with_name(f".headway-{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path.resolve(), content, TraceError, f"trace {path}")
 
 
 def write(jobs: Iterable[Job], path: str | Path, starts: Mapping[str, int] | None = None) -> None:

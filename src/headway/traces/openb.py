@@ -59,7 +59,7 @@ def _lived(table: Table) -> tuple[Table, list[Dropped]]:
     rule = "is the moment it began: the pod lived for 0 s"
     times = table.frame["deletion_time"].filter(dead)
     left_out = [
-        Dropped(line, "deletion_time", time.strip(), rule)
+        Dropped(line, "deletion_time", time.strip(), rule, fault=False)
         for line, time in zip(table.lines.filter(dead), times, strict=True)
     ]
     return Table(table.path, table.frame.filter(~dead), table.lines.filter(~dead), notes=table.notes), left_out

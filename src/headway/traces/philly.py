@@ -39,7 +39,7 @@ def read(path: Path, strict: bool) -> Trace:
     fields = {
         "submit": _submit(sheet),
         "work": sheet.time("duration", least=1),
-        "gpus": sheet.whole("num_gpus", least=1),
+        "gpus": sheet.gpus("num_gpus"),
         "tenant": sheet.text("cluster"),
         "name": "philly-" + sheet.lines.cast(pl.String),
     }

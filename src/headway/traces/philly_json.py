@@ -62,7 +62,7 @@ def _entries(path: Path, content: bytes) -> tuple[list[_Entry], dict[int, str]]:
         entries = msgspec.json.decode(content, type=list[_Entry])
     except msgspec.ValidationError:
         entries = _one_by_one(path, content, broken)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, RecursionError) as problem:
         raise TraceError(f"trace {path}: is not whole JSON ({problem})") from None
     if not entries:
         raise TraceError(f"trace {path}: the list has no entry")
@@ -74,12 +74,14 @@ def _one_by_one(path: Path, content: bytes, broken: dict[int, str]) -> list[_Ent
         raw = msgspec.json.decode(content, type=list[msgspec.Raw])
     except msgspec.ValidationError:
         raise TraceError(f"trace {path}: must be a JSON list, an entry a job") from None
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise TraceError(f"trace {path}: is not whole JSON ({problem})") from None
     decode = msgspec.json.Decoder(_Entry).decode
     entries = []
     for position, each in enumerate(raw):
         try:
             entries.append(decode(each))
-        except msgspec.DecodeError as problem:
+        except (msgspec.DecodeError, RecursionError) as problem:
             broken[position] = str(problem)
             entries.append(_Entry())
     return entries
@@ -153,13 +155,15 @@ def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
 
 
 def _drop_unknown(sheet: Sheet, made: pl.DataFrame) -> None:
-    sheet.drop(made["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known")
+    """Drop what the log does not know (left out: such jobs are in every log of this kind) or tells wrongly (bad)."""
+    sheet.drop(made["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known", fault=False)
     sheet.drop(made["unread_start"], "start_time", f"of an attempt {SHAPE}")
     sheet.drop(made["unread_end"], "end_time", f"of an attempt {SHAPE}")
     sheet.drop(made["backwards"], "end_time", "of an attempt is before its start")
-    sheet.drop(made["open"], "end_time", "is missing: it was still running when the log was written")
-    sheet.drop(made["timed"] == 0, "start_time", "or end_time is missing in all attempts: how long it ran is not known")
-    sheet.drop(made["gpus"].is_null(), "gpus", "are none in all attempts")
+    sheet.drop(made["open"], "end_time", "is missing: it was still running when the log was written", fault=False)
+    untimed = "or end_time is missing in all attempts: how long it ran is not known"
+    sheet.drop(made["timed"] == 0, "start_time", untimed, fault=False)
+    sheet.drop(made["gpus"].is_null(), "gpus", "are none in all attempts", fault=False)
 
 
 def read(path: Path, strict: bool) -> Trace:

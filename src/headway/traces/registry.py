@@ -26,8 +26,8 @@ from headway.traces import (
 )
 from headway.traces.head import Head, head_of
 from headway.traces.requests import REQUEST_FORMATS, refuse_requests, request_format
-from headway.traces.table import text
-from headway.traces.trace import Trace
+from headway.traces.table import listed, text
+from headway.traces.trace import Trace, refuse_many_dropped
 
 
 class Reader(Protocol):
@@ -69,19 +69,31 @@ def guess(path: str | Path) -> str:
     if not found and not head.parquet:
         text(head.path)  # wrong encoding is a better reason than none
     if len(found) != 1:
+        columns = generic.header(head)
         raise TraceError(
             f"trace {path}: its format cannot be told from its beginning; "
             f"name it with --format ({', '.join(FORMATS)}), or say with --map which column is what"
+            + (f" (columns found: {listed(columns)})" if columns else "")
         )
     return found[0]
 
 
-def load(path: str | Path, format: str = "", *, strict: bool = False, columns: str = "") -> Trace:
+def load(
+    path: str | Path, format: str = "", *, strict: bool = False, columns: str = "", skip_bad_rows: bool = False
+) -> Trace:
     """Read a trace, plain or gzip. Bad rows are dropped and explained in the result; ``strict`` stops at the first.
 
-    Without a format its beginning decides; ``columns`` says which column of any table is what. Raises
-    ``ExperimentError`` for a format that does not exist and ``TraceError`` for anything wrong with the file.
+    Without a format its beginning decides; ``columns`` says which column of any table is what. A file of which one
+    rule drops more than a tenth is refused unless ``skip_bad_rows``. Raises ``ExperimentError`` for a format that does
+    not exist or a wrong map and ``TraceError`` for anything wrong with the file.
     """
+    trace = _read(path, format, strict, columns)
+    if not skip_bad_rows:
+        refuse_many_dropped(trace.dropped, trace.rows - trace.passed_over, path)
+    return trace
+
+
+def _read(path: str | Path, format: str, strict: bool, columns: str) -> Trace:
     if columns and format not in ("", generic.NAME):
         raise ExperimentError(f"format {format!r} knows its columns: --map is for {generic.NAME!r}, any other table")
     if columns or format == generic.NAME:

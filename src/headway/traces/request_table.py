@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.errors import TapeError
+from headway.files import replacing
 from headway.serving.request import Request
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in Request._fields])
@@ -16,10 +17,8 @@ def write(requests: Sequence[Request], path: Path) -> None:
     """Keep them."""
     columns = list(zip(*requests, strict=True)) if requests else [()] * len(Request._fields)
     table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=_SCHEMA)
-    try:
-        pq.write_table(table, str(path), compression="zstd")
-    except OSError as problem:
-        raise TapeError(f"{path}: cannot be written ({problem.strerror or problem})") from None
+    with replacing(path) as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def read(path: Path) -> tuple[Request, ...]:

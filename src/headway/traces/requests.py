@@ -10,6 +10,7 @@ from headway.errors import ExperimentError, TraceError, unknown_name
 from headway.traces import azure_llm, mooncake
 from headway.traces.head import Head, head_of
 from headway.traces.request_trace import RequestTrace
+from headway.traces.trace import refuse_many_dropped
 
 
 class RequestReader(Protocol):
@@ -42,7 +43,9 @@ def refuse_requests(path: str | Path, format: str) -> None:
     raise TraceError(f"trace {path}: holds requests ({format}), not jobs")
 
 
-def load_requests(path: str | Path, format: str = "", *, strict: bool = False) -> RequestTrace:
+def load_requests(
+    path: str | Path, format: str = "", *, strict: bool = False, skip_bad_rows: bool = False
+) -> RequestTrace:
     """Read a trace of requests, plain or gzip; without a format its beginning decides. Raises as ``load`` does."""
     name = format or request_format(head_of(Path(path)))
     if not name:
@@ -50,4 +53,7 @@ def load_requests(path: str | Path, format: str = "", *, strict: bool = False) -
         raise TraceError(f"trace {path}: is no trace of requests that is known; name its format ({known})")
     if name not in REQUEST_FORMATS:
         raise ExperimentError(unknown_name("format of requests", name, REQUEST_FORMATS))
-    return REQUEST_FORMATS[name](Path(path), strict)
+    trace = REQUEST_FORMATS[name](Path(path), strict)
+    if not skip_bad_rows:
+        refuse_many_dropped(trace.dropped, trace.rows, path, "workload")
+    return trace

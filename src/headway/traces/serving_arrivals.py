@@ -178,7 +178,7 @@ def _from_trace(what: Chosen, experiment: ServingExperiment, built: Built) -> Ti
     path = Path(what.arrivals).expanduser()
     if not path.exists():
         raise ExperimentError(f"arrivals {what.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
-    trace = load_requests(path, experiment.workload.format)
+    trace = load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
     wanted = experiment.workload.requests
     if wanted is not None and wanted > len(trace):
         raise TraceError(f"trace {path}: holds {counted(len(trace), 'request')}, {wanted:,} were asked for")

@@ -13,7 +13,7 @@ import polars as pl
 
 from headway.errors import TraceError, unknown_name
 from headway.traces.build import build, no_collection
-from headway.traces.table import SURPLUS, Table
+from headway.traces.table import SURPLUS, Table, listed
 from headway.traces.trace import Dropped, Trace
 from headway.training.job import Job, Outcome, broken_rule, workload
 from headway.units import DAY
@@ -52,14 +52,12 @@ class Sheet:
 
     def __init__(self, table: Table, required: Iterable[str]) -> None:
         self._table = table
-        self._bad: dict[int, tuple[str, str]] = {}
+        self._bad: dict[int, tuple[str, str, bool]] = {}
         self.notes = list(table.notes)
         self.columns = [name for name in table.frame.columns if name != SURPLUS]
         for name in required:
             if name not in self.columns:
-                found = ", ".join(self.columns)
-                found = found if len(found) <= 2 * _SHOWN else found[: 2 * _SHOWN] + "…"
-                raise TraceError(f"trace {table.path}: column {name!r} is missing (found: {found})")
+                raise TraceError(f"trace {table.path}: column {name!r} is missing (found: {listed(self.columns)})")
         if SURPLUS in table.frame.columns:
             rule = f"is a field too many: the header has {len(self.columns)}"
             self.drop(table.frame[SURPLUS].is_not_null(), SURPLUS, rule)
@@ -76,16 +74,17 @@ class Sheet:
             if name not in names:
                 raise TraceError(f"trace {self._table.path}: {unknown_name('column', name, names)}")
 
-    def drop(self, bad: pl.Series, column: str, rule: str | Callable[[str | None], str]) -> None:
-        """Note the rows where ``bad`` is true, unless they were bad before."""
+    def drop(self, bad: pl.Series, column: str, rule: str | Callable[[str | None], str], *, fault: bool = True) -> None:
+        """Note the rows where ``bad`` is true, unless they were noted before. Without ``fault`` they are no jobs, but
+        nothing is wrong with them."""
         for position in bad.fill_null(False).arg_true().to_list():
             if position not in self._bad:
                 text = rule if isinstance(rule, str) else rule(self._cell(column, position))
-                self._bad[position] = (column, text)
+                self._bad[position] = (column, text, fault)
 
     def note(self, where: pl.Series, what: str) -> None:
         """Say of how many jobs something holds, among the rows that are not bad so far."""
-        if count := int((where.fill_null(False) & self._sound()).sum()):
+        if count := int((where.fill_null(False) & self.sound()).sum()):
             self.notes.append(f"{count:,} job{'s' if count > 1 else ''} {what}")
 
     def _cell(self, column: str, position: int) -> str | None:
@@ -130,6 +129,12 @@ class Sheet:
             self.drop(values < least, column, f"must be at least {least}")
         return values if default is None else values.fill_null(default)
 
+    def gpus(self, column: str) -> pl.Series:
+        """GPUs of a format that is about jobs with GPUs: a job without any is left out."""
+        values = self.whole(column, least=0)
+        self.drop(values == 0, column, "must be at least 1", fault=False)
+        return values
+
     def _drop_unread(
         self, raw: pl.Series, values: pl.Series, column: str, why: Callable[[str | None], str], default: int | None
     ) -> None:
@@ -170,18 +175,18 @@ class Sheet:
         return Trace(kept, format, frame.height, self.dropped, tuple(self.notes), starts)
 
     def _starts(self, frame: pl.DataFrame, start: pl.Series) -> dict[str, int]:
-        kept = frame.select("name", "submit", start.alias("start")).filter(self._sound())
+        kept = frame.select("name", "submit", start.alias("start")).filter(self.sound())
         began = kept.with_columns(pl.col("start") - pl.col("submit").min()).drop_nulls("start")
         return dict(began.select("name", "start").iter_rows())
 
     def kept(self, frame: pl.DataFrame, *, strict: bool) -> pl.DataFrame:
         """The sound rows of columns made from this sheet, for traces of other things than jobs."""
         self._refuse(strict)
-        return frame.filter(self._sound())
+        return frame.filter(self.sound())
 
     def _note_apart(self, submit: pl.Series) -> None:
         """Say where a few jobs were submitted years away from the others; a run would idle all that time."""
-        times = pl.DataFrame({"line": self.lines, "submit": submit}).filter(self._sound()).sort("submit")
+        times = pl.DataFrame({"line": self.lines, "submit": submit}).filter(self.sound()).sort("submit")
         groups = times.with_columns((pl.col("submit").diff() > _APART).fill_null(False).cum_sum().alias("group"))
         if groups["group"][-1] == 0:
             return
@@ -193,25 +198,26 @@ class Sheet:
         self.notes.append(f"{who} submitted over a year from the others ({where}): a clock that jumped?")
 
     def _drop_repeated(self, names: pl.Series, column: str) -> None:
-        sound = self._sound() & (names != "")
+        sound = self.sound() & (names != "")
         again = sound.to_frame("sound").with_columns(names.alias("name"))
         repeated = again.select(pl.col("sound") & ~pl.struct("name", "sound").is_first_distinct()).to_series()
         self.drop(repeated, column, "occurs twice: ids must be unique")
 
-    def _sound(self) -> pl.Series:
+    def sound(self) -> pl.Series:
+        """Whether nothing was noted about a row so far."""
         mask = pl.repeat(True, self._table.frame.height, eager=True).alias("sound")
         return mask.scatter(list(self._bad), False) if self._bad else mask
 
     def _jobs(self, frame: pl.DataFrame, strict: bool) -> list[Job]:
         """Jobs of the sound rows, in order of submission; rows that only their combination makes bad are dropped."""
         self._refuse(strict)
-        kept = frame.with_row_index("position").filter(self._sound())
+        kept = frame.with_row_index("position").filter(self.sound())
         ordered = kept if kept["submit"].is_sorted() else kept.sort("submit", maintain_order=True)
         jobs = _built(ordered)
         with no_collection():
             broken = [(at, rule) for at, job in enumerate(jobs) if (rule := broken_rule(job)) is not None]
         if broken:
-            self._bad.update({ordered["position"][at]: ("row", rule) for at, rule in broken})
+            self._bad.update({ordered["position"][at]: ("row", rule, True) for at, rule in broken})
             return self._jobs(frame, strict)
         if ordered is not kept:
             self.notes.append("the file is not sorted by submit time: sorted")
@@ -235,10 +241,10 @@ class Sheet:
         """The bad rows found so far, in order."""
         return tuple(self._explain(position, *self._bad[position]) for position in sorted(self._bad))
 
-    def _explain(self, position: int, column: str, rule: str) -> Dropped:
+    def _explain(self, position: int, column: str, rule: str, fault: bool) -> Dropped:
         value = self._cell(column, position) or ""
         shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
-        return Dropped(self.lines[position], "row" if column == SURPLUS else column, shown, rule)
+        return Dropped(self.lines[position], "row" if column == SURPLUS else column, shown, rule, fault)
 
 
 def _built(ordered: pl.DataFrame) -> list[Job]:

@@ -95,7 +95,9 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept)]
-    return replace(trace, rows=source.frame.height, dropped=dropped, notes=tuple(notes), starts=starts), kept
+    steps = source.frame.height - frame.height
+    read = replace(trace, rows=source.frame.height, dropped=dropped, notes=tuple(notes), starts=starts)
+    return replace(read, passed_over=steps), kept
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
@@ -106,7 +108,7 @@ def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, 
     for line, position, number in aside.select("line", "position", "broken").iter_rows():
         rule = cells.rules[number]
         value = cells.frame[rule.column][position] if cells.has(rule.column) else None
-        dropped.append(Dropped(line, rule.column, "" if value is None else str(value).strip(), rule.text))
+        dropped.append(Dropped(line, rule.column, "" if value is None else str(value).strip(), rule.text, fault=False))
     if len(dropped) == rows.height:
         raise TraceError(f"trace {path}: none of its {rows.height:,} jobs can be played; the first: {dropped[0]}")
     return rows.filter(~pl.col("broken").is_in(innocent).fill_null(False)), dropped

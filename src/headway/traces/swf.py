@@ -65,16 +65,17 @@ def _label(sheet: Sheet, field: str, prefix: str, unknown: str) -> pl.Series:
 def _work(sheet: Sheet, status: pl.Series) -> pl.Series:
     run, used = _known(sheet.time("run")), _known(sheet.time("cpu_time", default=-1))
     never = (status == _CANCELLED) & (run.fill_null(0) == 0)
-    sheet.drop(never, "run", "of a job that was cancelled: it never started, how long it would have run is not known")
+    rule = "of a job that was cancelled: it never started, how long it would have run is not known"
+    sheet.drop(never, "run", rule, fault=False)
     work = run.fill_null(used)
-    sheet.drop(work.is_null(), "run", "is unknown, as is the CPU time")
+    sheet.drop(work.is_null(), "run", "is unknown, as is the CPU time", fault=False)
     sheet.note(run.is_null() & used.is_not_null(), "without a run time: the CPU time of a processor is taken")
     return at_least_a_second(sheet, work)
 
 
 def _fields(sheet: Sheet) -> dict[str, pl.Series]:
     status = sheet.whole("status", default=-1)
-    sheet.drop(status.is_in(_PARTS), "status", "is a part of a job: another line is the whole")
+    sheet.drop(status.is_in(_PARTS), "status", "is a part of a job: another line is the whole", fault=False)
     sheet.drop(~status.is_in(list(_OUTCOMES)), "status", "must be one of -1, 0, 1, 2, 3, 4, 5")
     allocated, requested = _known(sheet.whole("processors")), _known(sheet.whole("requested_processors", default=-1))
     processors = allocated.replace(0, None).fill_null(requested)

@@ -30,7 +30,7 @@ def read(path: Path, strict: bool) -> Trace:
     submit = sheet.time("arrival_s", least=0)
     iterations = sheet.whole("total_iters", least=1)
     iteration = sheet.time("iter_time_s_at_fair_share", least=1)
-    gpus = sheet.whole("gpus", least=1)
+    gpus = sheet.gpus("gpus")
     exact = iterations.cast(pl.Float64) * (iteration.cast(pl.Float64) / SECOND)
     duration = exact.round(mode="half_to_even")
     sheet.drop(duration < 1, "iter_time_s_at_fair_share", "times total_iters rounds to 0 s: the work must be above 0")

@@ -22,7 +22,8 @@ _WIDTHS = np.array([1, 2, 4, 8, 16, 32, 64])
 _WIDTH_SHARES = [0.70, 0.07, 0.08, 0.12, 0.02, 0.007, 0.003]
 _MEDIAN_SECONDS = 900.0
 _SIGMA = 2.1
-_LONGEST_SECONDS = 60 * 86_400
+LONGEST = 60 * DAY
+"""How long a drawn job runs at most, unless said."""
 _WIDER_IS_LONGER = 0.2
 _FAILS, _CANCELLED = 0.20, 0.25
 _TENANTS, _USERS_A_TENANT = 12, 8
@@ -57,9 +58,9 @@ def _arrivals(jobs: int, span: int, seed: int) -> IntArray:
     return np.maximum.accumulate(times)
 
 
-def _durations(widths: IntArray, seed: int) -> IntArray:
+def _durations(widths: IntArray, longest: int, seed: int) -> IntArray:
     draws = stream(seed, "synthetic.durations").lognormal(np.log(_MEDIAN_SECONDS), _SIGMA, widths.size)
-    whole = np.ceil(np.minimum(draws * widths**_WIDER_IS_LONGER, _LONGEST_SECONDS))
+    whole = np.ceil(np.minimum(draws * widths**_WIDER_IS_LONGER, longest / SECOND))
     return np.maximum(whole, 1).astype(np.int64) * SECOND
 
 
@@ -101,12 +102,20 @@ def _span(run: IntArray, widths: IntArray, gpus: int, load: float) -> int:
 
 
 def philly_like(
-    jobs: int, *, seed: int = 0, gpus: int = 512, load: float = 0.8, outcomes: bool = True, estimates: bool = True
+    jobs: int,
+    *,
+    seed: int = 0,
+    gpus: int = 512,
+    load: float = 0.8,
+    outcomes: bool = True,
+    estimates: bool = True,
+    longest: int = LONGEST,
 ) -> tuple[Job, ...]:
     """``jobs`` jobs for a cluster of ``gpus`` devices, the same for the same arguments.
 
     ``load`` is the GPU time they bring over what the cluster offers between the first and the last arrival (see
-    ``offered_load``). Without ``outcomes`` every job finishes; without ``estimates`` users announce no run time.
+    ``offered_load``). Without ``outcomes`` every job finishes; without ``estimates`` users announce no run time. No job
+    has more work than ``longest`` or announces more, as where a cluster has a time limit.
     """
     if jobs < 1 or gpus < 1:
         raise ExperimentError(f"a workload of {jobs} jobs for {gpus} GPUs cannot be drawn: both must be at least 1")
@@ -114,7 +123,9 @@ def philly_like(
         raise ExperimentError(f"load {load} must be above 0")
     drawn = stream(seed, "synthetic.widths").choice(_WIDTHS, size=jobs, p=_WIDTH_SHARES)
     widths = np.minimum(drawn, gpus).astype(np.int64)
-    work = _durations(widths, seed)
+    if longest < SECOND:
+        raise ExperimentError(f"longest {longest / SECOND:g} s must be at least 1 s")
+    work = _durations(widths, longest, seed)
     kind, after = _outcomes(work, seed) if outcomes else (np.zeros_like(work), np.zeros_like(work))
     run = np.where(kind == Outcome.FINISHES, work, after)
     tenants, users = _owners(jobs, seed)
@@ -129,6 +140,7 @@ def philly_like(
         "outcome_after": after.tolist(),
     }
     if estimates:
-        columns["estimate"] = overshot(work, stream(seed, "synthetic.estimates")).tolist()
+        announced = overshot(work, stream(seed, "synthetic.estimates"))
+        columns["estimate"] = np.minimum(announced, np.maximum(work, longest)).tolist()
     with no_collection():
         return workload(build(jobs, columns))

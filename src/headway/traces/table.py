@@ -10,6 +10,7 @@ import io
 import mmap
 import sys
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,15 @@ class Table:
     lines: pl.Series
     place: str = "line"
     notes: tuple[str, ...] = ()
+
+
+_SHOWN = 120
+
+
+def listed(columns: Iterable[str]) -> str:
+    """Names of columns in one line of bearable length."""
+    line = " ".join(", ".join(columns).split())
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
 
 
 _PACKED = {b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}

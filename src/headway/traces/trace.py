@@ -1,13 +1,17 @@
 """What a reader hands over: jobs, and an honest account of what was not taken from the file."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.errors import TraceError
 from headway.training.job import Job
 
 EXPLAINED = 3
 """So many bad rows are shown in a note."""
+MOST_DROPPED = 10
+"""A file is refused where one rule finds more than one row in so many bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,8 @@ class Dropped:
     column: str
     value: str
     rule: str
+    fault: bool = True
+    """Whether the row is bad. If not, it is sound and no job: it never started, it is part of another job, …"""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.column} {self.value!r} {self.rule}"
@@ -36,6 +42,36 @@ class Trace:
     """What a reader of results should know about the file, e.g. that it was not sorted."""
     starts: Mapping[str, int] = field(default_factory=dict)
     """When jobs really started, by name, in nanoseconds since the run began; empty where the file does not say."""
+    passed_over: int = 0
+    """Rows of the file that stand for no job of their own, such as the steps of Slurm's jobs."""
+
+
+def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:
+    """Group rows by the rule that dropped them, the commonest rule first. Numbers in a rule do not make it another."""
+    rules: dict[tuple[str, str], list[Dropped]] = {}
+    for each in dropped:
+        rules.setdefault((each.column, re.sub(r"\d+", "0", each.rule)), []).append(each)
+    return sorted(rules.values(), key=len, reverse=True)
+
+
+def too_many_dropped(dropped: Iterable[Dropped], rows: int) -> str:
+    """Say which rule finds more than a tenth of the rows bad; empty where none does."""
+    rules = by_rule(each for each in dropped if each.fault)
+    if not rules or len(rules[0]) * MOST_DROPPED <= rows:
+        return ""
+    return f"one rule drops {len(rules[0]):,} of {rows:,} rows, more than a tenth, e.g. {rules[0][0]}"
+
+
+def refuse_many_dropped(dropped: Iterable[Dropped], rows: int, path: str | Path, table: str = "trace") -> None:
+    """Refuse a file of which one rule drops more than a tenth: it may well be read wrongly.
+
+    ``table`` is the table of an experiment file whose key lets it pass.
+    """
+    if reason := too_many_dropped(dropped, rows):
+        raise TraceError(
+            f"trace {path}: {reason}; mend the file or the way it is read, "
+            f"or go on without these rows with --skip-bad-rows (in an experiment file {table}.skip_bad_rows = true)"
+        )
 
 
 def dropped_note(dropped: Sequence[Dropped], rows: int, path: str | Path) -> str:

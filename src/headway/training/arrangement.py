@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Arrangement(Protocol):
     """What the state asks."""
 
-    refresh: int
-    """Keys are computed anew this often, in nanoseconds; 0 means they do not move while a job waits."""
+    rekeys: bool
+    """Keys may be computed anew while jobs wait, when ``key_due`` says so."""
     ranks_running: bool
     """Keep running preemptible jobs in order, by ``rank``."""
     ranks_ends: bool
@@ -32,7 +32,10 @@ class Arrangement(Protocol):
         """The lane that a job waits in."""
 
     def key(self, now: int, js: "JobState") -> Key:
-        """Smaller comes first; it holds until the job starts or ``refresh`` is due."""
+        """Smaller comes first; it holds until the job starts or ``key_due``."""
+
+    def key_due(self, now: int, since: int) -> bool:
+        """With ``rekeys``: whether the keys of waiting jobs are to be computed anew; they last were at ``since``."""
 
     def rank(self, now: int, js: "JobState") -> tuple[int, Key]:
         """(rate, offset) of a running job: at any time t its key would be offset + rate * t."""

@@ -269,13 +269,15 @@ class _Clerk:
             self._find("preempt", f"job {job} moves but is not preemptible")
         owed = life.debt
         if life.lease:
-            owed = max(0, life.base - now) + self._costs.of_migration(life.job)
-            life.done = life.saved = life.done_at(now)
+            owed = max(0, life.base - max(now, life.writing)) + self._costs.of_migration(life.job)
+            life.settle(now)
+            life.saved = life.done
             self._stop(life)
         paid = sum(row[6] for row in rows if row[1] == _COST)
         if paid != owed:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
         life.lease, life.base, life.speed, life.debt, life.changed = lease, now + paid, speed, 0, now
+        life.writing = 0
         life.placement = placement_of([row for row in rows if row[1] != _COST])
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
         for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
@@ -299,8 +301,7 @@ class _Clerk:
         if paid != owed:
             self._find("cost", f"job {life.job.id} stands still for {paid} ns, it owes {owed}")
         if speed != life.speed or paid:
-            life.done = life.done_at(now)
-            life.base = max(life.base, now) + paid
+            life.settle(now, paid)
             life.speed = speed
         self._check_speed(life)
 
@@ -329,7 +330,7 @@ class _Clerk:
             return
         if not life.job.preemptible:
             self._find("preempt", f"job {row[2]} is preempted but is not preemptible")
-        life.done = life.done_at(row[0])
+        life.settle(row[0])
         if life.done != row[6]:
             self._find("service", f"job {row[2]} was delivered {life.done} ns of work, the tape says {row[6]}")
         self._stop(life)
@@ -343,9 +344,8 @@ class _Clerk:
         node, lost, kept = row[4:]
         if node not in self._emptied or row[2] not in self._books.on_node[node]:
             self._find("evict", f"job {row[2]} is evicted from node {node}, where nothing happened to it")
-        life.done = life.done_at(row[0])
-        every = life.job.checkpoint_every
-        expected = min(life.done % every, life.done - life.saved) if self._failed_node and every else 0
+        life.settle(row[0])
+        expected = life.lost_to_failure(row[0]) if self._failed_node else 0
         if kept != life.done - expected or lost != expected:
             self._find(
                 "service", f"job {row[2]} keeps {kept} and loses {lost} ns of {life.done}, of which {expected} are lost"
@@ -360,8 +360,7 @@ class _Clerk:
     def _on_respeed(self, row: list[int]) -> None:
         life = self._running(row, "changes speed")
         if life is not None:
-            life.done = life.done_at(row[0])
-            life.base = max(life.base, row[0])
+            life.settle(row[0])
             life.speed = row[6]
             self._touch(life)
 

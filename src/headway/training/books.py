@@ -15,10 +15,15 @@ from headway.training.job import Job
 class Life:
     """What has become of a job so far."""
 
-    __slots__ = ("attempt", "base", "changed", "debt", "done", "grant", "job", "lease", "placement", "saved", "speed")
+    __slots__ = (
+        *("attempt", "base", "changed", "debt", "done", "every", "grant", "job", "lease", "placement", "saved"),
+        *("speed", "writing"),
+    )
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.every = job.checkpoint_every if job.checkpoint else 0
+        """Work between periodic checkpoints that take time; 0: none do."""
         self.lease = 0
         """Of the present run; 0 while it waits."""
         self.placement: Placement = ()
@@ -31,6 +36,8 @@ class Life:
         self.done = 0
         self.saved = 0
         """Work that the checkpoint of its last preemption or move holds."""
+        self.writing = 0
+        """When the periodic checkpoint that was being written at the last entry is whole."""
         self.debt = 0
         self.attempt = 0
 
@@ -41,9 +48,49 @@ class Life:
 
     def done_at(self, now: int) -> int:
         """Work delivered by now: whole nanoseconds of each stretch at one speed."""
+        return self._after(self._progress(now - self.base)) if self.lease and now > self.base else self.done
+
+    def settle(self, now: int, pause: int = 0) -> None:
+        """Enter what was delivered by now. It makes progress again when a checkpoint under way is written, and after
+        a pause."""
         if self.lease and now > self.base:
-            return self.done + (now - self.base) * self.speed // 1_000_000
-        return self.done
+            spent = self._progress(now - self.base)
+            self.writing = self.base + self._taken(spent + 1) - 1 if self._begins_write(spent) else 0
+            self.done, self.base = self._after(spent), max(now, self.writing)
+        self.base = max(self.base, now) + pause
+
+    def lost_to_failure(self, now: int) -> int:
+        """Work since the last checkpoint that was whole when its node failed now; what was delivered is entered."""
+        every = self.job.checkpoint_every
+        if not every:
+            return 0
+        whole = self.done // every * every
+        return self.done - max(self.saved, whole - every if self.writing > now else whole)
+
+    def _after(self, spent: int) -> int:
+        """Work delivered after so much time with progress."""
+        return self.done + spent * self.speed // 1_000_000
+
+    def _begins_write(self, spent: int) -> bool:
+        """Whether a periodic checkpoint falls due at the end of so much time with progress."""
+        return bool(self.every and spent) and self._after(spent) // self.every > self._after(spent - 1) // self.every
+
+    def _taken(self, spent: int) -> int:
+        """Time that so much time with progress takes: all checkpoints that fell due before its end were written."""
+        if not spent:
+            return 0
+        return spent + (self._after(spent - 1) // self.every - self.done // self.every) * self.job.checkpoint
+
+    def _progress(self, elapsed: int) -> int:
+        """Time with progress: the most that takes no longer than has gone by, found by halving."""
+        least, most = (0 if self.every else elapsed), elapsed
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self._taken(middle) <= elapsed:
+                least = middle
+            else:
+                most = middle - 1
+        return least
 
 
 class Books:

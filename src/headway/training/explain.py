@@ -126,6 +126,7 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
     asked = copy(policy)
     asked.order = copy(policy.order)
     asked.placement = copy(policy.placement)
+    asked.stopped = {}
     return asked
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from headway.errors import TraceError
-from headway.units import MINUTE, WHOLE_GPU_MILLI
+from headway.units import DAY, MINUTE, WHOLE_GPU_MILLI
+
+_LONGEST_WRITING = 100 * 365 * DAY
 
 
 class Outcome(IntEnum):
@@ -54,11 +56,12 @@ class Job:
     user: str = ""
     preemptible: bool = True
     checkpoint: int = 0
-    """Nanoseconds on its GPUs to save a checkpoint when it is preempted or moved."""
+    """Nanoseconds on its GPUs to save a checkpoint: every so much work, and when it is preempted or moved."""
     restore: int = 0
     """Nanoseconds on its GPUs to load one again."""
     checkpoint_every: int = 30 * MINUTE
-    """A failed node costs what was done since the last multiple of this much work; 0 loses nothing."""
+    """Work between periodic checkpoints. A failed node costs what was done since the last one; 0 loses nothing, and
+    none are written."""
     communication_ppm: int = 0
     """Share of its time spent in communication when all its GPUs sit at the innermost level."""
     outcome: Outcome = Outcome.FINISHES
@@ -105,6 +108,11 @@ def broken_rule(job: Job) -> str | None:
         return f"gpus {job.gpus} cannot be divided evenly over nodes {job.nodes}"
     if min(job.cpu_milli, job.memory_bytes, job.estimate, job.checkpoint, job.restore, job.checkpoint_every) < 0:
         return "cpus, memory, estimate and checkpoint costs must not be negative"
+    if job.checkpoint_every and job.work // job.checkpoint_every * job.checkpoint > _LONGEST_WRITING:
+        return (
+            f"checkpoint {job.checkpoint} ns after every {job.checkpoint_every} ns of work (checkpoint_every) "
+            f"takes over a hundred years for work of {job.work} ns"
+        )
     if job.gpus == 0 and job.cpu_milli == 0 and job.memory_bytes == 0:
         return "asks for no GPU, no CPU and no memory"
     if not 0 <= job.communication_ppm <= 1_000_000:

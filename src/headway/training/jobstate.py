@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from headway.training.actions import Grant, Placement
 from headway.training.job import Job
+from headway.training.periodic import duration, useful
 from headway.training.pool import UNCOUNTED
 from headway.training.queue import Key
 from headway.units import REFERENCE_SPEED_PPM
@@ -52,6 +53,7 @@ class JobState:
         "debt",
         "done",
         "eligible",
+        "every",
         "expected",
         "first_start",
         "gpu_milli",
@@ -74,6 +76,7 @@ class JobState:
         "storage",
         "turn",
         "width",
+        "writing",
     )
 
     def __init__(self, job: Job, account: Account, eligible: int, now: int) -> None:
@@ -105,6 +108,10 @@ class JobState:
         """GPU time held up to ``since``, in thousandths of a GPU times nanoseconds."""
         self.saved = 0
         """Work that the last checkpoint holds, apart from periodic ones."""
+        self.every = job.checkpoint_every if job.checkpoint else 0
+        """Work between periodic checkpoints that cost time; 0: none do."""
+        self.writing = 0
+        """When the periodic checkpoint that was being written when work was last settled is whole."""
         self.regranted = -1
         """When what it holds was last changed."""
         self.turn = 0
@@ -126,18 +133,55 @@ class JobState:
     def done_at(self, now: int) -> int:
         """Work delivered by now."""
         if self.status is _RUNNING and now > self.base:
-            return self.done + (now - self.base) * self.speed // REFERENCE_SPEED_PPM
+            return self._progress(now)[0] if self.every else self._plain_progress(now)
         return self.done
+
+    def _plain_progress(self, now: int) -> int:
+        return self.done + (now - self.base) * self.speed // REFERENCE_SPEED_PPM
+
+    def _progress(self, now: int) -> tuple[int, int]:
+        """Work delivered by now, after ``base``, and the end of the last periodic checkpoint begun since."""
+        spent, end = useful(now - self.base, self.done, self.speed, self.every, self.job.checkpoint)
+        return self.done + spent * self.speed // REFERENCE_SPEED_PPM, self.base + end if end else 0
+
+    def settle(self, now: int) -> None:
+        """Count the work of a running job up to now; progress goes on from now, or when a checkpoint is written."""
+        if now <= self.base:
+            return
+        if self.every:
+            self.done, end = self._progress(now)
+            self.base = self.writing = max(now, end)
+        else:
+            self.done, self.base = self._plain_progress(now), now
 
     def attained_at(self, now: int) -> int:
         """GPU time held by now."""
         return self.attained + (now - self.since) * self.width if self.status is _RUNNING else self.attained
 
     def remaining(self, now: int) -> int:
-        """Work believed to be left; at least 1 ns while it lives, however wrong the estimate was."""
-        return max(1, self.expected - self.done_at(now))
+        """Work believed to be left; at least 1 ns while it lives, however wrong the estimate was.
+
+        The time in which it will write checkpoints counts as work at its speed (waiting: at reference speed), so that
+        what is left of a running job falls evenly.
+        """
+        if not self.every:
+            return max(1, self.expected - self.done_at(now))
+        done, end, speed = self.done, 0, REFERENCE_SPEED_PPM
+        if self.status is _RUNNING:
+            end, speed = self.writing, self.speed
+            if now > self.base:
+                done, end = self._progress(now)
+        left = max(1, self.expected - done)
+        writes = ((done + left - 1) // self.every - done // self.every) * self.job.checkpoint
+        return left + (writes + max(0, end - now)) * speed // REFERENCE_SPEED_PPM
+
+    def time_left(self, speed: int) -> int:
+        """How long it is believed to take at a speed from where its work was last settled."""
+        left = max(1, self.expected - self.done)
+        if self.every:
+            return duration(left, self.done, speed, self.every, self.job.checkpoint)
+        return left if speed == REFERENCE_SPEED_PPM else -(-left * REFERENCE_SPEED_PPM // speed)
 
     def expected_end(self) -> int:
         """When it is believed to end if it runs on as it does."""
-        left = max(1, self.expected - self.done)
-        return self.base + (left if self.speed == REFERENCE_SPEED_PPM else -(-left * REFERENCE_SPEED_PPM // self.speed))
+        return self.base + self.time_left(self.speed)

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Iterator
 from heapq import merge
 from typing import Any, TypeAlias
 
+from headway.errors import ExperimentError
+
 Key: TypeAlias = Any
 """Anything that can be compared with the other keys of one order: a number or a tuple of numbers."""
 Entry: TypeAlias = tuple[Key, int]
@@ -90,7 +92,10 @@ class Queue:
         if lane is None:
             self.lanes[lane_name] = Lane(lane_name, [entry])
         else:
-            lane.add(entry)
+            try:
+                lane.add(entry)
+            except TypeError as problem:
+                raise _incomparable(entry, problem) from None
 
     def remove(self, lane_name: Hashable, entry: Entry) -> None:
         """A job waits no longer; an empty lane goes away."""
@@ -101,7 +106,10 @@ class Queue:
     def refill(self, lanes: dict[Hashable, list[Entry]]) -> None:
         """All waiting jobs anew, as a list a lane in any order."""
         for entries in lanes.values():
-            entries.sort()
+            try:
+                entries.sort()
+            except TypeError as problem:
+                raise _incomparable(entries[0], problem) from None
         self.lanes = {name: Lane(name, entries) for name, entries in lanes.items()}
         self.size = sum(map(len, lanes.values()))
 
@@ -118,6 +126,12 @@ class Queue:
         if len(self.lanes) == 1:
             return iter(next(iter(self.lanes.values())))
         return merge(*self.lanes.values())
+
+
+def _incomparable(entry: Entry, problem: TypeError) -> ExperimentError:
+    return ExperimentError(
+        f"the policy's key {entry[0]!r} of job {entry[1]} cannot be compared with that of another job ({problem})"
+    )
 
 
 class Ranked:

@@ -166,13 +166,21 @@ def replay(
     *,
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
+    complete: bool = False,
 ) -> Tape:
-    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events."""
+    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events.
+
+    ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
+    """
     state = _new_state(cluster, jobs, policy, speed, costs)
     writer = TapeWriter()
     with suppress(StalledRunError):  # a recording ends where it ends
         Scheduler(state, policy, RecordedEvents(jobs, tape), writer, exact=False).run()
-    return writer.close()
+    again = writer.close()
+    if complete and not state.over() and again.digest == tape.digest:
+        left = state.to_come + state.queue.size + len(state.running)
+        raise TapeError(f"the tape ends before the run did: {left:,} jobs have not ended by its last row")
+    return again
 
 
 def first_difference(a: Tape, b: Tape) -> str | None:

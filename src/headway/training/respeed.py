@@ -57,8 +57,8 @@ def _settle(state: "TrainingState", now: int, js: JobState, speed: int, pause: i
     arrangement = state.arrangement
     if arrangement.ranks_ends:
         state.ends.remove(0, js.expected_end(), js.id)
-    js.done = js.done_at(now)
-    js.base = max(js.base, now) + pause
+    js.settle(now)
+    js.base += pause
     js.speed = speed
     if arrangement.ranks_ends:
         state.ends.add(0, js.expected_end(), js.id)

@@ -45,6 +45,14 @@ class Kind(IntEnum):
     PAUSE = 47  # nanoseconds that a job stands still because what it holds was changed
 
 
+_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
+_NOBODY = (*_NODES, Kind.WOKE, Kind.WAKE_AT, Kind.STALE, Kind.REFUSED)
+JOB_KINDS = tuple(int(kind) for kind in Kind if kind not in _NOBODY)
+"""Rows whose subject is a job."""
+PLACED_KINDS = (int(Kind.START), int(Kind.MIGRATE), int(Kind.PLACE))
+"""Rows whose place is a node."""
+
+
 def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placement, value: int) -> Iterator[Row]:
     """A start or a move as rows: the first word first, then PLACE rows."""
     node, mask = placement[0]

@@ -93,7 +93,7 @@ class TrainingState:
         """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for what that one says."""
         self.grants = False
         """Whether any job was ever given something else than it asked for."""
-        self._lane, self._key, self._refresh = arrangement.lane, arrangement.key, arrangement.refresh
+        self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
         self._partitions = {
@@ -108,7 +108,7 @@ class TrainingState:
 
     def apply(self, now: int, event: Event) -> None:
         """Something happened."""
-        if self._refresh and now - self.refreshed >= self._refresh:
+        if self._rekeys and self.arrangement.key_due(now, self.refreshed):
             self.rekey(now)
         match event:
             case JobFinished():
@@ -298,6 +298,7 @@ class TrainingState:
         js.placement = placement
         js.since = now
         js.base = now + standstill
+        js.writing = 0
         js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self.speed_of(js)
         self.running[js.id] = js
         node, mask = placement[0]
@@ -328,7 +329,9 @@ class TrainingState:
             self.ranked.remove(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.remove(0, js.expected_end(), js.id)
-        if now > js.base:
+        if js.every:
+            js.settle(now)
+        elif now > js.base:
             js.done += (now - js.base) * js.speed // REFERENCE_SPEED_PPM
         js.attained += (now - js.since) * js.width
         js.status = _WAITING
@@ -348,7 +351,7 @@ class TrainingState:
             respeed_neighbours(self, now, js)
 
     def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
-        left_to_restore = max(0, js.base - now)
+        left_to_restore = max(0, js.base - max(now, js.writing))
         if grant is None and self.grants:
             grant = js.grant
         self._stop(now, js)
@@ -374,7 +377,8 @@ class TrainingState:
         for js in list(self.on_node[node].values()):
             self._stop(now, js)
             every = js.job.checkpoint_every
-            kept = max(js.saved, js.done - js.done % every) if every else js.done
+            unwritten = every if js.writing > now else 0
+            kept = max(js.saved, js.done - js.done % every - unwritten) if every else js.done
             self.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
             js.done = kept
             js.debt = js.job.restore if kept else 0

@@ -102,8 +102,7 @@ def _keep_running(now: int, new: TrainingState, js: JobState) -> None:
     """A running job in the indexes of the new state, at the speed that it has there."""
     speed = REFERENCE_SPEED_PPM if new.speed.constant else new.speed_of(js)
     if speed != js.speed:
-        js.done = js.done_at(now)
-        js.base = max(js.base, now)
+        js.settle(now)
         js.speed = speed
         new.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
         new.respeeded.append(js)

@@ -144,6 +144,7 @@ def naive(world: World, tape: Tape, skipped: int) -> dict[str, Any]:
         "measured": len(measured),
         "completed": len(walk.done),
         "dropped": len(walk.dropped),
+        "dropped_warmup": sum(r.id in walk.dropped for r in world.requests[:skipped]),
         "unfinished": len(walk.arrived) - len(walk.done) - len(walk.dropped),
         "slowdown_mean": sum(slow) / len(slow) if slow else None,
         "slowdown_p50": percentile(slow, 50),

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from headway.errors import ExperimentError
 from headway.training.cluster import uniform
 from headway.training.job import Job, workload
-from headway.training.policies.registry import ORDERS, build, describe
+from headway.training.policies.registry import BACKFILLS, ORDERS, build, describe
+from headway.training.rows import Kind
 from headway.units import HOUR, MINUTE, SECOND
-from tests.drive import World, drive
+from tests.drive import World, drive, seconds_of
 from tests.training.policies.orders.drive import job, play
 
 MINUTES = st.integers(1, 120)
@@ -120,3 +121,16 @@ def test_a_job_that_loads_its_checkpoint_still_gives_way_to_a_shorter_one() -> N
     made = drive("srtf", World(uniform(1, 1), jobs))
     assert [made.ends[job] // SECOND for job in (1, 2)] == [110, 130]
     assert made.ends[0] == (130 + 60 + 900) * SECOND
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("order", ["srtf", "srtf+migrate", "las(quantum=0s)", "tetris"])
+def test_a_stopped_job_that_fits_elsewhere_starts_a_second_later_and_not_at_once(order: str, backfill: str) -> None:
+    """The third job wants a whole node; each node holds one long job, and has room for the other's."""
+    jobs = seconds_of((0, 100, 1), (0, 10, 1), (0, 100, 1), (20, 5, 2))
+    made = drive(f"{order}+{backfill}", World(uniform(2, 2), jobs))
+    assert made.starts[3] == 20 * SECOND
+    ((stop, *_),) = made.rows(Kind.PREEMPT)
+    assert stop == 20 * SECOND
+    assert [row.time // SECOND for row in made.rows(Kind.START)] == [0, 0, 0, 20, 21]
+    assert sorted(made.ends.values()) == [10 * SECOND, 25 * SECOND, 100 * SECOND, 101 * SECOND]

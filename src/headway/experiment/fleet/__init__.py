@@ -23,9 +23,9 @@ class FleetDomain(Domain):
         """Make the catalogue, the fleet and the requests."""
         return prepare(experiment)
 
-    def load(self, experiment: ServingExperiment, folder: Path) -> FleetScene:
+    def load(self, experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
         """Read the requests of a stored run back, and the scenario that lies beside them."""
-        return load(experiment, folder)
+        return load(experiment, folder, trust=trust)
 
     def policy_name(self, experiment: ServingExperiment) -> str:
         """Return the policy as it was written; one from a file by its own name."""

@@ -3,6 +3,10 @@
 Each kind of worker in the scenario is tried alone: the number that its throughput asks for at least, then more, until
 runs of the policy answer the wanted share of requests within their deadline; bisection finds the least such number. A
 short run says enough about a number that is far too small, and the search ends where more workers no longer help.
+
+What counts: every request after the warm-up, and every request that was dropped in the warm-up once the functions of a
+graph could have started one after the other. Only what is dropped before that is left out: no number of workers could
+have answered it in time.
 """
 
 import math
@@ -19,7 +23,9 @@ from headway.formats import scenario_file
 from headway.formats.scenario_file import SHIPPED, Built
 from headway.formats.serving_limits import capacity_per_second, deadlines, mix_of
 from headway.formats.serving_settings import BY_RATE, NO_DEADLINE, ServingExperiment
+from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
+from headway.serving.rows import Kind
 from headway.traces.serving_arrivals import draw
 from headway.units import SECOND, counted
 
@@ -50,12 +56,19 @@ class Plan:
     workers: int
     """0: no number of them is enough."""
     hit_rate: float
+    """In time, of what counts: measured requests, and those dropped in the warm-up after the start."""
     latency_p99_s: float | None
     gpu_utilisation: float
     hour_usd: float
     """Rent of all of them."""
     request_usd: float | None
     """Rent divided by what is answered in time; None when nothing is."""
+    requests: int = 0
+    """Of the trial, the warm-up included."""
+    dropped: int = 0
+    """Of all these."""
+    dropped_at_start: int = 0
+    """Of those: before any function could have started; these do not count against the plan."""
     fewer_hit_rate: float | None = None
     """What one worker fewer would answer in time; None where there would be none."""
     why_not: str = ""
@@ -67,6 +80,9 @@ class Plan:
             "worker": kind_name(self.kind),
             "workers": self.workers or None,
             "slo_hit_rate": self.hit_rate if self.gpu_utilisation else None,  # nothing was tried
+            "requests": self.requests,
+            "dropped": self.dropped,
+            "dropped_at_start": self.dropped_at_start,
             "latency_p99_s": self.latency_p99_s,
             "gpu_utilisation": self.gpu_utilisation,
             "cost_hour_usd": self.hour_usd if self.workers else None,
@@ -102,8 +118,11 @@ def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
     mix = mix_of(experiment, built)
-    if not all(limit for limit, share in zip(limits, mix, strict=True) if share):
-        raise ExperimentError("a plan needs a deadline for every request: --slo none leaves it open")
+    for graph, limit, share in zip(built.catalogue.graphs, limits, mix, strict=True):
+        if share and not limit:
+            own = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
+            named = f"--slo {experiment.workload.slo}".strip()
+            raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {own}; e.g. --slo 500ms")
     experiment, built = _same_deadlines(experiment, built, limits)
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
     found = []
@@ -198,7 +217,8 @@ class _Search:
         hour = count * self.built.fleet.hour_usd(self.kind)
         answered = row["goodput_per_s"]
         said = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
-        return Plan(self.kind, count, *said, hour, hour / 3600 / answered if answered else None)
+        cost = hour / 3600 / answered if answered else None
+        return Plan(self.kind, count, *said, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
 
     # --- trials ---
 
@@ -217,8 +237,27 @@ class _Search:
         result = serving.play(scene, progress=lambda far: told(far.share))
         if result.stopped:
             raise KeyboardInterrupt
-        found = self.rows[count, part] = numbers(result)
+        found = self.rows[count, part] = self._counted(result)
         return found
+
+    def _counted(self, result: serving.ServingResult) -> dict[str, Any]:
+        """The numbers of a trial; what was dropped in the warm-up after the start counts as measured and missed."""
+        row, requests = numbers(result), result.scene.requests
+        gone = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
+        start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
+        early = sum(1 for number in gone.tolist() if number < first and requests[number].arrival < start)
+        measured = row["measured"] + row["dropped_warmup"] - early
+        hits = (row["slo_hit_rate"] or 0.0) * row["measured"]
+        share = hits / measured if measured else None
+        return {**row, "measured": measured, "slo_hit_rate": share, "dropped_at_start": early}
+
+    def _start(self) -> int:
+        """How long it takes to start the functions of a graph, one after the other; of the slowest graph."""
+        catalogue = self.built.catalogue
+        return max(
+            graph.critical_path([self._start_of(catalogue.functions[function]) for function in graph.functions])
+            for graph in catalogue.graphs
+        )
 
     def _shortened(self, part: int) -> ServingExperiment:
         """The experiment with a part of its requests, after a warm-up in which processes start and weights come."""
@@ -232,13 +271,13 @@ class _Search:
 
     def _first_start(self) -> int:
         """How long the slowest function takes to run for the first time: a process, and weights from where they lie."""
+        return max(self._start_of(each) for each in self.built.catalogue.functions)
+
+    def _start_of(self, function: Function) -> int:
         catalogue, fleet = self.built.catalogue, self.built.fleet
         whole = sum(model.size_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole
-        return max(
-            each.cold_start + fleet.fetch_time(catalogue.size_of(each.mask), from_disk=from_disk)
-            for each in catalogue.functions
-        )
+        return function.cold_start + fleet.fetch_time(catalogue.size_of(function.mask), from_disk=from_disk)
 
     def _with(self, requests: int, warmup: float) -> ServingExperiment:
         workload = msgspec.structs.replace(self.experiment.workload, requests=requests)

@@ -1,19 +1,22 @@
 """Prepare a run of a fleet: from the tables of an experiment to a catalogue, workers, requests and a policy."""
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from headway.core.audit import Finding
 from headway.core.tape import Tape
+from headway.errors import TapeError
 from headway.experiment.domain import Begun, Scene
+from headway.experiment.folder import Limits
+from headway.files import write_whole
 from headway.formats import pair_file, scenario_file
 from headway.formats.cluster_table import within
-from headway.formats.plugins import anchored, resolve
+from headway.formats.plugins import anchored, as_named, disarmed, is_disarmed, of_run, resolve
 from headway.formats.scenario_file import Built
 from headway.formats.serving_limits import check_rate
 from headway.formats.serving_settings import ServingExperiment, check
@@ -25,6 +28,7 @@ from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build, describe
 from headway.serving.replay import replay_on
 from headway.serving.request import Request
+from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet, WorkerFaults
 from headway.sim.worker_faults import faults_of
@@ -43,16 +47,25 @@ class FleetScene(Scene):
     requests: tuple[Request, ...]
     notes: tuple[str, ...] = ()
 
-    times_decisions = True
-
     def policy(self) -> ServingPolicy:
         """A fresh policy, as it was at the beginning."""
         return policy_of(self.experiment)
 
-    def name(self) -> str:
-        """Its policy as it was written; one from a file by its own name."""
-        spec = self.experiment.policy.name
-        return describe(policy_of(self.experiment)) if ".py:" in spec else spec
+    def policy_name(self) -> str:
+        """Return the policy as it was written; one from a file by its own name."""
+        return policy_name(self.experiment)
+
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return graphs, functions, models, workers and requests."""
+        catalogue = self.built.catalogue
+        parts = {"graph": catalogue.graphs, "function": catalogue.functions, "model": catalogue.models}
+        return {**parts, "worker": self.built.fleet.workers, "request": self.requests}
+
+    def rows(self) -> tuple[type[IntEnum], Limits]:
+        """Return the kinds of rows about requests and workers, and how many there are of both."""
+        known = max((request.id for request in self.requests), default=-1) + 1
+        workers = len(self.built.fleet.workers)
+        return Kind, {"subject": (known, REQUEST_KINDS), "place": (workers, PLACED_KINDS)}
 
     def latency(self) -> LatencyModel:
         """How long things take."""
@@ -107,18 +120,18 @@ class FleetScene(Scene):
     def store(self, folder: Path) -> ServingExperiment:
         """Write the requests, and the scenario, profiles and table of pairs where they are files."""
         serving = self.experiment.serving
-        scenario = scenario_file.path_of(serving.scenario)
         if serving.scenario not in scenario_file.SHIPPED:
-            kept = SCENARIO_NAME + scenario.suffix
+            scenario = scenario_file.path_of(serving.scenario)
             text = scenario_file.written(self.experiment)
-            (folder / kept).write_text(scenario.read_text(encoding="utf-8") if text is None else text, encoding="utf-8")
+            kept = SCENARIO_NAME + (scenario.suffix if text is None else ".toml")
+            write_whole(folder / kept, scenario.read_bytes() if text is None else text)
             serving = msgspec.structs.replace(serving, scenario=kept)
         for path in scenario_file.profile_paths(self.experiment):
-            shutil.copyfile(path, folder / path.name)
-        if Path(serving.profile).is_file():
-            serving = msgspec.structs.replace(serving, profile=Path(serving.profile).name)
+            write_whole(folder / path.name, path.read_bytes())
+        if profile := scenario_file.profile_file(self.experiment):
+            serving = msgspec.structs.replace(serving, profile=profile.name)
         if serving.interference:  # stores grow and shipped tables change
-            shutil.copyfile(pair_file.path_of(serving.interference), folder / pair_file.NAME)
+            write_whole(folder / pair_file.NAME, pair_file.path_of(serving.interference).read_bytes())
             serving = msgspec.structs.replace(serving, interference=pair_file.NAME)
         request_table.write(self.requests, folder / REQUESTS_NAME)
         return msgspec.structs.replace(self.experiment, serving=serving)
@@ -146,14 +159,35 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     return scene
 
 
-def load(experiment: ServingExperiment, folder: Path) -> FleetScene:
+def policy_name(experiment: ServingExperiment) -> str:
+    """Return the policy of an experiment as it was written; one from a file by its own name."""
+    spec = experiment.policy.name
+    return describe(policy_of(experiment)) if ".py:" in spec and not is_disarmed(spec) else as_named(spec)
+
+
+def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
     """Make the scene of a stored run from the files in its folder."""
-    serving = experiment.serving
-    own = {
-        key: str(folder / value)
-        for key in ("scenario", "profile", "interference")
-        if (value := getattr(serving, key)) and (folder / value).is_file()
-    }
-    experiment = msgspec.structs.replace(experiment, serving=msgspec.structs.replace(serving, **own))
-    requests = request_table.read(folder / REQUESTS_NAME)
-    return FleetScene(experiment, scenario_file.load(experiment), requests)
+    if not (folder / REQUESTS_NAME).is_file():
+        raise TapeError(f"run folder {folder}: {REQUESTS_NAME} is missing beside the tape")
+    serving = msgspec.structs.replace(experiment.serving, **_own_files(experiment, folder, trust))
+    policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
+    experiment = msgspec.structs.replace(experiment, serving=serving, policy=policy)
+    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(folder / REQUESTS_NAME))
+
+
+def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:
+    """Return the files that a run folder holds, by key; names that are no files stay. None is looked for elsewhere."""
+    serving, found = experiment.serving, {}
+    for key, named in (
+        ("scenario", scenario_file.SHIPPED),
+        ("profile", scenario_file.NAMED_PROFILES),
+        ("interference", ()),
+    ):
+        value = getattr(serving, key)
+        if not value or value in named:
+            continue
+        if not (folder / value).is_file() or (folder / value).resolve().parent != folder.resolve():
+            raise TapeError(f"run folder {folder}: {value} is missing beside the tape")
+        file = str(folder / value)
+        found[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
+    return found

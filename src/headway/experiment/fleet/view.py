@@ -39,7 +39,10 @@ class FleetView(View):
     )
     replication = Replication(
         intervals=(("slowdown_mean", ""), ("slo_hit_rate", ""), ("cost_per_request_usd", "")),
-        of_one_seed=("seed", "digest", "slowdown_mean", "slowdown_p50", "slo_hit_rate", "cost_per_request_usd"),
+        of_one_seed=(
+            *("seed", "digest", "requests", "measured", "dropped", "slowdown_mean", "slowdown_p50", "slo_hit_rate"),
+            "cost_per_request_usd",
+        ),
         left_out=("graphs",),
     )
 
@@ -136,7 +139,9 @@ def _notes(scene: FleetScene, row: Row) -> tuple[str, ...]:
     if policy.central and not scene.central():
         notes.append(f"{policy.name} decides in one place and reads every row as it is, whatever the control")
     if row["dropped"] > row["requests"] // 100:
-        what = f"{row['dropped']:,} of {row['requests']:,} requests were given up because they could not be in time"
+        unmeasured = f" ({row['dropped_warmup']:,} of them in the warm-up, which is not measured)"
+        dropped = f"{row['dropped']:,} of {row['requests']:,} requests{unmeasured if row['dropped_warmup'] else ''}"
+        what = f"{dropped} were given up because they could not be in time"
         notes.append(f"{what}; {policy.name}(drop=off) answers them late" if hasattr(policy, "drop") else what)
     return tuple(notes)
 

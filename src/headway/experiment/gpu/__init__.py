@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
+
 from headway.experiment.domain import Domain
 from headway.experiment.gpu.flags import FLAGS
 from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
 from headway.formats import kernel_clients
 from headway.formats.kernel_settings import GpuExperiment
+from headway.formats.plugins import of_run
 from headway.kernels.policies.registry import describe
 
 
@@ -25,9 +28,11 @@ class GpuDomain(Domain):
         """Find the programs, and draw where each begins."""
         return prepare(experiment)
 
-    def load(self, experiment: GpuExperiment, folder: Path) -> GpuScene:
+    def load(self, experiment: GpuExperiment, folder: Path, *, trust: bool) -> GpuScene:
         """Read the programs of a stored run back."""
         clients = kernel_clients.read(folder / kernel_clients.NAME)
+        policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
+        experiment = msgspec.structs.replace(experiment, policy=policy)
         return GpuScene(setting_of(experiment), clients, experiment)
 
     def policy_name(self, experiment: GpuExperiment) -> str:

@@ -6,6 +6,7 @@ an experiment.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError
 from headway.experiment.domain import Begun, Scene, Tell
+from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
 from headway.formats.plugins import resolve
@@ -22,6 +24,7 @@ from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
 from headway.kernels.program import Client, cold
 from headway.kernels.replay import fresh_state, replay
+from headway.kernels.rows import CLIENT_KINDS, Kind
 from headway.kernels.state import KernelsState
 from headway.live.tasks import Far
 from headway.metrics.kernels import summarise
@@ -81,6 +84,18 @@ class GpuScene(Scene):
     def policy_name(self) -> str:
         """Return the policy with the options that differ from their defaults."""
         return describe(self.policy())
+
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return the clients."""
+        return {"client": self.clients}
+
+    def times_decisions(self, policy: KernelsPolicy) -> bool:
+        """Time no decision: each takes about as long as a look at the clock."""
+        return False
+
+    def rows(self) -> tuple[type[IntEnum], Limits]:
+        """Return the kinds of rows about clients, and how many there are."""
+        return Kind, {"subject": (len(self.clients), CLIENT_KINDS)}
 
     def begin(self) -> Begun:
         """Make the GPU before anything has happened."""

@@ -3,13 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from headway import traces
 from headway.experiment.domain import Domain
-from headway.experiment.jobs.division import kept_profiles
 from headway.experiment.jobs.flags import FLAGS
 from headway.experiment.jobs.parts import policy_of
-from headway.experiment.jobs.scene import JOBS_NAME, JobsScene, draws, prepare
-from headway.formats import cluster_table
+from headway.experiment.jobs.scene import JobsScene, draws, load, prepare, same_jobs
 from headway.formats.settings import Experiment
 
 
@@ -29,11 +26,9 @@ class JobsDomain(Domain):
         """Make the cluster and the jobs that fit it."""
         return prepare(experiment)
 
-    def load(self, experiment: Experiment, folder: Path) -> JobsScene:
-        """Read the jobs of a stored run back, and the profiles that lie beside them."""
-        experiment = kept_profiles(experiment, folder)
-        jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
-        return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs)
+    def load(self, experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
+        """Read the jobs of a stored run back."""
+        return load(experiment, folder, trust=trust)
 
     def policy_name(self, experiment: Experiment) -> str:
         """Return the policy in full, every part of it."""
@@ -42,6 +37,10 @@ class JobsDomain(Domain):
     def draws(self, experiment: Any) -> bool:
         """Return whether jobs, models, failures, estimates, profiles or placement are drawn from the seed."""
         return draws(experiment)
+
+    def together(self, experiments: Any) -> Any:
+        """Leave out of all variants what one of them could never run, where that is asked for."""
+        return same_jobs(experiments)
 
 
 DOMAIN = JobsDomain()

@@ -10,7 +10,7 @@ from typing import Any
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.formats import cluster_table
-from headway.formats.settings import TraceTable, check_synergy, check_synthetic
+from headway.formats.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
 from headway.traces.trace import dropped_note
 from headway.training.admissible import infeasible
@@ -49,10 +49,11 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     if table.synthetic is not None:
         philly = check_synthetic(table.synthetic)
         drawn = ("philly", philly.jobs, philly.gpus or gpus, philly.load, philly.outcomes, philly.estimates)
+        drawn = (*drawn, span(philly.longest, "synthetic longest"))
     elif table.synergy is not None:
         synergy = check_synergy(table.synergy)
         drawn = ("synergy", synergy.jobs, synergy.rate, synergy.split, synergy.gpus)
-    return (table.path, table.format, table.map, table.strict, stamp(table.path)), drawn
+    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, stamp(table.path)), drawn
 
 
 @lru_cache(maxsize=1)
@@ -60,12 +61,12 @@ def arrivals(
     file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
-    path, format, columns, strict, _ = file
+    path, format, columns, strict, skip_bad_rows, _ = file
     notes: list[str] = []
     if drawn:
         jobs = _drawn(drawn, seed)
     else:
-        trace = traces.load(path, format, strict=strict, columns=columns)
+        trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
         jobs, notes = trace.jobs, list(trace.notes)
         if trace.dropped:
             notes.append(dropped_note(trace.dropped, trace.rows, path))
@@ -82,8 +83,10 @@ def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
     if kind == "synergy":
         rate, split, width = rest
         return traces.synergy_like(count, rate=rate, split=split, gpus=width, seed=seed)
-    gpus, level, outcomes, announced = rest
-    return traces.philly_like(count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced)
+    gpus, level, outcomes, announced, longest = rest
+    return traces.philly_like(
+        count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced, longest=longest
+    )
 
 
 def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple[Job, ...]:

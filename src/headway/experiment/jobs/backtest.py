@@ -16,7 +16,8 @@ def recorded(each: Experiment) -> Mapping[str, int]:
         raise ExperimentError("a backtest needs a history: give --trace FILE")
     if str(table.load) != "1" or table.estimates != "trace":
         raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
-    trace = traces.load(table.path, table.format, strict=table.strict, columns=table.map)
+    asked = {"strict": table.strict, "skip_bad_rows": table.skip_bad_rows}
+    trace = traces.load(table.path, table.format, columns=table.map, **asked)
     if not trace.starts:
         raise TraceError(f"trace {table.path}: says of no job when it started: there is nothing to compare with")
     return {job.name: trace.starts[job.name] - job.submit for job in trace.jobs if job.name in trace.starts}

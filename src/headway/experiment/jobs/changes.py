@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment import Scene, policy_of
+from headway.experiment import Scene, policy_of, with_paths
 from headway.experiment.arrivals import LOADS
 from headway.experiment.division import check_division
 from headway.experiment.parts import divides
@@ -149,7 +149,7 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
         if not key.startswith(SETTABLE):
             raise ExperimentError(f"--set {key}: cannot change in the middle of a run; what can: {', '.join(SETTABLE)}")
         told.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
-    return made
+    return msgspec.structs.replace(made, policy=with_paths(made.policy, anchored))
 
 
 def _same_sensitivity(before: Scene, after: Scene, told: list[str]) -> bool:

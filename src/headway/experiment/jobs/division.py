@@ -6,10 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from headway.errors import ExperimentError, unknown_name
+from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.arrivals import stamp
 from headway.experiment.interference import keep_pairs, kept_pairs, pairs_of
-from headway.experiment.parts import divides, policy_of
+from headway.experiment.parts import PolicyFacts, divides, facts_of
+from headway.files import write_whole
 from headway.formats import profile_file
 from headway.formats.settings import Experiment
 from headway.training.cluster import Cluster
@@ -28,20 +29,21 @@ PROFILES_NAME = "profiles"
 """In the folder of a run: the profiles that it was given."""
 
 
-def completions_of(experiment: Experiment) -> int:
+def completions_of(experiment: Experiment, facts: PolicyFacts) -> int:
     """Ends are noticed at multiples of this; 0: at once."""
     if experiment.run.completions not in COMPLETIONS:
         raise ExperimentError(unknown_name("completions", experiment.run.completions, COMPLETIONS))
     if experiment.run.completions == "exact":
         return 0
-    if not (length := policy_of(experiment).round_length):
+    if not (length := facts.round_length):
         raise ExperimentError("completions at the end of a round need rounds: give --round 300s (policy.round)")
     return length
 
 
 def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPolicy) -> None:
     """Refuse a division of what is not there to be divided."""
-    completions_of(experiment)
+    facts = facts_of(experiment)
+    completions_of(experiment, facts)
     if policy.allocation is None:
         return
     if not any(node.cpu_milli or node.memory_bytes or node.storage_bytes_per_second for node in cluster.nodes):
@@ -62,7 +64,7 @@ def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPol
                 f"allocation {policy.allocation.name}: node {node.name} has {node.memory_bytes} bytes of memory; "
                 "write the unit, like 500GB"
             )
-    speed_of(experiment, cluster)
+    speed_of(experiment, cluster, facts)
 
 
 def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
@@ -78,12 +80,12 @@ def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
     return [f"{len(unknown):,} of {len(jobs):,} jobs {what}: they run at one speed, whatever they are granted"]
 
 
-def speed_of(experiment: Experiment, cluster: Cluster) -> SpeedModel:
+def speed_of(experiment: Experiment, cluster: Cluster, facts: PolicyFacts) -> SpeedModel:
     """How fast jobs run where, and with what."""
     penalty = round(experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
     pairs = pairs_of(experiment)
     table = experiment.speed
-    if not table.model and not divides(experiment):
+    if not table.model and not facts.divides:
         return SpeedModel(cluster, sharing_penalty_ppm=penalty, interference=pairs)
     name = table.model or Matrix.name
     if name not in MODELS:
@@ -124,13 +126,15 @@ def keep_profiles(experiment: Experiment, folder: Path) -> None:
     for number, path in enumerate(profile_file.listed(_files(experiment))):
         target = folder / PROFILES_NAME / f"{number:03d}-{path.name}"
         target.parent.mkdir(exist_ok=True)
-        target.write_bytes(path.read_bytes())
+        write_whole(target, path.read_bytes())
 
 
 def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
     """An experiment that was stored, with the profiles and the table of pairs that lie in its folder."""
     experiment = kept_pairs(experiment, folder)
     kept = folder / PROFILES_NAME
-    if not kept.is_dir():
+    if not _files(experiment):
         return experiment
+    if not kept.is_dir():
+        raise TapeError(f"run folder {folder}: {PROFILES_NAME} is missing beside the tape")
     return msgspec.structs.replace(experiment, speed=msgspec.structs.replace(experiment.speed, profiles=[str(kept)]))

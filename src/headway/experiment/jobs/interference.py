@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, TapeError
 from headway.experiment.arrivals import stamp
+from headway.files import write_whole
 from headway.formats import pair_file
 from headway.formats.settings import Experiment
 from headway.kernels.interference import PairTable
@@ -54,13 +55,15 @@ def unknown_programs(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
 def keep_pairs(experiment: Experiment, folder: Path) -> None:
     """Copy the table into the folder of a run: stores grow and shipped tables change."""
     if experiment.cluster.interference:
-        (folder / PAIRS_NAME).write_bytes(pair_file.path_of(experiment.cluster.interference).read_bytes())
+        write_whole(folder / PAIRS_NAME, pair_file.path_of(experiment.cluster.interference).read_bytes())
 
 
 def kept_pairs(experiment: Experiment, folder: Path) -> Experiment:
     """An experiment that was stored, with the table that lies in its folder."""
     kept = folder / PAIRS_NAME
-    if not experiment.cluster.interference or not kept.is_file():
+    if not experiment.cluster.interference:
         return experiment
+    if not kept.is_file():
+        raise TapeError(f"run folder {folder}: {PAIRS_NAME} is missing beside the tape")
     cluster = msgspec.structs.replace(experiment.cluster, interference=str(kept))
     return msgspec.structs.replace(experiment, cluster=cluster)

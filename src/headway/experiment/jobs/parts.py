@@ -2,17 +2,26 @@
 
 import re
 
+import msgspec
+
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.plugins import resolve
 from headway.formats.settings import Experiment, optional_span, span
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.speed import Costs
+from headway.units import SECOND, exact_duration
 
 MIGRATIONS = {"off": "off", "costed": "migrate", "free": "migrate-free", "always": "migrate-always"}
 SWITCH = {"": None, "on": True, "off": False}
 ROUND = "300s"
 """With an allocation, unless something else is asked for."""
+LEAST_ROUND = SECOND
+"""The shortest round, and the shortest time after which an order computes its keys anew."""
+
+
+PARTS = ("name", "backfill", "placement", "allocation")
+"""The keys of a policy's table that may name a file."""
 
 
 def policy_of(experiment: Experiment) -> ComposedPolicy:
@@ -22,7 +31,7 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         raise ExperimentError(unknown_name("preemption", table.preemption, ("on", "off")))
     if table.migration and table.migration not in MIGRATIONS:
         raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
-    return build(
+    policy = build(
         _seeded(resolve(table.name), experiment.run.seed),
         backfill=resolve(table.backfill) or None,
         placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
@@ -32,6 +41,18 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
         quantum=optional_span(table.quantum, "quantum"),
         round_length=round_of(experiment),
     )
+    _often(policy, "its round is", policy.round_length, ", or 0s: decide at every event")
+    _often(policy, "its order computes keys anew every", policy.refresh, "")
+    return policy
+
+
+def _often(policy: ComposedPolicy, what: str, every: int, otherwise: str) -> None:
+    """Refuse a policy that would be asked so often that a run would never end."""
+    if 0 < every < LEAST_ROUND:
+        least = exact_duration(LEAST_ROUND)
+        raise ExperimentError(
+            f"policy {policy.name}: {what} {exact_duration(every)}: must be at least {least}{otherwise}"
+        )
 
 
 def _seeded(spec: str, seed: int) -> str:
@@ -39,11 +60,27 @@ def _seeded(spec: str, seed: int) -> str:
     return re.sub(r"(?<![\w-])random(?![\w(-])", f"random(seed={seed})", spec) if seed else spec
 
 
-def costs_of(experiment: Experiment, policy: ComposedPolicy) -> Costs:
+class PolicyFacts(msgspec.Struct, frozen=True):
+    """What books need to know of a policy, kept with the run so that nobody has to import its file to check them."""
+
+    name: str
+    charged: bool
+    """Whether moves cost what the experiment says."""
+    round_length: int
+    divides: bool
+    """Whether it divides what jobs hold besides GPUs."""
+
+
+def facts_of(experiment: Experiment) -> PolicyFacts:
+    """The same, asked of the policy itself."""
+    policy = policy_of(experiment)
+    charged = policy.migration is None or policy.migration.charged
+    return PolicyFacts(policy.name, charged, policy.round_length, divides(experiment))
+
+
+def costs_of(experiment: Experiment, facts: PolicyFacts) -> Costs:
     """What stopping and moving cost in this run."""
-    migration = optional_span(experiment.costs.migration, "migration cost")
-    if policy.migration is not None and not policy.migration.charged:
-        migration = 0
+    migration = optional_span(experiment.costs.migration, "migration cost") if facts.charged else 0
     return Costs(
         preemption=optional_span(experiment.costs.preemption, "preemption cost"),
         migration=migration,

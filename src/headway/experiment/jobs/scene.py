@@ -1,23 +1,27 @@
 """Prepare a run of training jobs: from the tables of an experiment to a cluster, jobs and a policy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from headway import traces
 from headway.core.audit import Finding
 from headway.core.tape import Tape
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, TapeError
 from headway.experiment.domain import Scene
 from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
-from headway.experiment.jobs.division import check_division, completions_of, keep_profiles, speed_of, unknown_models
+from headway.experiment.jobs.division import check_division, completions_of, keep_profiles, kept_profiles, speed_of, unknown_models
 from headway.experiment.jobs.interference import unknown_programs
-from headway.experiment.jobs.parts import costs_of, policy_of
+from headway.experiment.folder import Limits
+from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
+from headway.files import write_whole
 from headway.formats import cluster_file, cluster_table
-from headway.formats.plugins import anchored
-from headway.formats.settings import Experiment, check_measure, span
+from headway.formats.plugins import anchored, is_disarmed, of_run
+from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, check_measure, span
 from headway.live.tasks import Far
 from headway.metrics.window import check_texts, window_of
 from headway.sim.faults import FailureModel, Faults, Maintenance
@@ -28,11 +32,14 @@ from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import replay
+from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
 
 JOBS_NAME = "jobs.parquet"
+POLICY_NAME = "policy.json"
+"""In the folder of a run whose policy comes from a file: what can be known of it without the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +51,48 @@ class JobsScene(Scene):
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    kept_facts: PolicyFacts | None = None
+    """Of a policy whose file is not trusted."""
 
-    @property
-    def times_decisions(self) -> bool:
-        """Decisions are timed with an allocation only, where they take long enough for a clock."""
-        return self.policy().allocation is not None
+    def facts(self) -> PolicyFacts:
+        """Return what books need to know of the policy; without its file where that is not trusted."""
+        return self.kept_facts or facts_of(self.experiment)
 
     def policy(self) -> ComposedPolicy:
         """Make the policy anew."""
         return policy_of(self.experiment)
 
+    def policy_name(self) -> str:
+        """Return the policy in full, every part of it."""
+        return self.facts().name
+
+    def policy_if_trusted(self) -> ComposedPolicy | None:
+        """Make the policy; None where it is a file that is not trusted, and what is known of it is enough to go on."""
+        return None if self.kept_facts is not None else self.policy()
+
+    def policy_parts(self, policy: ComposedPolicy) -> Sequence[object]:
+        """Return its order, backfill, placement, migration and allocation."""
+        return policy.named_order, policy.backfill, policy.rule, policy.migration, policy.allocation
+
+    def times_decisions(self, policy: ComposedPolicy) -> bool:
+        """Time decisions with an allocation only, where they take long enough for a clock."""
+        return policy.allocation is not None
+
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return jobs and nodes."""
+        return {"job": self.jobs, "node": self.cluster.nodes}
+
     def speed(self) -> SpeedModel:
         """Return how fast jobs run where."""
-        return speed_of(self.experiment, self.cluster)
+        return speed_of(self.experiment, self.cluster, self.facts())
 
     def completions(self) -> int:
         """Return the length of which ends are noticed at multiples; 0: at once."""
-        return completions_of(self.experiment)
+        return completions_of(self.experiment, self.facts())
 
     def costs(self) -> Costs:
         """Return what stopping and moving cost."""
-        return costs_of(self.experiment, self.policy())
+        return costs_of(self.experiment, self.facts())
 
     def faults(self) -> Faults | None:
         """Draw the failures of nodes anew from the seed, so the same each time."""
@@ -83,6 +111,8 @@ class JobsScene(Scene):
     def store(self, folder: Path) -> Experiment:
         """Write the jobs, the profiles and the table of pairs."""
         keep_profiles(self.experiment, folder)
+        if any(".py:" in getattr(self.experiment.policy, key) for key in PARTS):
+            write_whole(folder / POLICY_NAME, msgspec.json.encode(self.facts()))
         traces.write(self.jobs, folder / JOBS_NAME)
         return self.experiment
 
@@ -90,6 +120,11 @@ class JobsScene(Scene):
         """Count the jobs that have ended, wait and run."""
         waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
         return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
+
+    def rows(self) -> tuple[type[IntEnum], Limits]:
+        """Return the kinds of rows about jobs and nodes, and how many there are of both."""
+        limits = {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
+        return Kind, limits
 
     def replay(self, tape: Tape) -> Tape:
         """Show a fresh policy the recorded events."""
@@ -101,7 +136,7 @@ class JobsScene(Scene):
             self.cluster,
             self.jobs,
             tape,
-            policy=self.policy(),
+            policy=self.policy_if_trusted(),
             speed=self.speed(),
             costs=self.costs(),
             completions=self.completions(),
@@ -109,12 +144,18 @@ class JobsScene(Scene):
         )
 
 
+def failure_model(table: FailuresTable) -> FailureModel | None:
+    """Return how often nodes fail and for how long; None where they do not."""
+    if table.mtbf == "":
+        return None
+    mtbf = span(table.mtbf, "failures mtbf", least=LEAST_MTBF)
+    return FailureModel(mtbf, span(table.repair, "failures repair", least=1))
+
+
 def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     """Return failures and maintenance, or None where nothing was asked for."""
     table = experiment.failures
-    model = None
-    if table.mtbf != "":
-        model = FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
+    model = failure_model(table)
     works = []
     for work in table.maintenance:
         listed = cluster_table.positions(work.nodes, "maintenance nodes") if isinstance(work.nodes, str) else work.nodes
@@ -133,7 +174,7 @@ def prepare(experiment: Experiment) -> JobsScene:
     cluster = cluster_table.build(experiment.cluster)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
-    costs_of(experiment, policy)
+    costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
     table = experiment.trace
@@ -155,13 +196,42 @@ def prepare(experiment: Experiment) -> JobsScene:
 
 def _resolved(experiment: Experiment, cluster: Cluster) -> Experiment:
     """Return the experiment with its cluster written out and its policy's files found from anywhere."""
-    named = {key: anchored(getattr(experiment.policy, key)) for key in ("name", "backfill", "placement", "allocation")}
+    path = experiment.trace.path
     return msgspec.structs.replace(
         experiment,
+        trace=msgspec.structs.replace(experiment.trace, path=str(Path(path).expanduser().resolve()) if path else ""),
         cluster=cluster_table.described(experiment.cluster, cluster),
-        policy=msgspec.structs.replace(experiment.policy, **named),
+        policy=with_paths(experiment.policy, anchored),
         variants=[],
     )
+
+
+def with_paths(table: PolicyTable, way: Callable[[str], str]) -> PolicyTable:
+    """Return a policy's table with each part that may name a file put another way."""
+    return msgspec.structs.replace(table, **{key: way(getattr(table, key)) for key in PARTS})
+
+
+def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
+    """Read the jobs of a stored run back, and the profiles that lie beside them."""
+    if not (folder / JOBS_NAME).is_file():
+        raise TapeError(f"run folder {folder}: {JOBS_NAME} is missing beside the tape")
+    experiment = kept_profiles(experiment, folder)
+    policy = with_paths(experiment.policy, lambda spec: of_run(spec, folder, trust=trust))
+    experiment = msgspec.structs.replace(experiment, policy=policy)
+    jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
+    disarmed = any(is_disarmed(getattr(policy, key)) for key in PARTS)
+    facts = _kept_facts(folder) if disarmed else None
+    return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
+
+
+def _kept_facts(folder: Path) -> PolicyFacts | None:
+    path = folder / POLICY_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PolicyFacts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None
 
 
 def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:

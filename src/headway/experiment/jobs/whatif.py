@@ -5,8 +5,8 @@ the changes hold, and the policy is asked at once where they concern it. ``momen
 middle, for whoever wants to ask it something else.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,14 +15,16 @@ from typing import Any
 import msgspec
 
 from headway import experiment
-from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, TapeWriter
+from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
-from headway.experiment import EXPERIMENT_NAME, JOBS_NAME, Progress, RunResult, Scene, StoredRun
+from headway.experiment import Progress, RunResult, Scene, StoredRun, failure_model
 from headway.experiment.arrivals import waiting_for
 from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
+from headway.experiment.folder import WHATIF_NAME, whole_or_nothing
+from headway.files import write_whole
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
-from headway.sim.faults import FailureModel, Faults
+from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
 from headway.sim.training import NodeEvent
 from headway.traces.build import no_collection
@@ -34,9 +36,7 @@ from headway.training.state import TrainingState
 from headway.training.transfer import renewed, transferred
 from headway.units import SECOND, format_duration
 
-WHATIF_NAME = "whatif.json"
 CONTINUATION_NAME = "continuation"
-_TAPE_NAMES = (STREAM_NAME, FINAL_NAME, f"{FINAL_NAME}.part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,10 @@ def _continued(
 
     table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
     made = Scene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
-    with _removed_unless(lambda: begun, into, EXPERIMENT_NAME, JOBS_NAME, STREAM_NAME, WHATIF_NAME):
-        if into is not None and not planned.nothing:  # at once: it may be killed
+    if into is None:
+        return experiment.play(made, None, progress, begin)
+    with whole_or_nothing(into, unless=lambda: begun):
+        if not planned.nothing:  # at once: it may be killed
             _write(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
         return experiment.play(made, into, progress, begin)
 
@@ -264,20 +266,13 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
         faults = Faults(len(scene.cluster.nodes) - len(planned.added), scene.experiment.run.seed)
     if faults is not None:
         if not planned.same_failures:
-            coming.extend(faults.change(now, _failure_model(scene)))
+            coming.extend(faults.change(now, failure_model(scene.experiment.failures)))
         coming.extend(faults.grow(now, len(scene.cluster.nodes)))
 
     def called_off(event: NodeEvent) -> bool:
         return event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures)
 
     executor.befall(faults, [each for each in coming if each[1].node not in gone], unless=called_off)
-
-
-def _failure_model(scene: Scene) -> FailureModel | None:
-    table = scene.experiment.failures
-    if table.mtbf == "":
-        return None
-    return FailureModel(span(table.mtbf, "failures mtbf", least=1), span(table.repair, "failures repair", least=1))
 
 
 def _send_away(now: int, state: TrainingState, jobs: Sequence[int]) -> bool:
@@ -303,7 +298,7 @@ def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
             _write(folder, difference)
         return f"{folder}: the whole run, from its beginning"
     tape = folder / CONTINUATION_NAME
-    with _removed_unless(lambda: False, folder, WHATIF_NAME), _removed_unless(lambda: False, tape, *_TAPE_NAMES):
+    with whole_or_nothing(folder):
         _write(folder, difference)
         writer = TapeWriter(tape)
         for row in found.continuation.rows.tolist():
@@ -328,22 +323,6 @@ def check_writable(folder: Path) -> None:
                 each.rmdir()
 
 
-@contextmanager
-def _removed_unless(kept: Callable[[], bool], folder: Path | None, *names: str) -> Iterator[None]:
-    """What is stopped while a folder is being written leaves nothing of it, unless what is there is whole by then."""
-    was_there = folder is not None and folder.is_dir()
-    try:
-        yield
-    except BaseException:
-        if folder is not None and not kept():
-            with suppress(OSError):
-                for name in names:
-                    (folder / name).unlink(missing_ok=True)
-                if not was_there:
-                    folder.rmdir()
-        raise
-
-
 class Origin(msgspec.Struct, frozen=True):
     """Where a folder that holds a what-if came from."""
 
@@ -365,6 +344,6 @@ def origin(folder: Path) -> Origin | None:
 def _write(folder: Path, difference: dict[str, Any]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / WHATIF_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(difference)) + b"\n")
     except OSError as problem:
         raise TapeError(f"folder {folder}: cannot be written ({problem.strerror or problem})") from None
+    write_whole(folder / WHATIF_NAME, msgspec.json.format(msgspec.json.encode(difference)) + b"\n")

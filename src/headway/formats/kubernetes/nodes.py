@@ -30,6 +30,7 @@ POOLS = (
 _OVERSOLD = ("hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register")
 """Annotations of nodes whose number of ``…/gpu`` is that of virtual GPUs."""
 _SHARED = "-shared"
+_COUNT = re.compile(r"[0-9]{1,9}")
 _MIG = re.compile(r"-mig-([0-9]+g\.[0-9]+gb)[^/]*$")
 _VENDORS = re.compile(r"^(nvidia-|amd-|intel-|tesla-|instinct-)+")
 _SHOWN = 5
@@ -86,7 +87,8 @@ def slicing(labels: Mapping[str, str]) -> Slicing:
 @lru_cache(maxsize=1024)
 def _sliced(text: str, replicas: str) -> Slicing:
     match = _MIG.search(text.removesuffix(_SHARED))
-    replica = WHOLE_GPU_MILLI // int(replicas) if replicas.isdigit() and 0 < int(replicas) <= WHOLE_GPU_MILLI else 0
+    count = int(replicas) if _COUNT.fullmatch(replicas) else 0
+    replica = WHOLE_GPU_MILLI // count if 0 < count <= WHOLE_GPU_MILLI else 0
     device = slice_milli(match.group(1)) if match else WHOLE_GPU_MILLI
     if text.endswith(_SHARED) and replica:
         device = max(1, device * replica // WHOLE_GPU_MILLI)
@@ -111,7 +113,9 @@ def _node(item: Item) -> NodeRecord:
 
 def _gpus(item: Item, has: dict[str, int], labels: Mapping[str, str]) -> int:
     count = labels.get("nvidia.com/gpu.count", "")
-    if count.isdigit() and any(name in (item.metadata.annotations or {}) for name in _OVERSOLD):
+    if count and any(name in (item.metadata.annotations or {}) for name in _OVERSOLD):
+        if not _COUNT.fullmatch(count):
+            raise ObjectError("nvidia.com/gpu.count", count, "must be a whole number, 0 or more")
         return int(count)
     return gpu_request(has, slicing(labels)).gpus
 

@@ -4,14 +4,13 @@ Its methods are looked at before the first run; then each thing that it yields, 
 shown. The policies that come with the package are held to the same by the tests, and run without it.
 """
 
-import inspect
 from collections.abc import Iterable, Iterator
 from functools import cache
 from numbers import Integral
 from operator import attrgetter
-from traceback import walk_tb
 from typing import Any, TypeVar
 
+from headway.core.outside import check_method, ends_itself, is_outside, line_of, stopped
 from headway.errors import ExperimentError
 from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.device import Sharing
@@ -32,13 +31,13 @@ Seen = list[tuple[Any, ...]]
 
 def checked(policy: Chosen) -> Chosen:
     """The same class, and what it decides is checked; one that comes with the package as it is."""
-    return policy if policy.__module__.partition(".")[0] == "headway" else _checked(policy)
+    return _checked(policy) if is_outside(policy) else policy
 
 
 @cache
 def _checked(policy: Any) -> Any:
     for method, arguments in _METHODS.items():
-        _check_method(policy, method, arguments)
+        check_method(policy, method, arguments)
     if not isinstance(policy.sharing, Sharing):
         wanted = " or ".join(f"Sharing.{each.name}" for each in Sharing)
         raise ExperimentError(f"policy {policy.name}: sharing = {policy.sharing!r} must be {wanted}")
@@ -48,23 +47,6 @@ def _checked(policy: Any) -> Any:
             "define it, or say gating = False"
         )
     return type(policy)(policy.__name__, (_Checked, policy), {"__module__": policy.__module__})
-
-
-def _check_method(policy: type[KernelsPolicy], name: str, arguments: tuple[str, ...]) -> None:
-    method = getattr(policy, name)
-    rule = f"define it as {name}({', '.join(('self', *arguments))})"
-    if not callable(method):
-        raise ExperimentError(f"policy {policy.name}: {name} = {method!r} is no method: {rule}")
-    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        raise ExperimentError(f"policy {policy.name}: {name} is async, and nobody awaits it: {rule}")
-    own = inspect.getattr_static(policy, name)
-    bind = None if isinstance(own, staticmethod | classmethod) else getattr(method, "__get__", None)
-    bound = bind(object()) if bind else method
-    try:
-        inspect.signature(bound).bind(*arguments)
-    except (TypeError, ValueError):
-        has = inspect.signature(method)
-        raise ExperimentError(f"policy {policy.name}: {name}{has} has the wrong arguments: {rule}") from None
 
 
 class _Checked(KernelsPolicy):
@@ -83,33 +65,15 @@ class _Checked(KernelsPolicy):
                 if found is None and count > MOST_ACTIONS:
                     found = f"decide yields without end: more than {MOST_ACTIONS} actions in this instant"
                 if found is not None:
-                    raise ExperimentError(f"policy {self.name} at {now} ns{_line(actions)}: {found}")
+                    raise ExperimentError(f"policy {self.name} at {now} ns{line_of(actions)}: {found}")
                 yield action
                 before = _seen(state)
         except (SystemExit, RuntimeError) as problem:
-            if isinstance(problem, SystemExit) or isinstance(problem.__cause__, StopIteration):
-                raise ExperimentError(f"policy {self.name} at {now} ns: {_stopped(problem)}") from problem
+            if ends_itself(problem):
+                raise ExperimentError(f"policy {self.name} at {now} ns: {stopped(problem)}") from problem
             raise
         if (found := _changed(before, state)) is not None:
             raise ExperimentError(f"policy {self.name} at {now} ns: {found}")
-
-
-def _line(actions: object) -> str:
-    """Where it yielded, if it is a generator."""
-    if not inspect.isgenerator(actions) or actions.gi_frame is None:
-        return ""
-    return f" ({_file(actions.gi_code.co_filename)}, line {actions.gi_frame.f_lineno})"
-
-
-def _stopped(problem: BaseException) -> str:
-    raised = problem if isinstance(problem, SystemExit) else problem.__cause__ or problem
-    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(raised.__traceback__)]
-    file, line = [place for place in places if not place[0].startswith("<")][-1]  # quit() is in none
-    return f"{type(raised).__name__} in {_file(file)}, line {line}; decide ends by itself or by return"
-
-
-def _file(path: str) -> str:
-    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _wrong(now: int, action: object) -> str | None:

@@ -45,6 +45,7 @@ def summarise(
         "measured": int(measured.sum()),
         "completed": answered,
         "dropped": int(ledger.dropped.sum()),
+        "dropped_warmup": int((ledger.dropped & ~measured).sum()),
         "unfinished": int((ledger.arrived & (ledger.ended_by == 0)).sum()),
         **_of_requests(ledger, measured, ideal),
         **_of_tasks(ledger, measured),
@@ -173,6 +174,8 @@ def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs)
             {
                 "graph": graph.name,
                 "requests": int(own.sum()),
+                "measured": int((own & measured).sum()),
+                "dropped": int((own & ledger.dropped).sum()),
                 "slowdown_mean": numbers["slowdown_mean"],
                 "latency_p99_s": numbers["latency_p99_s"],
                 "slo_hit_rate": numbers["slo_hit_rate"],

@@ -98,7 +98,7 @@ def gpu_seconds(ledger: Ledger, length: IntArray) -> FloatArray:
 
 def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
     """GPU time of each job without lasting progress: standstill after a start, a move or a change of what it holds,
-    work lost to failed nodes."""
+    writing of periodic checkpoints, work lost to failed nodes."""
     still = ledger.summed(ledger.hold_job, ledger.standstill)
     evicted = ledger.rows(Kind.EVICTED)
     return gpu_seconds(ledger, still + ledger.summed(ledger.subject[evicted], ledger.detail[evicted]))

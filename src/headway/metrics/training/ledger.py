@@ -15,6 +15,7 @@ import numpy.typing as npt
 from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.metrics.series import IntArray
+from headway.metrics.training.checkpoints import Written, written
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import WORD_BITS, Kind
@@ -173,6 +174,19 @@ class Ledger:
     def paces(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], IntArray]:
         """(hold, row, base), by hold and in order, of each row that set a speed: a start, a move, a change. From
         ``base`` on the job makes progress at that speed; until then it stands still."""
+        hold, rows, base, _ = self._paces
+        return hold, rows, base if self.written is None else self.written.base
+
+    @cached_property
+    def written(self) -> Written | None:
+        """What writing periodic checkpoints took; None where no job stands still for them."""
+        if not any(job.checkpoint and job.checkpoint_every for job in self.jobs):
+            return None
+        return written(self, *self._paces)
+
+    @cached_property
+    def _paces(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], IntArray, IntArray]:
+        """Paces as if no checkpoints were written, and how long the job is to stand still at each."""
         changes = self.rows(Kind.RESPEED, Kind.REALLOCATE)
         hold = np.concatenate((np.arange(len(self.hold_row)), self.holds_of(changes)))
         rows = np.concatenate((self.hold_row, changes))
@@ -180,12 +194,12 @@ class Ledger:
         order = np.lexsort((rows, hold))
         hold, rows, still = hold[order], rows[order], still[order]
         if not len(self.rows(Kind.PAUSE)):
-            return hold, rows, self.hold_start[hold] + self.hold_cost[hold]
+            return hold, rows, self.hold_start[hold] + self.hold_cost[hold], still
         # base is max(base before, time) + still, from row to row: with sums from the beginning of the hold, a maximum
         total = np.cumsum(still)
         first = np.searchsorted(hold, hold)
         total -= total[first] - still[first]
-        return hold, rows, total + _running_maximum(self.time[rows] - (total - still), hold)
+        return hold, rows, total + _running_maximum(self.time[rows] - (total - still), hold), still
 
     def _pauses(self, changes: npt.NDArray[np.intp]) -> IntArray:
         """How long the job stands still after each of these rows: what the PAUSE row says that belongs to it."""
@@ -200,17 +214,32 @@ class Ledger:
 
     @cached_property
     def standstill(self) -> IntArray:
-        """Nanoseconds of each hold in which the job made no progress: first of all, or when what it holds changed."""
+        """Nanoseconds of each hold in which the job made no progress: first of all, when what it holds changed, or
+        while it wrote periodic checkpoints."""
+        return self.stood_first + self.paused + self.writing
+
+    @cached_property
+    def stood_first(self) -> IntArray:
+        """Nanoseconds of each hold before the job made any progress."""
         still: IntArray = np.minimum(self.hold_cost, self.hold_end - self.hold_start)
+        return still
+
+    @cached_property
+    def writing(self) -> IntArray:
+        """Nanoseconds of each hold in which the job wrote periodic checkpoints."""
+        return np.zeros_like(self.hold_cost) if self.written is None else self.written.held
+
+    @cached_property
+    def paused(self) -> IntArray:
+        """Nanoseconds of each hold in which the job stood still because what it holds changed."""
+        still = np.zeros_like(self.hold_cost)
         if not len(self.rows(Kind.PAUSE)):
             return still
         hold, rows, base = self.paces
         fresh = np.append(True, hold[1:] != hold[:-1])[: len(hold)]
         begins = np.where(fresh, self.time[rows], np.maximum(self.time[rows], np.append(0, base[:-1])[: len(hold)]))
-        stood = np.maximum(np.minimum(base, self.hold_end[hold]) - begins, 0)
-        still = np.zeros_like(still)
-        np.add.at(still, hold, stood)
-        return still
+        np.add.at(still, hold, np.maximum(np.minimum(base, self.hold_end[hold]) - begins, 0))
+        return still - self.stood_first - (0 if self.written is None else self.written.rest)
 
     def holds_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """The hold that each of these rows belongs to, by its lease."""

@@ -22,7 +22,7 @@ from headway.metrics.training.ledger import FIRST_ACTION, Ledger
 from headway.metrics.training.overload import overload
 from headway.metrics.training.tenants import jain, tenant_fairness
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.window import Window, span_of, still_growing
+from headway.metrics.window import Window, arrivals_of, span_of, still_growing
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
@@ -32,6 +32,8 @@ NODE = "node"
 Json = dict[str, str | int | float | bool | None]
 Count = float
 """A number of things; a mean of such numbers need not be whole."""
+WHILE_ARRIVING = "_while_arriving"
+"""Ends the names of means over the time in which measured jobs arrive; over the span where they come all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,14 @@ class Summary:
     growing: str | None
     storage_utilisation: float | None = None
     reallocations: Count = 0
+    gpu_utilisation_while_arriving: float | None = None
+    """None, like what follows, in results of a version that did not measure it."""
+    effective_gpu_utilisation_while_arriving: float | None = None
+    cpu_utilisation_while_arriving: float | None = None
+    memory_utilisation_while_arriving: float | None = None
+    storage_utilisation_while_arriving: float | None = None
+    queue_mean_while_arriving: float | None = None
+    tail_s: float | None = None
 
     @property
     def fragmentation_mean(self) -> float:
@@ -127,6 +137,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
     """The same from a tape that was already taken apart; with a window, over the jobs and the time that it measures."""
     lines, fragments = timeline(ledger), fragmentation(ledger)
     start, end = span_of(ledger, window)
+    _, last = arrivals_of(ledger, window)
     chosen = slice(None) if window is None else window.jobs
     completed = ledger.completed[chosen]
     fairness = finish_time_fairness(ledger)[chosen]
@@ -151,6 +162,8 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         makespan_s=(end - start) / SECOND,
         throughput_per_hour=int(completed.sum()) / hours if hours else 0.0,
         **_over_time(ledger, lines, start, end),
+        **_while_arriving(_over_time(ledger, lines, start, last if last > start else end)),
+        tail_s=(end - last) / SECOND,
         fragmentation={level: series.mean(start, end) for level, series in fragments.levels.items()},
         fgd_fragmentation=fragments.fgd.mean(start, end),
         preemptions=int(ledger.counted(Kind.PREEMPT)[chosen].sum()),
@@ -203,9 +216,15 @@ def _over_time(ledger: Ledger, lines: Timeline, start: int, end: int) -> dict[st
     }
 
 
+def _while_arriving(means: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the means over time that are also taken while jobs arrive, by their names."""
+    names = {each.name for each in fields(Summary)}
+    return {name: value for key, value in means.items() if (name := f"{key}{WHILE_ARRIVING}") in names}
+
+
 def as_json(summary: Summary, policy: str) -> Json:
     """One flat object, times in seconds; the caller adds what only it knows (wall time, memory)."""
-    flat: Json = {"policy": policy, "jobs": summary.jobs}
+    flat: Json = {"policy": policy, "jobs": summary.jobs, "gpu_utilisation_over_makespan": summary.gpu_utilisation}
     for name in summary.__slots__:
         value = getattr(summary, name)
         if isinstance(value, Spread):

@@ -87,7 +87,12 @@ def effective(ledger: Ledger) -> Series:
     begins = np.minimum(np.maximum(ledger.time[rows], base), ends)
     rate = np.where(base > ends, 0, ledger.width[ledger.hold_job[hold]] * ledger.value[rows])
     stops = ~last | ledger.hold_closed[hold]
-    return joined((begins, ends[stops]), (rate, -rate[stops]), WHOLE_GPU_MILLI * REFERENCE_SPEED_PPM)
+    times, changes = [begins, ends[stops]], [rate, -rate[stops]]
+    if (written := ledger.written) is not None:
+        paused = ledger.width[ledger.hold_job[written.hold]] * written.speed
+        times += [written.begin, written.end]
+        changes += [-paused, paused]
+    return joined(times, changes, WHOLE_GPU_MILLI * REFERENCE_SPEED_PPM)
 
 
 def _held(ledger: Ledger, weights: IntArray, unit: int = 1) -> Series:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.named import chosen, described, made
+from headway.serving.policies.checked import checked
 from headway.serving.policies.compass import Compass
 from headway.serving.policies.esg import Esg
 from headway.serving.policies.exact import Exact
@@ -35,7 +36,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
 def build(spec: str, *, authors: bool = False, defaults: Mapping[str, Any] | None = None) -> ServingPolicy:
     """The policy that a string names. ``authors``: options that are not given as in the papers' own programs."""
     policy, options = chosen(spec, POLICIES, kind="serving policy", example="compass or compass(adjust=off)")
-    return made(policy, policy.name, options, {**(defaults or {}), **(policy.authors if authors else {})})
+    return made(checked(policy), policy.name, options, {**(defaults or {}), **(policy.authors if authors else {})})
 
 
 def describe(policy: ServingPolicy) -> str:

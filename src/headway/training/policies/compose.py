@@ -5,13 +5,14 @@ which the state keeps its queue, so that what a part reads is already in order.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator
+from copy import copy
 
 from headway.training.actions import Action, Grant, Placement, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
-from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
+from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
 from headway.training.queue import Key, Lane
 from headway.training.shares import Dues
@@ -52,7 +53,9 @@ class ComposedPolicy:
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
         self.blocked: JobState | None = None
+        self.stopped: dict[int, JobState] = {}
         self.refresh = order.refresh
+        self.rekeys = order.rekeys()
         self.ranks_running = self.preempts
         self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
         self.watches_ends = order.watches_ends
@@ -73,7 +76,7 @@ class ComposedPolicy:
         self.took_over = False
         """Whether what running jobs hold was given by this policy."""
         self._dues: Dues | None = None
-        self._moves = self.preempts and (order.moves or self.quantum > 0)
+        self._moves = self.preempts and (order.moves or self.quantum > 0 or order.key_moves_with_time)
         """Whether time alone can make a running job give way."""
 
     def bind(self, state: TrainingState) -> None:
@@ -83,6 +86,7 @@ class ComposedPolicy:
         self._order_lanes = type(self.order).lane is not Order.lane
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
+        self._plain = self._plain and not state.quotas  # where something may be reclaimed, jobs are stopped
         self.order.bind(state)
         self.divide_on(state)
 
@@ -109,6 +113,10 @@ class ComposedPolicy:
             return js.job.partition if self._partition_lanes else ""
         return js.job.partition, js.account.name if self._tenant_lanes else "", self.order.lane(js)
 
+    def key_due(self, now: int, since: int) -> bool:
+        """As the order has it, at instants at which the policy decides."""
+        return not (self.round_length and now % self.round_length) and self.order.key_due(now, since)
+
     def asks(self, js: JobState) -> Grant:
         """As the allocation has it."""
         assert self.allocation is not None
@@ -126,6 +134,8 @@ class ComposedPolicy:
         if self._plain:
             self.blocked = None
             return self.backfill.decide(now, state, self) if state.queue.size else ()
+        if self.stopped:
+            self.stopped = {}
         if not state.queue.size and not (state.running and self._looks_after_runs(state)):
             return ()
         if self.round_length and now % self.round_length:
@@ -165,10 +175,18 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
+            if self.stopped and any(self._could_start(state, js) for js in self.stopped.values()):
+                yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
             if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
+
+    def _could_start(self, state: TrainingState, js: JobState) -> bool:
+        """Whether a job that this decision has stopped would fit again."""
+        if state.quotas and quota_refusal(js) is not None:
+            return False
+        return copy(self.placement).place(state.pool, js) is not None
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:
@@ -210,6 +228,8 @@ class ComposedPolicy:
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
+        if js.id in self.stopped:
+            return None
         kept_out = state.quotas and quota_refusal(js) is not None
         if kept_out and not self.preempts:
             return None
@@ -224,4 +244,5 @@ class ComposedPolicy:
         if found is None:
             return None
         victims, placement = found
+        self.stopped |= {victim.id: victim for victim in victims}
         return [*(PreemptJob(victim.id) for victim in victims), StartJob(js.id, placement)]

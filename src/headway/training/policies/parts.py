@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
+from headway.errors import ExperimentError
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.placements.pick import one_node
 from headway.training.pool import Demand, Pool
 from headway.training.queue import Key, Lane
 from headway.training.state import TrainingState
-from headway.units import WHOLE_GPU_MILLI
+from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI
+
+RESTART = SECOND
+"""A job that was stopped and would fit at once elsewhere is looked at again so much later, if nothing happens before."""
 
 
 class Order(ABC):
@@ -27,11 +31,17 @@ class Order(ABC):
     name: ClassVar[str]
     preempts: ClassVar[bool] = False
     """Whether preemption is on by default."""
+    backfill: ClassVar[str] = "none"
+    """The backfill where a policy names none: what the order's authors do with a job that does not fit."""
+    key_moves_with_time: ClassVar[bool] = False
+    """Whether ``key`` depends on ``now``. Waiting and running jobs are then ranked anew at every decision, and every
+    ``refresh`` while anybody waits; other orders do not pay for that."""
     starves: ClassVar[bool] = False
     """Whether a job may wait for ever under endless arrivals of others."""
     in_turn: ClassVar[bool] = False
     """Whether nobody who arrives later ever comes before one who waits."""
     refresh: int = 0
+    """Above 0: waiting jobs get their keys anew this often, and the policy is woken for it while anybody waits."""
     watches_ends: ClassVar[bool] = False
     quantum: int = 0
     """A started job is not preempted before it has run this long; the policy is woken when one could be."""
@@ -42,16 +52,41 @@ class Order(ABC):
     one_instant: ClassVar[bool] = False
     """Whether jobs are preempted for others at one instant a round only, which it remembers."""
 
+    _standing: tuple[int, Sequence[tuple[Key, int]]] = (-1, ())
+    """With ``key_moves_with_time``: an instant, and (key, job) of what ran then, in order."""
+
     def bind(self, state: TrainingState) -> None:  # noqa: B027 - most orders need nothing
         """Told once, before the run, whose jobs it will order."""
 
     @abstractmethod
     def key(self, now: int, js: JobState) -> Key:
-        """Smaller comes first; fixed until the job starts or ``refresh`` is due."""
+        """Smaller comes first. It is asked when a job begins to wait and then stands until the job starts, unless
+        ``key_due`` says otherwise."""
+
+    def rekeys(self) -> bool:
+        """Whether ``key_due`` has to be asked."""
+        return self.refresh > 0 or self.key_moves_with_time
+
+    def key_due(self, now: int, since: int) -> bool:
+        """Whether the keys of waiting jobs are to be computed anew now; they last were at ``since``."""
+        if self.key_moves_with_time:
+            return now > since
+        return 0 < self.refresh <= now - since
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
         """(rate, offset): a running job's key at any time t is offset + rate * t."""
+        if not self.key_moves_with_time and type(self).victims is Order.victims:
+            self._refuse_moving(now, js)
         return 0, js.key
+
+    def _refuse_moving(self, now: int, js: JobState) -> None:
+        """Raise if the key of a job that runs moves with time: ``rank`` would leave it where it was when it waited."""
+        present, later = self.key(now, js), self.key(now + HOUR, js)
+        if present != later and present == self.key(now, js):
+            raise ExperimentError(
+                f"order {self.name}: its key moves with time (job {js.id}: {present} now, {later} an hour later), and "
+                "it preempts; write key_moves_with_time = True in the class, so that running jobs are ranked anew"
+            )
 
     def lane(self, js: JobState) -> Hashable:
         """What separates jobs whose relative order moves (a tenant, for fair shares); None when nothing does."""
@@ -63,10 +98,24 @@ class Order(ABC):
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Running jobs that this waiting one comes before, last ones first."""
+        if self.key_moves_with_time:
+            yield from self._behind(now, state, js)
+            return
         for value, job in state.ranked.descending(now):
             if value <= js.key:
                 return
             yield state.running[job]
+
+    def _behind(self, now: int, state: TrainingState, js: JobState) -> Iterator[JobState]:
+        """The same by keys as they are now. Running jobs are ranked once an instant; who starts later is no victim."""
+        if self._standing[0] != now:
+            ranked = sorted((self.key(now, s), s.id) for s in state.running.values() if s.job.preemptible)
+            self._standing = now, ranked
+        for key, job in reversed(self._standing[1]):
+            if key <= js.key:
+                return
+            if (victim := state.running.get(job)) is not None:
+                yield victim
 
     def next_turn(self, now: int, state: TrainingState) -> int:
         """With ``moves``: when a running job may next fall behind a waiting one though nothing happens; 0 for never."""
@@ -116,6 +165,9 @@ class Admission(Protocol):
     preempts: bool
     blocked: JobState | None
     """The first job that could not start for want of resources, as the backfill found it in this decision."""
+    stopped: Mapping[int, JobState]
+    """Jobs that this decision has stopped for others. None of them starts before the next one: no instant undoes its
+    own actions, and to change places is a migration's business."""
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""

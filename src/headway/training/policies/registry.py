@@ -2,8 +2,8 @@
 
 ``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration, ``preempt`` or
 ``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
-named takes its default: backfill none, placement best-fit, preemption and quantum as the order wants them, no rounds,
-no migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string,
+named takes its default: backfill, preemption and quantum as the order wants them, placement best-fit, no rounds, no
+migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string,
 and builds the same policy. To add a part: its file, and one line here.
 """
 
@@ -38,6 +38,7 @@ from headway.training.policies.orders.sjf import Sjf
 from headway.training.policies.orders.srtf import Srtf
 from headway.training.policies.orders.tetris import Tetris
 from headway.training.policies.orders.tiresias import Tiresias
+from headway.training.policies.own_keys import with_checked_keys
 from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.consolidate import Consolidate
@@ -92,10 +93,11 @@ def build(
     _fill(named, spec, "round", round_length or None)
     if (dividing := named.get("allocation")) and _stays(named, dividing):
         dividing.moves = type(dividing.moves)(0)
+    order: Order = named["order"]
     policy = ComposedPolicy(
         "",
-        named["order"],
-        named.get("backfill") or NoBackfill(),
+        order,
+        named.get("backfill") or _part(order.backfill, BACKFILLS, f"backfill of order {order.name}:"),
         named.get("placement") or BestFit(),
         named.get("migration") or None,
         named.get("allocation") or None,
@@ -195,7 +197,8 @@ def _part(term: str, table: dict[str, Any], what: str) -> Any:
     name, options = match.group(1), match.group(2)
     if name not in table:
         raise ExperimentError(unknown_name(what, name, table))
-    return _construct(table[name], name, options or "")
+    part = with_checked_keys(table[name]) if table is ORDERS else table[name]
+    return _construct(part, name, options or "")
 
 
 def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
@@ -250,7 +253,7 @@ def written(value: Any, kind: Any) -> str:
 
 def _name(policy: ComposedPolicy) -> str:
     terms = [describe(policy.named_order)]
-    if (backfill := describe(policy.backfill)) != NoBackfill.name:
+    if (backfill := describe(policy.backfill)) != policy.named_order.backfill:
         terms.append(backfill)
     if (placement := describe(policy.rule)) != BestFit.name:
         terms.append(placement)

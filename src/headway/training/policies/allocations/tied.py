@@ -22,6 +22,11 @@ class Tied(Order):
         return self.ties.watches_ends
 
     @property
+    def key_moves_with_time(self) -> bool:  # type: ignore[override]
+        """As the key of the order that breaks ties does."""
+        return self.ties.key_moves_with_time
+
+    @property
     def remembers(self) -> bool:  # type: ignore[override]
         """As the order that breaks ties does."""
         return self.ties.remembers
@@ -30,6 +35,14 @@ class Tied(Order):
         """Both are told."""
         super().bind(state)
         self.ties.bind(state)
+
+    def rekeys(self) -> bool:
+        """Where the order that breaks ties wants it."""
+        return self.ties.rekeys()
+
+    def key_due(self, now: int, since: int) -> bool:
+        """When the order that breaks ties wants it."""
+        return self.ties.key_due(now, since)
 
     def tie_key(self, now: int, js: JobState) -> Key:
         """Where a job stands in the order that breaks ties."""

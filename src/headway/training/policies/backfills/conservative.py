@@ -167,6 +167,9 @@ class Conservative(Backfill):
                 continue
             if slot.js.status is Status.RUNNING:
                 continue
+            if slot.js.id in policy.stopped:
+                late.append((time, entry))
+                continue
             placement = self._place_of(now, state, policy, slot)
             if placement is None:
                 self._broken = True
@@ -187,7 +190,7 @@ class Conservative(Backfill):
             if _parts(placement) == slot.parts:
                 return placement
             profile.reserve(js, slot.parts, now, slot.end, sign=+1)
-            fits = profile.fits(js, placement, now, run_time(now, state, js, placement))
+            fits = profile.fits(js, placement, now, run_time(state, js, placement))
             profile.reserve(js, slot.parts, now, slot.end)
             if fits:
                 return placement
@@ -230,13 +233,14 @@ class Conservative(Backfill):
         """Where a job starts now; None when its reservation, made here, is for later."""
         profile = self._profile
         assert profile is not None
-        placement = policy.placement.place(state.pool, js)
-        if placement is not None and profile.fits(js, placement, now, run_time(now, state, js, placement)):
+        fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
+        placement = None if fresh else policy.placement.place(state.pool, js)
+        if placement is not None and profile.fits(js, placement, now, run_time(state, js, placement)):
             return placement
         start, length, parts = self._earliest(now, state, js, policy.placement)
         if start >= NEVER:
             return None
-        if start == now and (placement := _reserved(state, js, parts, policy.placement)) is not None:
+        if start == now and not fresh and (placement := _reserved(state, js, parts, policy.placement)) is not None:
             return placement
         slot = _Slot(js, start, start + length, parts)
         profile.reserve(js, parts, slot.start, slot.end)
@@ -260,7 +264,7 @@ class Conservative(Backfill):
         length = js.debt + js.remaining(now)
         start, parts = search(length)
         if not state.speed.constant and start < NEVER:
-            there = run_time(now, state, js, tuple((node, (1 << count) - 1) for node, count in parts))
+            there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))
             if there != length:
                 length = there
                 start, parts = search(length)

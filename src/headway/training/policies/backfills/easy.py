@@ -162,7 +162,7 @@ class Easy(Backfill):
         longest = FOR_EVER
         for _, job in lane:
             js = state.jobs[job]
-            if js.debt + js.expected - js.done > longest or job in heads:
+            if js.debt + js.expected - js.done > longest or job in heads or js.id in policy.stopped:
                 continue
             if longest == FOR_EVER:
                 if state.quotas and quota_refusal(js) is not None:
@@ -216,7 +216,7 @@ class Easy(Backfill):
         shadows: list[Shadow],
     ) -> tuple[tuple[Shadow, Placement], ...] | None:
         """The shadows that a job outlasts and where their jobs start then; None when one of them would be delayed."""
-        end = now + run_time(now, state, js, placement)
+        end = now + run_time(state, js, placement)
         spared = []
         for shadow in shadows:
             if end > max(shadow.start, now + 1):

@@ -53,13 +53,12 @@ def _time(entry: tuple[Key, int]) -> Key:
     return entry[0]
 
 
-def run_time(now: int, state: TrainingState, js: JobState, placement: Placement) -> int:
+def run_time(state: TrainingState, js: JobState, placement: Placement) -> int:
     """How long a waiting job is believed to hold its GPUs if it starts here now."""
-    left = js.remaining(now)
+    speed = REFERENCE_SPEED_PPM
     if not state.speed.constant:
         speed = state.speed.of(js.job, placement, state.arrangement.expects(js, placement))
-        left = -(-left * REFERENCE_SPEED_PPM // speed)
-    return js.debt + left
+    return js.debt + js.time_left(speed)
 
 
 def copy_of(pool: Pool) -> Pool:

@@ -2,7 +2,8 @@
 its lane.
 
 A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does a job of
-another tenant hold back one that is first of its tenant and within its guarantee.
+another tenant hold back one that is first of its tenant and within its guarantee. A job that was stopped in this instant
+keeps its place in the queue and is not started before the next decision.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -61,7 +62,8 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
         js = jobs[lane.head[1]]
         actions = admit(now, state, js)
         if actions is None:
-            memory.note(lane, policy.version(now, state))
+            if js.id not in policy.stopped:
+                memory.note(lane, policy.version(now, state))
             policy.blocked = js
             return
         yield from actions
@@ -83,8 +85,9 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
         if actions is not None:
             yield from actions
             continue
-        memory.note(lane, version)
         closed.add(lane.name)
+        if js.id not in policy.stopped:
+            memory.note(lane, version)
         if not state.quotas or quota_refusal(js) is None:
             policy.blocked = policy.blocked or js
             if strict:

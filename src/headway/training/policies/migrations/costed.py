@@ -66,6 +66,8 @@ class Costed(Migration):
             if 0 < self._rested <= now:
                 self._failed = (-1, ())
             for js, taken in _heads(state, policy, blocked, strict=strict):
+                if js.id in policy.stopped:
+                    continue
                 tried.append(js.id)
                 if state.changes == self._failed[0] and js.id in self._failed[1]:
                     continue

@@ -1,14 +1,15 @@
 """Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant share comes first.
 
 A tenant's dominant share is the largest of its parts of the cluster's GPUs, CPUs and memory (of those that are
-counted), divided by its weight. Jobs of one tenant go by submission. A job may take GPUs from a tenant with a larger
-share only as far as that one, after it has given them up, is still no worse off than the taker with its new job.
-Every swap therefore brings the two closer together and none can be reversed by the next, and a started job keeps its
+counted), divided by its weight. Jobs of one tenant go by submission. If the next job of the tenant with the smallest
+share does not fit, the cluster counts as full, as in the paper, and nobody is preempted.
+
+With ``preempt`` a job may take GPUs from a tenant with a larger share, but only as far as that one, after it has given
+them up, is still no worse off than the taker with its new job. Every swap therefore brings the two closer together and none can be reversed by the next, and a started job keeps its
 GPUs for a quantum. Where an allocation divides CPUs and memory a tenant holds what its jobs were given, and a waiting
 job counts with its full demand.
 
-Departures: the paper has no preemption (tasks are short); jobs here are indivisible and may be most of the cluster;
-ties go to the job submitted first.
+Departures: jobs here are indivisible and may be most of the cluster; ties go to the job submitted first.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -29,10 +30,9 @@ Holding: TypeAlias = tuple[int, int, int]
 
 
 class Drf(Order):
-    """By the dominant share of the job's tenant, with preemption."""
+    """By the dominant share of the job's tenant."""
 
     name: ClassVar[str] = "drf"
-    preempts: ClassVar[bool] = True
     moves: ClassVar[bool] = True
 
     def __init__(self, quantum: Duration = QUANTUM) -> None:

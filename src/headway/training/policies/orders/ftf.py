@@ -7,8 +7,9 @@ whole work at reference speed, longer in proportion where it is wider than that 
 one may be preempted for a job whose rho is larger by a margin.
 
 Departures: jobs here are rigid gangs, so Themis' partial auction comes down to the order of bids; its rho is per app
-of many trials, ours per job; n is the present contention, not its mean over the job's life; and the margin is ours,
-against swapping equals every lease.
+of many trials, ours per job; and n is the present contention, not its mean over the job's life. ``margin`` is ours,
+against swapping equals every lease, and off by default. A job that does not fit is skipped: what the worst off cannot
+use goes to the next.
 """
 
 from typing import ClassVar
@@ -30,9 +31,10 @@ class Ftf(RoundOrder):
 
     name: ClassVar[str] = "ftf"
     preempts: ClassVar[bool] = True
+    backfill: ClassVar[str] = "fit"
     starves: ClassVar[bool] = True
 
-    def __init__(self, lease: Duration = LEASE, margin: float = 0.1, contention: bool = True) -> None:
+    def __init__(self, lease: Duration = LEASE, margin: float = 0.0, contention: bool = True) -> None:
         super().__init__()
         if lease <= 0:
             raise ExperimentError(f"ftf(lease=...): {lease} ns must be above 0")
@@ -62,6 +64,8 @@ class Ftf(RoundOrder):
             return shared * PPM // js.expected
         return shared * PPM * self._total // (js.expected * wanted)
 
-    def gives_way(self, key: int, running_key: int) -> bool:
-        """Only to a rho that is larger by the margin."""
-        return key * PPM < running_key * self._margin_ppm
+    def gives_way(self, waiting: tuple[int, int], running: tuple[int, int]) -> bool:
+        """Only to a rho that is larger by the margin, if there is one."""
+        if self.margin:
+            return waiting[0] * PPM < running[0] * self._margin_ppm
+        return super().gives_way(waiting, running)

@@ -5,7 +5,8 @@ Foreground-background scheduling (Kleinrock 1976; Nuyens and Wierman 2008), with
 in Tiresias (Gu et al., NSDI 2019, "2D-LAS"). It needs no estimates. Departure: undiscretised LAS shares a GPU between
 equal jobs in infinitely small slices; here a started job keeps its GPUs for a quantum, and it is started in the place
 of another only if it will not have overtaken that one when the quantum is over, so that no two jobs swap back and
-forth.
+forth. A job that does not fit is skipped, as in the code of Tiresias and Gavel (Blox' blocks); of jobs that have held
+the same the first submitted comes first.
 """
 
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ class Las(Order):
 
     name: ClassVar[str] = "las"
     preempts: ClassVar[bool] = True
+    backfill: ClassVar[str] = "fit"
     starves: ClassVar[bool] = True
     moves: ClassVar[bool] = True
 
@@ -50,11 +52,11 @@ class Las(Order):
         quantum = self.quantum
         enough = js.key + quantum * js.width
         most = state.ranked.largest(now)
-        if most is None or most <= enough or self._fruitless.still(now, state, js):
+        if most is None or most < enough or self._fruitless.still(now, state, js):
             return
         again = now + quantum
         for held, job in state.ranked.descending(now):
-            if held <= enough:
+            if (held, job) <= (enough, js.id):
                 break
             victim = state.running[job]
             if victim.since + quantum <= now:

@@ -16,34 +16,39 @@ from headway.training.state import TrainingState
 class RoundOrder(Order):
     """Keys of one round; ``refresh`` is how long a round is."""
 
+    key_moves_with_time: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     one_instant: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._standing: list[tuple[int, int]] = []
+        self._ranked: list[tuple[int, int]] = []
         """(key, job) of what ran at the instant of this round at which jobs may be preempted, in order."""
         self._round = -1
         self._instant = -1
+
+    def key_due(self, now: int, since: int) -> bool:
+        """Once a round."""
+        return now - since >= self.refresh
 
     def next_turn(self, now: int, state: TrainingState) -> int:
         """Not before the next round, for which the policy is woken anyhow."""
         return 0
 
-    def gives_way(self, key: int, running_key: int) -> bool:
-        """Whether a running job with the one key makes room for a waiting one with the other."""
-        return running_key > key
+    def gives_way(self, waiting: tuple[int, int], running: tuple[int, int]) -> bool:
+        """Whether a running job makes room for a waiting one, both as (key, job): of equals for the earlier one."""
+        return running > waiting
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Once a round: jobs that come after this one and have run for a round, last ones first."""
         if self._round != state.refreshed:
             self._round, self._instant = state.refreshed, now
-            self._standing = sorted((self.key(now, s), s.id) for s in state.running.values() if s.job.preemptible)
+            self._ranked = sorted((self.key(now, s), s.id) for s in state.running.values() if s.job.preemptible)
         elif now != self._instant:
             return
         latest_start = now - self.refresh
-        for key, job in reversed(self._standing):
-            if not self.gives_way(js.key, key):
+        for running in reversed(self._ranked):
+            if not self.gives_way((js.key, js.id), running):
                 return
-            victim = state.running.get(job)
+            victim = state.running.get(running[1])
             if victim is not None and victim.since <= latest_start:
                 yield victim

@@ -4,6 +4,10 @@ On one GPU with exact estimates it minimises the mean completion time; the tests
 remains is work left by the estimate, of running and waiting jobs alike: were a running job ranked by the time that it
 takes where it is, two jobs on a slow GPU would each come before the other and swap for ever. While a job loads its
 checkpoint it counts as making progress, so that what it loads is no reason to stop it again.
+
+A job that does not fit is skipped, as in the code of Tiresias ("shortest") and Helios; ``none`` makes it block, as
+Blox does. With ``gpu_time`` what remains counts times GPUs (Tiresias' "shortest-gpu", SRSF). Of equal jobs one that
+runs keeps its GPUs; among waiting ones the first submitted comes first.
 """
 
 from typing import ClassVar
@@ -19,12 +23,20 @@ class Srtf(Order):
 
     name: ClassVar[str] = "srtf"
     preempts: ClassVar[bool] = True
+    backfill: ClassVar[str] = "fit"
     starves: ClassVar[bool] = True
+
+    def __init__(self, gpu_time: bool = False) -> None:
+        self.gpu_time = gpu_time
 
     def key(self, now: int, js: JobState) -> Key:
         """Work left by the estimate, in millionths of a nanosecond."""
-        return js.remaining(now) * REFERENCE_SPEED_PPM
+        return js.remaining(now) * REFERENCE_SPEED_PPM * self._weight(js)
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
         """Work left shrinks at the job's speed; never above the key that it would wait with."""
-        return -js.speed, js.remaining(now) * REFERENCE_SPEED_PPM + now * js.speed
+        weight = self._weight(js)
+        return -js.speed * weight, (js.remaining(now) * REFERENCE_SPEED_PPM + now * js.speed) * weight
+
+    def _weight(self, js: JobState) -> int:
+        return (js.width or 1) if self.gpu_time else 1

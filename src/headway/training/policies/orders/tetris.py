@@ -25,6 +25,7 @@ class Tetris(Order):
 
     name: ClassVar[str] = "tetris"
     preempts: ClassVar[bool] = True
+    backfill: ClassVar[str] = "fit"
     starves: ClassVar[bool] = True
 
     def __init__(self) -> None:

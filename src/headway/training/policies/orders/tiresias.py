@@ -1,29 +1,46 @@
-"""Tiresias' discretised 2D-LAS (Gu et al., NSDI 2019): queues by attained GPU time, first in first out in each.
+"""Tiresias' discretised 2D-LAS (Gu et al., NSDI 2019): queues by attained GPU time, nearly first in first out in each.
 
-A job begins in the first queue and falls into the next one the moment it has held a threshold of GPU time; only jobs
-of a later queue are preempted for one of an earlier queue, the last queue's latest submission first. So long jobs do
-not keep swapping as they do under plain LAS. ``promote`` is the paper's PROMOTEKNOB: a job that has waited so many
-times what it had run begins again in the first queue.
+The rules are those of the authors' simulator ("dlas-gpu"). A job begins in the first queue and falls into the next one
+the moment it has held a threshold of GPU time, to the tail, behind those that wait there. Jobs are taken queue by
+queue; one that does not fit is skipped. Within a queue running jobs stand before waiting ones, in the order of their
+starts, so equals never preempt each other; only a job that has just fallen may lose its GPUs to those that wait in its
+new queue. Of those that wait, jobs that have run in this queue come first, the latest stopped before the others; then
+the rest in the order in which they came into it. ``promote`` is the PROMOTEKNOB: a job whose waits, since it first ran
+or was last promoted, add up to so many times what it has run begins again at the tail of the first queue.
 
-Departures: within a queue jobs go by submission, not by first start, so that jobs of one queue never wait behind
-later ones; no profile-based placement (placement is a part of its own); and no Gittins index variant.
+Departures: a threshold is crossed when it is reached, where the authors' code notices it late; a job that has waited
+long enough already when it is stopped is promoted a second later, theirs at the next event; no placement by model
+profile (placement is a part of its own); no Gittins index.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import ClassVar
+from math import ceil
+from typing import ClassVar, NamedTuple
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.fruitless import Fruitless
-from headway.training.policies.parts import Order
+from headway.training.policies.parts import RESTART, Order
 from headway.training.queue import Key
 from headway.training.state import TrainingState
-from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration
+from headway.units import SECOND, WHOLE_GPU_MILLI, Duration
 
-THRESHOLDS = (Duration(10 * HOUR),)
-PROMOTE_EVERY = 10 * MINUTE
+THRESHOLDS = (Duration(3250 * SECOND), Duration(7200 * SECOND))
+"""As in the authors' code."""
+
+
+class _Wait(NamedTuple):
+    """A wait of a job that has run before."""
+
+    since: int
+    attained: int
+    """GPU time that it had held when it began."""
+    before: int
+    """How long the job had waited before it, since it first ran or was promoted."""
+    due: int
+    """When it is promoted; 0 for never."""
 
 
 class Tiresias(Order):
@@ -31,6 +48,7 @@ class Tiresias(Order):
 
     name: ClassVar[str] = "tiresias"
     preempts: ClassVar[bool] = True
+    backfill: ClassVar[str] = "fit"
     starves: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     watches_ends: ClassVar[bool] = True
@@ -42,66 +60,159 @@ class Tiresias(Order):
             raise ExperimentError(f"tiresias(promote=...): {promote} must not be negative")
         self.thresholds = thresholds
         self.promote = promote
-        self.refresh = PROMOTE_EVERY if promote else 0
         self._bounds = [threshold * WHOLE_GPU_MILLI for threshold in thresholds]
         self._forgiven: dict[int, int] = {}
         """GPU time that no longer counts, of jobs that were promoted."""
+        self._promoted: dict[int, tuple[int, Key]] = {}
+        """When they last were, and the key that they had waited with."""
+        self._waits: dict[int, _Wait] = {}
+        self._dues: list[tuple[int, int]] = []
+        """(time, job): when waiting jobs are promoted, unless they start before."""
+        self._started: dict[int, int] = {}
+        """When jobs last did."""
         self._fruitless = Fruitless()
         self._falls: list[tuple[int, int, int]] = []
         """(time, job, lease): when running jobs reach their next threshold, unless they stop before."""
         self._seen = 0
         """The last lease whose fall is known."""
+        self._fallen: tuple[int, set[int]] = (-1, set())
+        """An instant, and the jobs that have fallen since the one before at which anybody asked."""
+
+    # --- who waits where --------------------------------------------------------------------------------------
 
     def key(self, now: int, js: JobState) -> Key:
-        """The queue; ids tell the jobs of one queue apart, in order of their submission."""
+        """(queue, 0, minus when it was stopped, its place before) if it has run there, else (queue, 1, when it came)."""
+        if self.promote and js.attained and js.width:
+            self._wait(now, js)
         counted = self._counted(js)
-        if self.promote and counted and (now - js.since) * js.width >= self.promote * counted:
-            self._forgiven[js.id] = js.attained
-            return 0
-        return bisect_right(self._bounds, counted)
+        queue = bisect_right(self._bounds, counted)
+        entered = self._bounds[queue - 1] if queue else 0
+        if counted - entered >= max(1, js.width):  # it held GPUs for a nanosecond there
+            return queue, 0, -js.since, self._place(js, queue)
+        if not queue and js.id in self._promoted:
+            return queue, 1, *self._promoted[js.id]
+        place = self._place(js, queue) if queue else (js.id,)
+        return queue, 1, js.since, (len(self._bounds) + 1, *place)
 
-    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
-        """GPU time that counts grows with the job's width."""
-        return js.width, self._counted(js) - js.width * js.since
+    def rekeys(self) -> bool:
+        """When jobs are promoted."""
+        return self.promote > 0
+
+    def key_due(self, now: int, since: int) -> bool:
+        """When one that waits is promoted."""
+        due = False
+        while self._dues and self._dues[0][0] <= now:
+            time, job = heappop(self._dues)
+            due = due or self._waits_until(job, time)
+        return due
 
     def ended(self, now: int, js: JobState) -> None:
         """Nothing has to be remembered of it."""
-        self._forgiven.pop(js.id, None)
+        for known in (self._forgiven, self._promoted, self._waits, self._started):
+            known.pop(js.id, None)
 
     def _counted(self, js: JobState) -> int:
         """GPU time held up to ``since`` and after the last promotion."""
         return js.attained - self._forgiven.get(js.id, 0) if self._forgiven else js.attained
 
+    def _wait(self, now: int, js: JobState) -> None:
+        """Note a new wait, or promote the job at the end of one."""
+        wait = self._waits.get(js.id)
+        if wait is None or wait.since != js.since:
+            waited = 0
+            if wait is not None:
+                started = js.since - (js.attained - wait.attained) // js.width
+                waited = wait.before + started - wait.since
+            counted = self._counted(js)
+            due = 0
+            if counted >= self._bounds[0]:
+                due = js.since - waited + ceil(self.promote * counted / js.width)
+                due = due if due > js.since else js.since + RESTART
+                heappush(self._dues, (due, js.id))
+            self._waits[js.id] = wait = _Wait(js.since, js.attained, waited, due)
+        if wait.due and now >= wait.due:
+            self._forgiven[js.id] = js.attained
+            self._promoted[js.id] = now, js.key
+            self._waits[js.id] = wait._replace(before=js.since - now, due=0)
+
+    def _waits_until(self, job: int, due: int) -> bool:
+        wait = self._waits.get(job)
+        return wait is not None and wait.due == due
+
+    # --- who runs where ---------------------------------------------------------------------------------------
+
+    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
+        """GPU time that counts grows with the job's width."""
+        self._started[js.id] = js.since
+        return js.width, self._counted(js) - js.width * js.since
+
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Jobs of later queues: the last queue first, in a queue the latest submission first."""
+        """Jobs of later queues, the last queue first, in each the last one first; then those just fallen into its own
+        queue."""
+        bounds, mine = self._bounds, js.key[0]
+        self._note_falls(now, state)
         most = state.ranked.largest(now)
-        if most is None or js.key >= len(self._bounds) or most < self._bounds[js.key]:
-            return
-        if self._fruitless.still(now, state, js):
+        later = most is not None and mine < len(bounds) and most >= bounds[mine]
+        if not (later or (mine and self._fallen[1])) or self._fruitless.still(now, state, js):
             return
         queue: list[int] = []
-        below = len(self._bounds) - 1
+        below = len(bounds) - 1
         for counted, job in state.ranked.descending(now):
-            while below >= js.key and counted < self._bounds[below]:
-                yield from self._latest(state, queue)
+            while below >= mine and counted < bounds[below]:
+                yield from self._last_first(state, queue, below + 1)
                 below -= 1
-            if below < js.key:
+            if below < mine:
                 break
             queue.append(job)
-        yield from self._latest(state, queue)
+        yield from self._last_first(state, queue, below + 1)
+        if mine:
+            fallen = (state.running.get(job) for job in self._fallen[1])
+            here = [s.id for s in fallen if s is not None and self._queue(now, s) == mine]
+            yield from self._last_first(state, here, mine)
         self._fruitless.note(js, self.next_turn(now, state) or now)
 
-    def _latest(self, state: TrainingState, queue: list[int]) -> Iterable[JobState]:
-        queue.sort(reverse=True)
-        for job in queue:
-            yield state.running[job]
+    def _queue(self, now: int, js: JobState) -> int:
+        rate, offset = js.rank
+        return bisect_right(self._bounds, offset + rate * now)
+
+    def _last_first(self, state: TrainingState, queue: list[int], number: int) -> Iterator[JobState]:
+        """Running jobs of one queue: by when they came into it or started there, last ones first."""
+        yield from sorted((state.running[job] for job in queue), key=lambda js: self._place(js, number), reverse=True)
         queue.clear()
 
+    def _place(self, js: JobState, queue: int) -> tuple[int, ...]:
+        """Where a job that runs, or ran last, stands among the running ones of a queue: by when it started or fell
+        there, one that fell after one that started; of those that fell together as they stood in the queue before."""
+        rate, offset = js.rank
+        started = self._started.get(js.id, 0)
+        place: list[int] = []
+        for bound in reversed(self._bounds[:queue]):
+            fell = -((offset - bound) // rate)
+            if fell <= started:
+                break
+            place += (fell, 1)
+        return *place, started, 0, js.turn
+
+    # --- when something changes by itself ---------------------------------------------------------------------
+
     def next_turn(self, now: int, state: TrainingState) -> int:
-        """When the next running job falls into a later queue, if one that waits could use that."""
+        """When the next running job falls into a later queue, or a waiting one is promoted, if one that waits could
+        use that."""
         first = state.queue.head()
-        if first is None or first[0] >= len(self._bounds):
+        if first is None:
             return 0
+        self._note_falls(now, state)
+        while self._dues and not self._waits_until(self._dues[0][1], self._dues[0][0]):
+            heappop(self._dues)
+        times = [heap[0][0] for heap in (self._falls, self._dues) if heap]
+        if self.quantum:
+            times.append(now + self.quantum)
+        return min(times, default=0)
+
+    def _note_falls(self, now: int, state: TrainingState) -> None:
+        """Expect the falls of jobs that started since, and take note of those that have come to pass."""
+        if self._fallen[0] != now:
+            self._fallen = now, set()
         for js in reversed(state.running.values()):
             if js.lease <= self._seen:
                 break
@@ -111,14 +222,13 @@ class Tiresias(Order):
         while falls:
             time, job, lease = falls[0]
             js_or_none = state.running.get(job)
-            if js_or_none is not None and js_or_none.lease == lease:
-                if time > now:
-                    return min(time, now + self.quantum) if self.quantum else time
-                heappop(falls)
+            runs = js_or_none is not None and js_or_none.lease == lease
+            if runs and time > now:
+                return
+            heappop(falls)
+            if runs and js_or_none is not None:
+                self._fallen[1].add(job)
                 self._expect_fall(now, js_or_none)
-            else:
-                heappop(falls)
-        return now + self.quantum if self.quantum else 0
 
     def _expect_fall(self, now: int, js: JobState) -> None:
         if js.job.preemptible and js.width:

@@ -1,41 +1,14 @@
-"""Golden tapes: small fixed workloads under a dozen policies, each as the digest of its tape.
+"""Small fixed workloads of jobs, made without a file: whole GPUs, everything mixed, nodes that fail, work on nodes."""
 
-A digest changes only on purpose. When a change is meant to alter decisions, say so in the commit and run
-
-    python -m tests.golden.regenerate
-
-which writes ``digests.json`` anew and prints which runs are different now.
-"""
-
-import json
 from dataclasses import replace
-from pathlib import Path
 
-from headway.sim.faults import FailureModel, Faults
+from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.streams import small_stream
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.speed import Costs
 from headway.units import HOUR, MINUTE, SECOND
-from tests.drive import World, drive
-
-DIGESTS = Path(__file__).with_name("digests.json")
-POLICIES = (
-    "fifo",
-    "fifo+fit",
-    "fifo+easy",
-    "fifo+conservative",
-    "fifo+migrate",
-    "fifo+fit+spread",
-    "sjf+easy+first-fit",
-    "srtf",
-    "srtf+fit+fgd",
-    "las",
-    "tiresias+fit",
-    "drf+consolidate",
-    "multifactor+easy",
-    "qssf+fit+random",
-)
+from tests.drive import World
 
 
 def plain() -> World:
@@ -101,29 +74,10 @@ def failing() -> World:
     return replace(plain(), faults=lambda: Faults(6, 7, FailureModel(5 * HOUR, 20 * MINUTE)))
 
 
-WORLDS = {"plain": plain, "mixed": mixed, "failing": failing}
+def serviced() -> World:
+    """The mixed workload on nodes that are taken out for planned work, two at a time, and fail besides."""
+    works = [Maintenance((i, i + 1), HOUR + i * HOUR, 30 * MINUTE, 20 * MINUTE) for i in (0, 2, 4)]
+    return replace(mixed(), faults=lambda: Faults(6, 7, FailureModel(8 * HOUR, 10 * MINUTE), works))
 
 
-def digest_of(name: str) -> str:
-    """The digest of one run, named ``world/policy``."""
-    world, _, policy = name.partition("/")
-    return drive(policy, WORLDS[world](), bounded=False).tape.digest
-
-
-def names() -> list[str]:
-    """All runs."""
-    return [f"{world}/{policy}" for world in WORLDS for policy in POLICIES]
-
-
-def main() -> None:
-    """Write all digests, and say what changed."""
-    before = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
-    now = {name: digest_of(name) for name in names()}
-    DIGESTS.write_text(json.dumps(now, indent=2) + "\n")
-    for name in sorted(now.keys() | before.keys()):
-        if now.get(name) != before.get(name):
-            print(f"{name}: {before.get(name, 'none')[:12]} -> {now.get(name, 'none')[:12]}")
-
-
-if __name__ == "__main__":
-    main()
+WORLDS = {"plain": plain, "mixed": mixed, "failing": failing, "serviced": serviced}

@@ -1,0 +1,199 @@
+"""Everything inside headway that benchmarks and golden digests touch: one small module, so that they outlive a change.
+
+Cases describe what to run in plain dictionaries, texts and paths. What the package calls its modules, functions and
+commands is known here and nowhere else in ``bench/cases.py``, ``bench/run.py`` and ``tests/golden``. A comparison of
+two checkouts loads the adapter of each from its own ``bench/`` folder: whoever moves a module mends this file, in the
+same commit, and keeps the names below.
+
+A document holds the tables of an experiment file. One with a table ``serving`` is about a fleet; one with a table
+``kernels`` (``high``, ``low``, ``think``, ``seconds``) is about programs on one GPU; any other is about jobs.
+"""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway import experiment as training
+from headway.cli import main
+from headway.core.tape import Tape
+from headway.experiment import kernels, serving
+from headway.formats import cluster_file, cluster_table, toml
+from headway.formats.serving_settings import ServingExperiment
+from headway.kernels.policies import registry as kernel_names
+from headway.kernels.rows import Kind as KernelKind
+from headway.serving.policies import registry as serving_names
+from headway.serving.rows import Kind as ServingKind
+from headway.traces import registry, requests
+from headway.training.job import Outcome
+from headway.training.policies import registry as training_names
+from headway.training.rows import Kind
+from headway.units import parse_duration
+
+Document = Mapping[str, Any]
+
+
+class Prepared:
+    """A run before it begins: what was read and drawn is there, nothing was played."""
+
+    def __init__(self, document: Document, first: int = 0) -> None:
+        """``first``: only so many jobs of the trace, the first to come."""
+        self.scale = scale_of(document)
+        if self.scale == "kernels":
+            self.each = _kernels(document)
+            self.clients = kernels.clients_of(self.each)
+        elif self.scale == "serving":
+            self.fleet = serving.prepare(toml.typed(dict(document), ServingExperiment, "case"))
+        else:
+            ((_, each),) = training.variants(dict(document), "case")
+            self.scene = training.prepare(each)
+            if first:
+                self.scene = replace(self.scene, jobs=self.scene.jobs[:first])
+
+    def play(self, folder: Path | None = None) -> Tape:
+        """Play it out, in memory or into a folder."""
+        if self.scale == "kernels":
+            return kernels.play(self.each, self.clients, folder).tape
+        if self.scale == "serving":
+            return serving.play(self.fleet, folder).tape
+        return training.play(self.scene, folder).tape
+
+    def ended(self, tape: Tape) -> int:
+        """Jobs that finished, failed or were cancelled; requests that were answered or given up; kernels that ended."""
+        kinds = tape.column("kind")
+        if self.scale == "kernels":
+            return int((kinds == KernelKind.FINISHED).sum())
+        if self.scale == "serving":
+            return int((kinds == ServingKind.DONE).sum() + (kinds == ServingKind.DROP).sum())
+        failed = sum(1 for job in self.scene.jobs if job.outcome is Outcome.FAILS)
+        return failed + int((kinds == Kind.FINISHED).sum() + (kinds == Kind.CANCELLED).sum())
+
+
+def scale_of(document: Document) -> str:
+    """The time scale that a document is about: training, serving or kernels."""
+    return next((scale for scale in ("serving", "kernels") if scale in document), "training")
+
+
+def _kernels(document: Document) -> kernels.KernelsExperiment:
+    table, policy = document["kernels"], document["policy"]["name"]
+    think = parse_duration(table["think"], what="think") if "think" in table else 0
+    return kernels.KernelsExperiment(
+        tuple(table["high"]),
+        tuple(table["low"]),
+        policy,
+        think,
+        float(table["seconds"]),
+        int(document.get("run", {}).get("seed", 0)),
+    )
+
+
+# --- names ----------------------------------------------------------------------------------------------------
+
+
+def names(scale: str) -> dict[str, list[str]]:
+    """Every registered part or policy of a scale, by kind."""
+    if scale == "serving":
+        return {"policy": list(serving_names.POLICIES)}
+    if scale == "kernels":
+        return {"policy": list(kernel_names.POLICIES)}
+    return {
+        "order": list(training_names.ORDERS),
+        "backfill": list(training_names.BACKFILLS),
+        "placement": list(training_names.PLACEMENTS),
+        "migration": list(training_names.MIGRATIONS),
+        "allocation": list(training_names.ALLOCATIONS),
+    }
+
+
+# --- commands -------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> str:
+    """Run the command line in this process and return what it printed; raise with its complaint where it failed."""
+    said, complained = io.StringIO(), io.StringIO()
+    try:
+        with redirect_stdout(said), redirect_stderr(complained):
+            main(list(arguments))
+    except SystemExit as end:
+        if end.code not in (0, None):
+            raise RuntimeError(f"headway {' '.join(arguments)}: {complained.getvalue().strip()}") from None
+    return said.getvalue()
+
+
+def numbers(document: Document, policies: Sequence[str], scratch: Path) -> list[dict[str, Any]]:
+    """The rows that a comparison of policies prints as JSON; the first policy is the baseline."""
+    if scale_of(document) == "kernels":
+        return kernels.compare(_kernels({**document, "policy": {"name": policies[0]}}), policies)
+    variants = [{"name": policy, "set": {"policy": {"name": policy}}} for policy in policies]
+    path = scratch / "experiment.toml"
+    path.write_text(toml.write({**document, "variants": variants}), encoding="utf-8")
+    found = json.loads(command("run", str(path), "--json"))
+    return found if isinstance(found, list) else [found]
+
+
+def run(document: Document, folder: Path) -> None:
+    """Leave the folder of a run, with its results."""
+    path = folder.with_name(f"{folder.name}.toml")
+    path.write_text(toml.write({**document, "run": {**document.get("run", {}), "out": str(folder)}}), encoding="utf-8")
+    command("run", str(path), "--json")
+
+
+def story(folder: Path, subject: str) -> str:
+    """What is told of one job or request of a run."""
+    return command("story", str(folder), subject)
+
+
+def explain(folder: Path, job: str, draws: int) -> str:
+    """Why one job of a run waited in the middle of its first wait."""
+    return command("explain", str(folder), job, "--draws", str(draws))
+
+
+def report(folders: Iterable[Path], target: Path) -> str:
+    """Write the page of some runs and return its text."""
+    command("report", *map(str, folders), "-o", str(target), "--force")
+    return target.read_text(encoding="utf-8")
+
+
+def export(folder: Path, target: Path) -> None:
+    """Write a run for other programs: Perfetto's trace, tables as Parquet and as CSV."""
+    given = ("--perfetto", f"{target}/trace.json", "--parquet", f"{target}/parquet", "--csv", f"{target}/csv")
+    command("export", str(folder), *given, "--force")
+
+
+def compare_text(document: Document, policies: Sequence[str], scratch: Path) -> str:
+    """The table that a comparison prints; its columns of wall time differ from run to run."""
+    variants = [{"name": policy, "set": {"policy": {"name": policy}}} for policy in policies]
+    path = scratch / "experiment.toml"
+    path.write_text(toml.write({**document, "variants": variants}), encoding="utf-8")
+    return command("run", str(path))
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def read_trace(path: Path, format: str, columns: str = "") -> int:
+    """Rows of a trace of jobs or of requests, once it was read and checked."""
+    if format in requests.REQUEST_FORMATS:
+        return len(requests.load_requests(path).arrival)
+    return registry.load(path, columns=columns).rows
+
+
+def read_cluster(paths: Sequence[Path]) -> int:
+    """Nodes of the cluster that some files describe together."""
+    table, _ = cluster_file.read([str(path) for path in paths])
+    return len(cluster_table.build(table).nodes)
+
+
+# --- the program ----------------------------------------------------------------------------------------------
+
+
+def start() -> str:
+    """What the command line prints of all policies, in a process of its own: most of it is imports."""
+    return subprocess.run(
+        [sys.executable, "-m", "headway", "policies"], capture_output=True, text=True, check=True
+    ).stdout

@@ -1,0 +1,55 @@
+"""What is asked of every policy from outside the package, at any scale: its methods, and where in its file it erred."""
+
+import inspect
+from traceback import walk_tb
+from typing import Any
+
+from headway.errors import ExperimentError
+
+
+def is_outside(policy: type) -> bool:
+    """Whether a class does not come with the package."""
+    return policy.__module__.partition(".")[0] != "headway"
+
+
+def check_method(policy: Any, name: str, arguments: tuple[str, ...]) -> None:
+    """Refuse a method that cannot be called with these arguments, before the first run."""
+    method = getattr(policy, name)
+    rule = f"define it as {name}({', '.join(('self', *arguments))})"
+    if not callable(method):
+        raise ExperimentError(f"policy {policy.name}: {name} = {method!r} is no method: {rule}")
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise ExperimentError(f"policy {policy.name}: {name} is async, and nobody awaits it: {rule}")
+    own = inspect.getattr_static(policy, name)
+    bind = None if isinstance(own, staticmethod | classmethod) else getattr(method, "__get__", None)
+    bound = bind(object()) if bind else method
+    try:
+        inspect.signature(bound).bind(*arguments)
+    except (TypeError, ValueError):
+        has = inspect.signature(method)
+        raise ExperimentError(f"policy {policy.name}: {name}{has} has the wrong arguments: {rule}") from None
+
+
+def line_of(actions: object) -> str:
+    """Where a policy yielded, `` (mine.py, line 12)``; empty if it is no generator."""
+    if not inspect.isgenerator(actions) or actions.gi_frame is None:
+        return ""
+    return f" ({file_name(actions.gi_code.co_filename)}, line {actions.gi_frame.f_lineno})"
+
+
+def stopped(problem: BaseException) -> str:
+    """What a policy did that ended itself by ``exit()`` or ``StopIteration``, and where."""
+    raised = problem if isinstance(problem, SystemExit) else problem.__cause__ or problem
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(raised.__traceback__)]
+    file, line = [place for place in places if not place[0].startswith("<")][-1]  # quit() is in none
+    return f"{type(raised).__name__} in {file_name(file)}, line {line}; decide ends by itself or by return"
+
+
+def ends_itself(problem: BaseException) -> bool:
+    """Whether an exception is of a policy that ended itself."""
+    return isinstance(problem, SystemExit) or isinstance(problem.__cause__, StopIteration)
+
+
+def file_name(path: str) -> str:
+    """The last part of a path."""
+    return path.replace("\\", "/").rpartition("/")[2]

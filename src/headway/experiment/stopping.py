@@ -1,0 +1,71 @@
+"""How a run is stopped from outside: in good order at the first signal, at once where the policy does not return.
+
+The first Ctrl-C (or SIGTERM) lets the step in progress end. A second Ctrl-C raises ``KeyboardInterrupt`` wherever the
+program is, in an endless loop of somebody's policy too. A second SIGTERM, or a grace of some seconds after the first,
+raises ``Terminated`` there. What is on the tape by then is kept. A policy that swallows even that, or that is in code
+which is not Python and never returns, is ended after another grace: what it had written to the disk is kept.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import parent_process
+from types import FrameType
+
+from headway.errors import Terminated
+
+GRACE_S = 5.0
+"""From SIGTERM to the end of a run whose policy does not return; those who send it often kill after 10 to 30 s."""
+_SAID = {
+    signal.SIGINT: b"headway: stops after the step in progress; a second Ctrl-C ends it now\n",
+    signal.SIGTERM: b"headway: SIGTERM: stops after the step in progress; a second one ends it now\n",
+}
+
+
+@contextmanager
+def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> Iterator[None]:
+    """Within it a first signal calls ``stop``, a second one of its kind (SIGTERM: a grace) ends what goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    over = threading.Event()
+    waiting: list[threading.Thread] = []
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop()
+        _say(signal.SIGINT)
+
+    def terminated(_number: int, _frame: FrameType | None) -> None:
+        if waiting:
+            raise Terminated
+        waiting.append(threading.Thread(target=_end_after, args=(over, grace_s), daemon=True))
+        waiting[0].start()
+        stop()
+        _say(signal.SIGTERM)
+
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, interrupted)}
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        over.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(number: signal.Signals) -> None:
+    """What was understood, on stderr, at once; the processes of a pool leave it to the one that started them."""
+    if parent_process() is None:
+        with suppress(OSError):
+            os.write(2, _SAID[number])
+
+
+def _end_after(over: threading.Event, grace_s: float) -> None:
+    """End the program in two steps, unless the run ends before: a second SIGTERM, then without asking anybody."""
+    if not over.wait(grace_s):
+        os.kill(os.getpid(), signal.SIGTERM)
+        if not over.wait(grace_s):
+            os._exit(128 + signal.SIGTERM)

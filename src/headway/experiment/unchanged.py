@@ -1,0 +1,70 @@
+"""The proof that a policy from outside the package changed nothing of what it was given: jobs, graphs, programs.
+
+Headway's own policies are held to it by tests. Others are watched: what a run is given is written down before the run
+and looked at again afterwards, so that a policy that makes its jobs shorter has no result.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from headway.errors import ChangedInputError
+from headway.formats.plugins import is_own
+
+_SCALARS = (int, str, float, bool, type(None))
+_MOST_SHOWN = 60
+
+
+@contextmanager
+def unchanged(policy: str, parts: Sequence[object], given: Mapping[str, Sequence[Any]]) -> Iterator[None]:
+    """Raise, when a run is over, if something of ``given`` is not what it was before; by what it is, in order.
+
+    Where all ``parts`` of the policy are headway's own nothing is looked at.
+    """
+    if all(is_own(type(part)) for part in parts if part is not None):
+        yield
+        return
+    before = {what: [_plain(each) for each in things] for what, things in given.items()}
+    yield
+    for what, things in given.items():
+        for number, (was, thing) in enumerate(zip(before[what], things, strict=True)):
+            if _plain(thing) != was:
+                name = getattr(thing, "name", "") or number
+                raise ChangedInputError(
+                    f"policy {policy} changed what it was given: {what} {name}{_difference(was, thing)}; "
+                    "a policy may read the workload, never change it"
+                )
+
+
+def _plain(value: Any) -> Any:
+    """A value as nested tuples, which nobody else can change."""
+    if type(value) in _SCALARS:
+        return value
+    if names := _names(type(value)):
+        return tuple([_plain(getattr(value, name, None)) for name in names])
+    if isinstance(value, Mapping):
+        return tuple((key, _plain(each)) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return type(value), *map(_plain, value)
+    return value
+
+
+def _names(kind: type) -> Collection[str]:
+    """The fields of a dataclass or a named tuple, in order; none for anything else."""
+    found: Collection[str] = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "_fields", ())
+    return found
+
+
+def _difference(was: Any, thing: Any) -> str:
+    """Where a thing is not what it was: ``, work: 3600 became 1``."""
+    for name, value in zip(_names(type(thing)), was, strict=False):
+        now = getattr(thing, name, None)
+        if _plain(now) != value:
+            deeper = _difference(value, now) if _names(type(now)) else ""
+            return f", {name}{deeper or f': {_shown(value)} became {_shown(_plain(now))}'}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(list(value[1:]) if isinstance(value, tuple) else value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"

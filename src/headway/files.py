@@ -1,0 +1,71 @@
+"""The one way to write a whole file: under a name that nobody can guess, which becomes its name at the end.
+
+Whoever is killed or stopped on the way leaves the file from before. The draft is made anew (``O_EXCL``) and links are
+not followed, so that somebody else's file is never written.
+"""
+
+import gzip
+import io
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from headway.errors import InputError, TapeError
+
+_GZIP_LEVEL = 5
+_DRAFT = re.compile(r"\.headway-[0-9a-f]{16}\.part")
+
+
+def create(path: Path) -> BinaryIO:
+    """A new file, open for writing; an error where something of that name is there already, a link too."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "wb")
+
+
+@contextmanager
+def replacing(path: Path, error: type[InputError] = TapeError, what: str = "") -> Iterator[BinaryIO]:
+    """A draft beside a file, to write to: put in its place when all went well, removed when not.
+
+    What the disk refuses is an ``error`` that begins with ``what``, else with the path.
+    """
+    draft = path.with_name(f".headway-{secrets.token_hex(8)}.part")
+    try:
+        with create(draft) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as problem:
+        raise error(f"{what or path}: cannot be written ({problem.strerror or problem})") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+
+
+@contextmanager
+def packed(file: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
+    """Where to write what goes into a file: packed where its name ends in ``.gz``."""
+    if path.suffix.lower() != ".gz":
+        yield file
+        return
+    # without name and time, so that the same run gives the same file
+    with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as sink, io.BufferedWriter(sink, 1 << 20) as buffered:
+        yield buffered
+
+
+def write_whole(path: Path, content: bytes | str, error: type[InputError] = TapeError, what: str = "") -> None:
+    """Write all of a file, or leave what was there before."""
+    with replacing(path, error, what) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the drafts of those who were killed; only where nobody writes at this moment."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if _DRAFT.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink(missing_ok=True)

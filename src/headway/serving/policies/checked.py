@@ -1,0 +1,95 @@
+"""A serving policy from outside the package, looked at while it decides: what it gets wrong is said in one line.
+
+Its methods are looked at before the first run, then each thing that it yields. The policies that come with the package
+are held to the same by the tests, and run without it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from numbers import Integral
+from typing import Any, TypeVar, get_args
+
+from headway.core.outside import check_method, ends_itself, is_outside, line_of, stopped
+from headway.errors import ExperimentError
+from headway.serving.actions import Action, WakeAt
+from headway.serving.policies.parts import ServingPolicy
+from headway.serving.state import ServingState
+
+MOST_ACTIONS = 1_000_000
+"""In one instant: each task of each request that is there may be placed, moved and run in it."""
+LATEST = 2**62
+_METHODS = {"decide": ("now", "state"), "bind": ("state",)}
+_ACTIONS = get_args(Action)
+_NAMES = ", ".join(kind.__name__ for kind in _ACTIONS)
+Chosen = TypeVar("Chosen", bound=type[ServingPolicy])
+
+
+def checked(policy: Chosen) -> Chosen:
+    """The same class, and what it decides is checked; one that comes with the package as it is."""
+    return _checked(policy) if is_outside(policy) else policy
+
+
+@cache
+def _checked(policy: Any) -> Any:
+    for method, arguments in _METHODS.items():
+        check_method(policy, method, arguments)
+    return type(policy)(policy.__name__, (_Checked, policy), {"__module__": policy.__module__})
+
+
+class _Checked(ServingPolicy):
+    """In front of a policy."""
+
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """What the policy behind it decides."""
+        try:
+            actions: Any = super().decide(now, state)  # type: ignore[safe-super]
+            if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, *_ACTIONS)):
+                wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
+                raise ExperimentError(f"policy {self.name} at {now} ns: {wrong}")
+            for count, action in enumerate(actions, 1):
+                found = _wrong(now, action) or state.check(action)
+                if found is None and count > MOST_ACTIONS:
+                    found = f"decide yields without end: more than {MOST_ACTIONS:,} actions in this instant"
+                if found is not None:
+                    raise ExperimentError(f"policy {self.name} at {now} ns{line_of(actions)}: {found}")
+                yield action
+        except (SystemExit, RuntimeError) as problem:
+            if ends_itself(problem):
+                raise ExperimentError(f"policy {self.name} at {now} ns: {stopped(problem)}") from problem
+            raise
+
+
+def _wrong(now: int, action: object) -> str | None:
+    """What is wrong with an action, whatever the state is."""
+    if not isinstance(action, _ACTIONS):
+        return f"decide yields {action!r}; it must yield actions: {_NAMES}"
+    for key in action.__struct_fields__:
+        value = getattr(action, key)
+        rule, holds = _RULES.get(key, ("a whole number", _is_whole))
+        if not holds(value):
+            return f"{type(action).__name__}({key}={value!r}): must be {rule}"
+    if isinstance(action, WakeAt) and not now < action.time < LATEST:
+        return f"WakeAt(time={action.time}): must be later than now, {now}, and below {LATEST}"
+    return None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral)
+
+
+def _are_whole(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(map(_is_whole, value))
+
+
+def _are_tasks(value: object) -> bool:
+    if not isinstance(value, tuple | list):
+        return False
+    return all(isinstance(each, tuple) and len(each) == 2 and _are_whole(each) for each in value)
+
+
+_RULES: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "workers": ("whole numbers in a tuple", _are_whole),
+    "evict": ("whole numbers in a tuple", _are_whole),
+    "tasks": ("pairs (request, task) of whole numbers in a tuple", _are_tasks),
+}
+"""What the fields of actions hold that are not one number."""

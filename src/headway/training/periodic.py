@@ -1,0 +1,75 @@
+"""Periodic checkpoints: after every ``every`` of work a job stands still for ``write`` on the GPUs that it holds.
+
+The interval is work, as in frameworks that save every so many steps and as in Young's and Daly's formulas, where it is
+useful computation: a slower job writes as often for the same steps. Checkpoints are due at multiples of the interval,
+counted from the job's first work; a checkpoint at the very end is not written. Times count from where the job began to
+make progress at its present speed; everything is integers and in closed form, so that a long job costs no more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headway.training.job import Job
+from headway.units import REFERENCE_SPEED_PPM
+
+MOST_WRITES = 1000
+"""More of one stretch are told several as one; their time is exact."""
+
+
+def useful(elapsed: int, done: int, speed: int, every: int, write: int) -> tuple[int, int]:
+    """(time in which the job made progress, end of the write that had begun last; 0 when none had)."""
+    ahead = every - done % every
+    over = elapsed * speed - ahead * REFERENCE_SPEED_PPM
+    if over < 0:
+        return elapsed, 0
+    before = over // (every * REFERENCE_SPEED_PPM + write * speed)  # writes that had ended when the last one began
+    progress = -(-(ahead + before * every) * REFERENCE_SPEED_PPM // speed)
+    written = ((done + progress * speed // REFERENCE_SPEED_PPM) // every - done // every) * write
+    return max(progress, elapsed - written), progress + written
+
+
+def duration(work: int, done: int, speed: int, every: int, write: int) -> int:
+    """How long so much more work takes, the writes on the way included."""
+    progress = -(-work * REFERENCE_SPEED_PPM // speed)
+    last = done + (progress - 1) * speed // REFERENCE_SPEED_PPM  # a nanosecond before it is done
+    return progress + (last // every - done // every) * write
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A job with periodic checkpoints that take time, at one speed; for those who read a tape."""
+
+    job: Job
+    done: int = 0
+    """Work delivered up to ``base``."""
+    base: int = 0
+    """From when on it makes progress."""
+    speed: int = 0
+
+    def writes(self, until: int) -> Iterator[tuple[int, int]]:
+        """When it stands still to write: (begin, end) of each write, the last one as far as it gets."""
+        job, left = self.job, self.job.ends_after - self.done
+        if until <= self.base or left <= 0:
+            return
+        every, write, speed = job.checkpoint_every, job.checkpoint, self.speed
+        elapsed = min(until - self.base, duration(left, self.done, speed, every, write))
+        ahead = every - self.done % every
+        over = elapsed * speed - ahead * REFERENCE_SPEED_PPM
+        begun = over // (every * REFERENCE_SPEED_PPM + write * speed) + 1 if over >= 0 else 0
+        together = max(1, -(-begun // MOST_WRITES))
+        for before in range(0, begun, together):
+            last = min(before + together, begun)
+            end = -(-(ahead + (last - 1) * every) * REFERENCE_SPEED_PPM // speed) + last * write
+            begin = end - (last - before) * write
+            if begin < min(end, elapsed):
+                yield self.base + begin, self.base + min(end, elapsed)
+
+    def settle(self, now: int) -> int:
+        """Count what was done by now; gives how long a write that is under way still takes."""
+        if now <= self.base:
+            return 0
+        job = self.job
+        spent, end = useful(now - self.base, self.done, self.speed, job.checkpoint_every, job.checkpoint)
+        self.done += spent * self.speed // REFERENCE_SPEED_PPM
+        self.base = max(now, self.base + end)
+        return self.base - now

@@ -1,0 +1,138 @@
+"""Signals: the first stops a run in good order, another ends it where it is, and what was done is kept."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from headway.errors import Terminated
+from headway.experiment import open_run
+from headway.experiment.stopping import stops_on_interrupt
+
+JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
+ENDLESS = '''
+"""First come, first served; does not return from its tenth job on."""
+
+from pathlib import Path
+
+from headway.training.policies.orders.fifo import Fifo
+
+
+class Endless(Fifo):
+    name = "endless"
+
+    def key(self, now, js):
+        if js.id >= 10:
+            (Path(__file__).parent / "stuck").touch()
+            while True:
+                {body}
+        return super().key(now, js)
+'''
+FIRST = "headway: stops after the step in progress; a second Ctrl-C ends it now\n"
+PROGRAM = "import sys; from headway.cli import main; main(sys.argv[1:])"
+
+
+@contextmanager
+def stuck(here: Path, body: str = "pass", *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A run in a process of its own whose policy does not return."""
+    (here / "jobs.csv").write_text(JOBS)
+    (here / "own.py").write_text(ENDLESS.format(body=body))
+    flags = ["--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4", "--out", "run", *more]
+    command = [sys.executable, "-c", PROGRAM, "simulate", *flags, "--policy", "own.py:Endless"]
+    with subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            while not (here / "stuck").exists():
+                assert running.poll() is None, running.communicate()
+                sleep(0.01)
+            yield running
+        finally:
+            running.kill()
+
+
+def kept(folder: Path) -> int:
+    """How many jobs had arrived by the end of a run that was cut short."""
+    found = open_run(folder)
+    assert not found.complete
+    return int((found.tape.column("kind") == 1).sum())
+
+
+def test_the_first_ctrl_c_says_at_once_what_it_does_and_the_second_ends_it(tmp_path: Path) -> None:
+    with stuck(tmp_path) as running:
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        assert running.stderr.readline() == FIRST
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (130, "", "headway: stopped\n")
+    assert kept(tmp_path / "run") >= 10
+
+
+def test_the_second_sigterm_ends_it_with_143_and_the_tape_is_kept(tmp_path: Path) -> None:
+    with stuck(tmp_path) as running:
+        running.send_signal(signal.SIGTERM)
+        assert running.stderr is not None
+        assert running.stderr.readline().startswith("headway: SIGTERM: stops after the step in progress")
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (143, "", "headway: ended by SIGTERM\n")
+    assert kept(tmp_path / "run") >= 10
+
+
+def test_after_a_grace_one_sigterm_is_enough() -> None:
+    stopped = []
+
+    def endless() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            pass
+
+    with pytest.raises(Terminated) as ended, stops_on_interrupt(lambda: stopped.append(True), grace_s=0.05):
+        endless()
+    assert stopped == [True]
+    assert ended.value.code == 143
+
+
+def test_who_returns_within_the_grace_ends_in_good_order() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = []
+    with stops_on_interrupt(lambda: stopped.append(True), grace_s=30):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stopped == [True]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_policy_that_swallows_every_exception_is_ended_all_the_same(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from headway.experiment.stopping import stops_on_interrupt\n"
+        "with stops_on_interrupt(lambda: None, grace_s=0.05):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    while True:\n"
+        "        try:\n"
+        "            pass\n"
+        "        except BaseException:\n"
+        "            pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 143
+
+
+def test_a_sigterm_stops_a_run_in_good_order(tmp_path: Path) -> None:
+    body = "if (Path(__file__).parent / 'go').exists():\n                    break"
+    with stuck(tmp_path, body, "--json") as running:
+        running.send_signal(signal.SIGTERM)
+        assert running.stderr is not None
+        assert running.stderr.readline().startswith("headway: SIGTERM")
+        (tmp_path / "go").touch()
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "endless stopped at" in err
+    assert (tmp_path / "run" / "result.json").exists()
+    assert kept(tmp_path / "run") >= 10
