@@ -237,6 +237,19 @@ def test_a_tape_of_another_workload_is_one_line(
         assert f"the tape is not of the workload beside it: the {said} of row" in line(capsys, *arguments), arguments
 
 
+def test_a_tape_whose_rows_are_in_disorder_is_no_internal_error(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / RESULT_NAME).unlink()
+    rows = tapes.read(run).rows.copy()
+    rows[:, 1:] = rows[np.random.default_rng(0).permutation(len(rows)), 1:]
+    rewritten(run, rows)
+    for arguments in looks(run):
+        capsys.readouterr()
+        code, err = status(*arguments), capsys.readouterr().err
+        assert "internal error" not in err, arguments
+        assert code == 1 or err.count("\n") <= 2, arguments
+    assert status("audit", run) == 1
+
+
 def test_a_swapped_tape_is_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for policy in ("fifo", "srtf"):
         status("simulate", *FLAGS, "--policy", policy, "--out", policy)

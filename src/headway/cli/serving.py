@@ -19,7 +19,7 @@ from headway.cli.progress import Board
 from headway.cli.runs import apart, note_order
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment import serving as wiring
-from headway.experiment.folder import check_output
+from headway.experiment.folder import check_output, unproven
 from headway.experiment.pool import LocalPool
 from headway.experiment.serving_measured import (
     ServingOutcome,
@@ -279,7 +279,8 @@ def replay(folder: str, trust: bool) -> None:
     found = opened(folder, "what is there was checked", trust=trust)
     state, policy = found.scene.state(), found.scene.policy()
     policy.bind(state)
-    again = replay_on(state, found.scene.requests, found.tape, policy, complete=found.complete)
+    with unproven(found.folder, found.result):
+        again = replay_on(state, found.scene.requests, found.tape, policy, complete=found.complete)
     if (difference := first_difference(found.tape, again)) is not None:
         console.note(f"different: {difference}")
         raise typer.Exit(1)
@@ -293,7 +294,8 @@ def story(folder: str, request: str, as_json: bool, trust: bool) -> None:
     if not request.isdecimal() or int(request) >= count:
         raise TapeError(f"request {request!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
     scene = found.scene
-    told = tell(scene.built.catalogue, scene.built.fleet, scene.requests, found.tape, int(request))
+    with unproven(found.folder, found.result):
+        told = tell(scene.built.catalogue, scene.built.fleet, scene.requests, found.tape, int(request))
     if as_json:
         console.print_json(told.record())
     else:
@@ -333,8 +335,9 @@ def export(folder: str, trace: Path | None, targets: Mapping[str, Path], trust: 
     scene = found.scene
     what = (scene.built.catalogue, scene.built.fleet, scene.requests, found.tape)
     made = []
-    if trace is not None:
-        made.append(write_pieces(trace, trace_events(*what, title=found.folder.name)))
-    for kind, tables in targets.items():
-        made += write_tables(*what, tables, kind)
+    with unproven(found.folder, found.result):
+        if trace is not None:
+            made.append(write_pieces(trace, trace_events(*what, title=found.folder.name)))
+        for kind, tables in targets.items():
+            made += write_tables(*what, tables, kind)
     return made

@@ -246,6 +246,20 @@ def scale_name(folder: str | Path) -> str:
     return _scale(Path(folder))[0].name
 
 
+@contextmanager
+def unproven(folder: Path, result: Mapping[str, Any]) -> Iterator[None]:
+    """Say of a tape that no result vouches for, where reading it fails, that it contradicts itself."""
+    try:
+        yield
+    except (LookupError, ValueError) as problem:
+        if result:
+            raise
+        raise TapeError(
+            f"run folder {folder}: the tape contradicts itself ({type(problem).__name__}: {problem}), and there is no "
+            f"{RESULT_NAME} to check it by; headway audit says where"
+        ) from problem
+
+
 Limits: TypeAlias = Mapping[str, tuple[int, tuple[int, ...]]]
 
 
