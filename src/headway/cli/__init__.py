@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _blamed(problem: BaseException) -> str | None:
     if "headway.cli.blame" not in sys.modules:  # the commands themselves could not be imported
         return None
-    from headway.cli.blame import blamed
+    from headway.experiment.blame import blamed
 
     return blamed(problem)
 

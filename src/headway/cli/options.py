@@ -10,19 +10,32 @@ from headway.experiment.flags import Flag
 
 Given = Mapping[str, Any]
 Body = Callable[[Given], None]
-_KINDS: dict[Any, Any] = {str: str | None, int: int | None, float: float | None, bool: bool | None, list: list[str] | None}
+_KINDS: dict[Any, Any] = {
+    str: str | None,
+    int: int | None,
+    float: float | None,
+    bool: bool | None,
+    list: list[str] | None,
+}
 
 
 def argument(name: str, kind: Any, help: str, metavar: str, default: Any = Parameter.empty) -> Parameter:
     """Return an argument that stands without a flag."""
     return Parameter(
-        name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer.Argument(help=help, metavar=metavar)]
+        name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, typer.Argument(help=help, metavar=metavar)],
     )
 
 
-def option(name: str, kind: Any, help: str, *spelled: str, default: Any = None, panel: str = "", **more: Any) -> Parameter:
+def option(
+    name: str, kind: Any, help: str, *spelled: str, default: Any = None, panel: str = "", **more: Any
+) -> Parameter:
     """Return an option that is no setting of an experiment."""
-    shown = typer.Option(*(spelled or (f"--{name.replace('_', '-')}",)), help=help, rich_help_panel=panel or None, **more)
+    shown = typer.Option(
+        *(spelled or (f"--{name.replace('_', '-')}",)), help=help, rich_help_panel=panel or None, **more
+    )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
 
 

@@ -5,7 +5,7 @@ failed, recovered, drained, arrived, woke), before the policy is asked. It is as
 checked, committed and handed to the executor before the next one is taken from the policy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any, Generic, TypeVar
 
@@ -54,16 +54,11 @@ class Scheduler(Generic[EventT, ActionT]):
         return self._stopping
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
-        """Until the run is over or ``stop`` is called. ``progress`` is told the time every few thousand steps."""
-        state, tape = self.state, self.tape
-        following, execute = self.executor.next, self.executor.execute
-        apply, check, commit, decide = state.apply, state.check, state.commit, self.policy.decide
+        """Go on until the run is over or ``stop`` is called. ``progress`` is told the time every thousand steps."""
+        state, execute = self.state, self.executor.execute
+        check, commit, decide = state.check, state.commit, self.policy.decide
         durations_ns, clock = self.decide_ns, perf_counter_ns
-        steps = 0
-        while not self._stopping and (step := following()) is not None:
-            now, events = step
-            for event in events:
-                apply(now, event)
+        for now in self.instants(progress):
             if durations_ns is None:
                 for action in decide(now, state):
                     if (refusal := check(action)) is None:
@@ -82,6 +77,18 @@ class Scheduler(Generic[EventT, ActionT]):
                         self._refuse(now, action, refusal)
                     started = clock()
                 durations_ns.append(spent + clock() - started)
+        if not self._stopping and not state.over():
+            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
+
+    def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
+        """Yield each instant once all its events are applied: what is decided then is committed before the next."""
+        tape, following, apply = self.tape, self.executor.next, self.state.apply
+        steps = 0
+        while not self._stopping and (step := following()) is not None:
+            now, events = step
+            for event in events:
+                apply(now, event)
+            yield now
             steps += 1
             if steps % LOOK_UP_EVERY_STEPS == 0:
                 if tape.due:
@@ -89,8 +96,15 @@ class Scheduler(Generic[EventT, ActionT]):
                 if progress is not None:
                     progress(now)
         self.steps += steps
-        if not self._stopping and not state.over():
-            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
+
+    def act(self, now: int, action: ActionT) -> str | None:
+        """Commit one action and carry it out; return why not, where it cannot be done."""
+        if (refusal := self.state.check(action)) is None:
+            self.state.commit(now, action)
+            self.executor.execute(now, action)
+        else:
+            self._refuse(now, action, refusal)
+        return refusal
 
     def _refuse(self, now: int, action: ActionT, reason: str) -> None:
         if self.exact:

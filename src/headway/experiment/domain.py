@@ -8,7 +8,7 @@ plotly. A view is imported when something is to be shown.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from importlib import import_module
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headway.experiment.folder import Limits
-    from headway.metrics.compare import Sample
+    from headway.metrics.compare import Batches, Replication, Sample
     from headway.report.export import Written
 
 Row = Mapping[str, Any]
@@ -56,6 +56,7 @@ class Scene(ABC):
     """What a reader of the results should know."""
     skipped: tuple[str, ...] = ()
     """What was left out because it could never run, by name."""
+
     @abstractmethod
     def policy(self) -> Any:
         """Make the policy anew, as it was at the beginning."""
@@ -93,7 +94,19 @@ class Scene(ABC):
         """Return the kinds of rows that its tape may have, and how far their numbers go."""
 
     @abstractmethod
-    def replay(self, tape: Tape) -> Tape:
+    def about(self, row: Sequence[int]) -> str:
+        """Return what a row of its tape is about: 'job 7'."""
+
+    def words(self) -> "tuple[type[IntEnum], Callable[[Sequence[int]], str]]":
+        """Return what is needed to tell of a row in words."""
+        return self.rows()[0], self.about
+
+    def untold(self, verb: str) -> list[str]:
+        """Return what a story or an audit leaves out because the policy's own file is not trusted."""
+        return []
+
+    @abstractmethod
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events; return the tape that it writes."""
 
     @abstractmethod
@@ -162,24 +175,10 @@ class Outcome:
     notes: tuple[str, ...]
     stopped: str = ""
     """How far it got, where it was stopped before its end."""
-    sample: "Sample | None" = None
+    sample: "Sample | Batches | None" = None
     """What is measured of each job or request, for a paired comparison; None for runs of several seeds."""
     drawn: bool = False
     """Whether another seed would have given another run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """How the rows of several seeds become one."""
-
-    intervals: tuple[tuple[str, str], ...]
-    """Numbers with an interval over seeds, as stem and ending: the bounds are stem_low ending and stem_high ending."""
-    of_one_seed: tuple[str, ...]
-    """What is kept of each run."""
-    groups: Mapping[str, str] = field(default_factory=dict)
-    """Lists of rows that are merged by a key: tenants by tenant."""
-    left_out: tuple[str, ...] = ()
-    """Keys that mean nothing over several seeds."""
 
 
 class View(ABC):
@@ -187,7 +186,8 @@ class View(ABC):
 
     first_keys: tuple[str, ...]
     """The numbers that every reader of results relies on, in this order; more follow."""
-    replication: Replication
+    replication: "Replication"
+    """How the rows of several seeds become one."""
 
     @abstractmethod
     def numbers(self, result: RunResult) -> Outcome:
@@ -205,6 +205,10 @@ class View(ABC):
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> "tuple[Table, int]":
         """Return a table, a line a run, no wider than ``width``, and how many columns were left out for that."""
 
+    def legend(self, rows: Sequence[Row], table: "Table") -> str:
+        """Return an explanation of columns that are not plain; nothing where there are none."""
+        return ""
+
     def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> "list[Table]":
         """Return more tables about the same runs."""
         return []
@@ -214,7 +218,19 @@ class View(ABC):
         for name in by:
             raise ExperimentError(f"--by {name}: there is no such table for this kind of run")
 
-    def remarks(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[str]:
+    def pivot(self, rows: Sequence[Row], across: str) -> "Table | None":
+        """Return the results of a sweep with what is compared from left to right; None where a list says it better."""
+        return None
+
+    def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Return what is to be said of the results of a sweep besides their table."""
+        return []
+
+    def missing_details(self, rows: Sequence[Row], by: Sequence[str]) -> list[str]:
+        """Say which tables were asked for that there is nothing to put into."""
+        return []
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
         """Return what is to be said of a comparison besides its table."""
         return []
 
@@ -234,9 +250,39 @@ class View(ABC):
     def tables(self, stored: StoredRun) -> "Mapping[str, Callable[[], pl.DataFrame]]":
         """Return the tables of a run for other programs, by name, each made when it is asked for."""
 
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return the figures of its page by name, each made when it is asked for, as plotly reads them."""
+        return {}
+
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Any:
+        """Say why something does not run at a time."""
+        raise ExperimentError("explain is about jobs that wait for GPUs; headway story tells of this run's")
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Any:
+        """Continue a run from a moment of it under changes."""
+        raise ExperimentError("whatif continues runs of jobs only; run this experiment again with other settings")
+
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw the comparison as SVG."""
         raise ExperimentError("--picture draws comparisons of jobs only; --report makes a page of any runs")
+
+
+class Told:
+    """An answer in words, for a person and for a program."""
+
+    def __init__(self, told: Any) -> None:
+        self._told = told
+
+    def lines(self) -> list[str]:
+        """Return it as a person reads it."""
+        return list(self._told.lines())
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return dict(self._told.record())
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
 
 
 class Domain(ABC):
@@ -248,13 +294,19 @@ class Domain(ABC):
     """What arrives: job, request."""
     tables: type[Any]
     """The typed tables of an experiment."""
+    work: tuple[Flag, ...]
+    """What is scheduled: arguments of its commands, in their order."""
     flags: tuple[Flag, ...]
-    """The settings that have a flag, and a keyword in Python."""
+    """The settings that have a flag, and a keyword in Python; those that matter most first."""
+    axes: tuple[Flag, ...] = ()
+    """Settings that a sweep varies by a flag of their own: several values with commas between them."""
+    examples: Mapping[str, str]
+    """A command line for the help of each verb: what follows ``headway SCALE VERB``."""
     view_module: str
     example_policies: str
     """As an example in messages: 'fifo,srtf+easy'."""
-    file_keys: tuple[str, ...] = ()
-    """Keys whose values may name files."""
+    file_keys: Mapping[str, Callable[[str], list[Path]]]
+    """Keys whose values may name files, and which files a value means; none where it is only a name."""
     policy_keys: tuple[str, ...] = ("policy.name",)
     """Keys whose values may name classes in files."""
 

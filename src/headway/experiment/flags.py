@@ -4,6 +4,8 @@
 Python and ``costs.preemption`` in an experiment file. Whatever has no flag is set by its key: ``--set KEY=VALUE``.
 """
 
+import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,8 @@ class Flag:
     metavar: str = ""
     spelled: str = ""
     """On the command line, where that is not its name with dashes."""
+    several: bool = False
+    """Whether a text holds several values with commas between them."""
     least: float | None = None
     most: float | None = None
 
@@ -48,8 +52,34 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
             continue
         if isinstance(value, str) and not value.strip():
             raise ExperimentError(f"{flag.option} is empty: give it a value, or leave it out")
-        put(document, flag.key, value)
+        put(
+            document,
+            flag.key,
+            split_policies(value, "a,b", flag.name) if flag.several and isinstance(value, str) else value,
+        )
     return document
+
+
+def split_policies(text: str, example: str = "fifo,srtf+easy", what: str = "policies") -> list[str]:
+    """Return policies, or other values, between commas, none twice; commas inside brackets belong to options."""
+    found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
+    if not all(found):
+        raise ExperimentError(f"{what} {text!r} is not understood: write it like {example}")
+    for index, spec in enumerate(found):
+        if spec in found[:index]:
+            raise ExperimentError(f"{what} {text!r}: {spec} is named twice; name each once")
+    return found
+
+
+def split_values(text: str, what: str = "values") -> list[Any]:
+    """Return values between commas, each as TOML, or plain text where it is none."""
+    found: list[Any] = []
+    for piece in split_policies(text, "0.8,1.0", what):
+        try:
+            found.append(tomllib.loads(f"value = {piece}")["value"])
+        except tomllib.TOMLDecodeError:
+            found.append(piece)
+    return found
 
 
 def put(document: toml.Document, key: str, value: Any) -> None:
@@ -69,7 +99,9 @@ def split_pairs(text: str, table: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not name or not equals or not value:
-            raise ExperimentError(f"{table} {text!r}: {part.strip()!r} is not understood: write it like mtbf=30d,repair=4h")
+            raise ExperimentError(
+                f"{table} {text!r}: {part.strip()!r} is not understood: write it like mtbf=30d,repair=4h"
+            )
         if name in given:
             raise ExperimentError(f"{table} {text!r}: {name} is given twice")
         given[name] = value

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 EXPERIMENT_NAME = "experiment.toml"
 RESULT_NAME = "result.json"
 WHATIF_NAME = "whatif.json"
+CONTINUATION_NAME = "continuation"
+"""In a folder of a what-if that is no run: the tape of what followed the changes."""
 SCHEMA_VERSION = 2
 """Of a run folder. It grows when folders written before can no longer be read."""
 CLAIM_NAME = ".claim"
@@ -284,3 +286,24 @@ def check_rows(folder: Path, tape: Tape, kinds: type[IntEnum], limits: Limits) -
                 f"run folder {folder}: the tape is not of the workload beside it: {what} of row {row:,} is "
                 f"{int(tape.column(what.removeprefix('the '))[row]):,}"
             )
+
+
+# --- runs that were continued under changes ---------------------------------------------------------------------
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a folder that holds a what-if came from."""
+
+    run: str
+    at_s: float
+
+
+def origin(folder: Path) -> Origin | None:
+    """The run that was continued under changes in this folder; None where no what-if is."""
+    path = folder / WHATIF_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Origin)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None

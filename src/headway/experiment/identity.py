@@ -1,8 +1,8 @@
-"""What the result of a run depends on: its settings, the files that they name, and the code that runs it.
+"""Identify what the result of a run depends on: its settings, the files that they name, and the code that runs it.
 
 Two runs of one digest give the same numbers, wherever they run and whatever their files are called. The code is this
 package without what only shows results or moves them about, and the installed packages that offer parts of policies.
-What a policy's own file imports is not looked at.
+What a policy's own file imports is not looked at. Which settings name files is said by the scale.
 """
 
 import hashlib
@@ -18,34 +18,51 @@ import msgspec
 
 import headway
 from headway.errors import TraceError
-from headway.experiment.arrivals import stamp
-from headway.experiment.measured import draws
-from headway.experiment.parts import PARTS
-from headway.formats import pair_file, profile_file, toml
+from headway.experiment.domain import Domain
+from headway.experiment.files import scale_of
+from headway.experiment.measured import with_run
+from headway.experiment.registry import domain_of
+from headway.files import stamp
+from headway.formats import toml
 from headway.formats.plugins import GROUP, anchored, rooted
-from headway.formats.settings import Experiment
 
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
 
 
-def digest(each: Experiment) -> str:
-    """What the result of an experiment with absolute paths depends on, as 24 characters."""
-    tables = msgspec.to_builtins(each)
-    tables["trace"]["path"] = _contents(each.trace.path)
-    tables["cluster"]["file"] = [_contents(file) for file in each.cluster.file]
-    tables["cluster"]["interference"] = _contents(_table(each.cluster.interference))
-    tables["speed"]["profiles"] = [_contents(str(file)) for file in profile_file.listed(each.speed.profiles)]
+def digest(experiment: Any) -> str:
+    """Return what the result of an experiment depends on, as 24 characters."""
+    domain = domain_of(experiment)
+    tables = msgspec.to_builtins(experiment)
+    for key, located in domain.file_keys.items():
+        _change(tables, key, lambda value, located=located: _all_contents(located(value)) or value)
+    for key in domain.policy_keys:
+        _change(tables, key, _with_contents)
     for key in ("seeds", "baseline"):
         del tables["measure"][key]
-    if not draws(each):
+    if not domain.draws(experiment):
         del tables["run"]["seed"]
-    for key in PARTS:
-        for file in _PLUGIN.findall(tables["policy"][key]):
-            tables["policy"][key] = tables["policy"][key].replace(file, _contents(file))
     text = json.dumps([code(), tables], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _with_contents(spec: str) -> str:
+    """Return a policy with the contents of its files instead of their names."""
+    for file in _PLUGIN.findall(spec):
+        spec = spec.replace(file, _contents(file))
+    return spec
+
+
+def _all_contents(files: list[Path]) -> str:
+    return "+".join(_contents(str(file)) for file in files)
+
+
+def _change(document: toml.Document, key: str, way: Callable[[Any], Any]) -> None:
+    """Put the value of a key another way, each of several where it is a list; what is empty stays."""
+    for leaf, value in list(toml.leaves(document)):
+        if leaf == key and value:
+            toml.put(document, key, [way(each) for each in value] if isinstance(value, list) else way(value))
 
 
 def _contents(path: str) -> str:
@@ -88,71 +105,43 @@ def _sources(package: Path) -> Iterator[Path]:
 # --- paths that mean the same from everywhere ------------------------------------------------------------------
 
 
-def in_place(each: Experiment) -> Experiment:
-    """The same with absolute paths and no folder: it may run in any process on any machine."""
-    trace = each.trace
-    if trace.path:
-        trace = msgspec.structs.replace(trace, path=_absolute(trace.path))
-    table = _table(each.cluster.interference)
-    cluster = msgspec.structs.replace(each.cluster, file=_all_absolute(each.cluster.file), interference=table)
-    speed = msgspec.structs.replace(each.speed, profiles=_all_absolute(each.speed.profiles))
-    policy = msgspec.structs.replace(each.policy, **{key: anchored(getattr(each.policy, key)) for key in PARTS})
-    run = msgspec.structs.replace(each.run, out="")
-    return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, speed=speed, run=run)
+def in_place(experiment: Any) -> Any:
+    """Return the same experiment with absolute paths and no folder: it may run in any process on any machine."""
+    domain = domain_of(experiment)
+    tables = msgspec.to_builtins(with_run(experiment, out=""))
+    for key, located in domain.file_keys.items():
+        _change(tables, key, lambda value, located=located: _one(located(value), value))
+    for key in domain.policy_keys:
+        _change(tables, key, anchored)
+    return toml.typed(tables, domain.tables, "settings")
+
+
+def _one(files: list[Path], value: str) -> str:
+    """Return where the one file lies that a value means; the value itself where it means none, or a folder of them."""
+    return str(files[0].resolve()) if len(files) == 1 else str(Path(value).expanduser().resolve()) if files else value
 
 
 def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[toml.Document, dict[str, list[Any]]]:
-    """A grid whose files can be found from any folder: traces, clusters, profiles, policies, and such a baseline."""
+    """Return a grid whose own files can be found from any folder; what goes by a name keeps it."""
+    domain = scale_of(document, "sweep")
     named: toml.Document = json.loads(json.dumps(document))
     again = dict(axes)
-    for key, absolute in _NAMING_FILES.items():
-        for leaf, value in toml.leaves(document):
-            if leaf == key:
-                toml.put(named, key, absolute(value))
+    for key, way in _ways(domain).items():
+        _change(named, key, way)
         if key in axes:
-            again[key] = [absolute(value) for value in axes[key]]
-    for leaf, value in toml.leaves(document):
-        if leaf == "measure.baseline":
-            found = (
-                absolute(value) for key, absolute in _NAMING_FILES.items() if absolute(value) in again.get(key, ())
-            )
-            toml.put(named, leaf, next(found, value))
+            again[key] = [way(value) if isinstance(value, str) else value for value in axes[key]]
+    baseline = next((value for leaf, value in toml.leaves(document) if leaf == "measure.baseline"), "")
+    for key, way in _ways(domain).items():
+        if baseline and way(baseline) in again.get(key, ()):
+            toml.put(named, "measure.baseline", way(baseline))
+            break
     return named, again
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().resolve())
+def _ways(domain: Domain) -> dict[str, Callable[[str], str]]:
+    return {**dict.fromkeys(domain.file_keys, _own_file), **dict.fromkeys(domain.policy_keys, rooted)}
 
 
-def _table(name: str) -> str:
-    """Where a table of pairs lies, whatever it is called here."""
-    return _absolute(str(pair_file.path_of(name))) if name else ""
-
-
-def _own_table(name: str) -> str:
-    """The same for a file; a table that goes by a name keeps it, and so does what is no table at all."""
-    return _absolute(name) if name.endswith(".json") else name
-
-
-def _all_absolute(files: list[str] | str) -> list[str]:
-    return [_absolute(file) for file in ([files] if isinstance(files, str) else files) if file]
-
-
-def _text(way: Callable[[str], str]) -> Callable[[Any], Any]:
-    """The way for a text that says something, and for each of a list of them; what is neither is judged later."""
-
-    def told(value: Any) -> Any:
-        if isinstance(value, list):
-            return [told(each) for each in value]
-        return way(value) if isinstance(value, str) and value else value
-
-    return told
-
-
-_NAMING_FILES = {
-    "trace.path": _text(_absolute),
-    "cluster.file": _text(_absolute),
-    "cluster.interference": _text(_own_table),
-    "speed.profiles": _text(_absolute),
-    **{f"policy.{part}": _text(rooted) for part in PARTS},
-}
+def _own_file(value: str) -> str:
+    path = Path(value).expanduser()
+    return str(path.resolve()) if path.exists() or path.suffix else value

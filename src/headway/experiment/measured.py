@@ -13,7 +13,7 @@ import msgspec
 
 from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.domain import Outcome, Progress, RunResult
+from headway.experiment.domain import Outcome, Progress, RunResult, View
 from headway.experiment.files import Named
 from headway.experiment.folder import check_folder, claimed, store_result
 from headway.experiment.play import play
@@ -103,9 +103,9 @@ def baseline_of(experiments: Sequence[Named]) -> int:
     raise ExperimentError(unknown_name("baseline", wanted, short))
 
 
-def against(outcomes: Sequence[Outcome], baseline: int, experiment: Any) -> list[dict[str, Any]]:
+def against(outcomes: Sequence[Outcome], baseline: int, view: View) -> list[dict[str, Any]]:
     """Return the rows of several runs, each with its change against one of them."""
-    view, reference = domain_of(experiment).view, outcomes[baseline]
+    reference = outcomes[baseline]
     name = str(reference.row.get("variant") or reference.row["policy"])
     return [
         {**outcome.row, "baseline": name, **view.changes(outcome, None if index == baseline else reference)}

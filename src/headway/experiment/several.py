@@ -4,7 +4,6 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 

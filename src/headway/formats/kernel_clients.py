@@ -16,14 +16,22 @@ from headway.kernels.program import Client, Launch, Program
 NAME = "clients.parquet"
 _ABOUT = b"headway clients"
 _SCHEMA = pa.schema(
-    [("kernel", pa.int32()), ("gap", pa.int64()), ("duration", pa.int64()), ("waits", pa.bool_()), ("think", pa.int64())]
+    [
+        ("kernel", pa.int32()),
+        ("gap", pa.int64()),
+        ("duration", pa.int64()),
+        ("waits", pa.bool_()),
+        ("think", pa.int64()),
+    ]
 )
 
 
 def write(clients: Sequence[Client], path: Path) -> None:
     """Write all launches as rows, client after client, and the rest as metadata."""
     launches = [launch for client in clients for launch in client.program.launches]
-    columns = [pa.array(list(values), kind) for values, kind in zip(zip(*launches, strict=True), _SCHEMA.types, strict=True)]
+    columns = [
+        pa.array(list(values), kind) for values, kind in zip(zip(*launches, strict=True), _SCHEMA.types, strict=True)
+    ]
     about = json.dumps([_record(client) for client in clients], sort_keys=True)
     schema = _SCHEMA.with_metadata({_ABOUT: about.encode()})
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), str(path))
@@ -49,13 +57,17 @@ def read(path: Path) -> tuple[Client, ...]:
     try:
         table = pq.read_table(str(path))
         about = json.loads((table.schema.metadata or {})[_ABOUT])
-        rows = [Launch(*values) for values in zip(*(table.column(name).to_pylist() for name in _SCHEMA.names), strict=True)]
+        rows = [
+            Launch(*values) for values in zip(*(table.column(name).to_pylist() for name in _SCHEMA.names), strict=True)
+        ]
         edges = [0, *accumulate(each["launches"] for each in about)]
         return tuple(
             _client(each, tuple(rows[start:end])) for each, (start, end) in zip(about, pairwise(edges), strict=True)
         )
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, ExperimentError) as problem:
-        raise TapeError(f"{path}: cannot be read ({str(problem).splitlines()[0] if str(problem) else 'no clients'})") from None
+        raise TapeError(
+            f"{path}: cannot be read ({str(problem).splitlines()[0] if str(problem) else 'no clients'})"
+        ) from None
 
 
 def _client(about: dict[str, Any], launches: tuple[Launch, ...]) -> Client:

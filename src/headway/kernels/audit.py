@@ -32,7 +32,9 @@ Add = Callable[[str, str], None]
 def audit(clients: Sequence[Client], device: Device, tape: Tape, *, complete: bool = True) -> list[Finding]:
     """Return everything on the tape that cannot be; nothing for a sound one. ``complete``: the run went to its end."""
     kinds = tape.column("kind")
-    ranks = np.array([_RANKS.get(Kind(kind), _ACTION_RANK) if kind in _KNOWN else CONSEQUENCE for kind in kinds.tolist()])
+    ranks = np.array(
+        [_RANKS.get(Kind(kind), _ACTION_RANK) if kind in _KNOWN else CONSEQUENCE for kind in kinds.tolist()]
+    )
     found = order_findings(tape, ranks)
     books = [_Book(client, device) for client in clients]
     asked: set[int] = set()
@@ -160,7 +162,10 @@ class _Book:
         self.earliest = time
         self.launched += 1
         if self.launched - self.finished > self.device.queue:
-            add("queue", f"{self.launched - self.finished} launches are on their way; a stream takes {self.device.queue}")
+            add(
+                "queue",
+                f"{self.launched - self.finished} launches are on their way; a stream takes {self.device.queue}",
+            )
 
     def finish(self, time: int, number: int, kernel: int, duration: int, started: int, add: Add) -> None:
         """A kernel has run to its end."""

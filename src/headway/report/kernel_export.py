@@ -40,7 +40,10 @@ def _requests(each: Passage) -> pl.DataFrame:
 def _kernels(each: Passage) -> pl.DataFrame:
     program, count = each.client.program, len(each.launched)
     launches = [each.client.launch(number) for number in range(count)]
-    started, ended = (pl.Series(np.where(times == NEVER, np.nan, times / SECOND), nan_to_null=True) for times in (each.started, each.ended))
+    started, ended = (
+        pl.Series(np.where(times == NEVER, np.nan, times / SECOND), nan_to_null=True)
+        for times in (each.started, each.ended)
+    )
     return pl.DataFrame(
         {
             "client": pl.Series([each.client.name] * count, dtype=pl.String),
@@ -63,7 +66,9 @@ def _delays(each: Passage, clients: Sequence[Client]) -> pl.DataFrame:
             "client": pl.Series([each.client.name] * len(held), dtype=pl.String),
             "launch": pl.Series([launch for launch, _, _, _ in held], dtype=pl.Int64),
             "by": pl.Series([clients[by].name for _, by, _, _ in held], dtype=pl.String),
-            "kernel": pl.Series([clients[by].program.kernels[kernel].name for _, by, kernel, _ in held], dtype=pl.String),
+            "kernel": pl.Series(
+                [clients[by].program.kernels[kernel].name for _, by, kernel, _ in held], dtype=pl.String
+            ),
             "delay_s": pl.Series([delay / SECOND for _, _, _, delay in held], dtype=pl.Float64),
         }
     )

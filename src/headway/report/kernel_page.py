@@ -4,7 +4,7 @@ The answer in a sentence; the runs side by side; how long requests above take, o
 through and why; which kernels were in the way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -64,6 +64,12 @@ def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
     return _Page(runs, baseline).assembled(title)
 
 
+def figures_of(runs: Sequence[Shown], baseline: int = 0) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Return the figures of the page by name."""
+    made = _Page(runs, baseline)
+    return {"latency": made._latency, "over-time": made._over_time}
+
+
 class _Page:
     """The parts of one page."""
 
@@ -118,7 +124,9 @@ class _Page:
         return min(range(len(self.runs)), key=rank)
 
     def _score(self, row: Mapping[str, Any]) -> str:
-        slow = "no request ended" if row["slowdown_p50"] is None else f"{row['slowdown_p50']:.2f} times as long as alone"
+        slow = (
+            "no request ended" if row["slowdown_p50"] is None else f"{row['slowdown_p50']:.2f} times as long as alone"
+        )
         below = "" if row["low_share"] is None else f", {percent(row['low_share'])} of their rate alone below"
         return slow + below
 
@@ -213,8 +221,17 @@ class _Page:
         rows = []
         for each in run.row["clients"]:
             for cause in each["held_up_by"]:
-                rows.append((plain(each["client"]), (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"]))))
-        return _html(("program", "waited behind", "kernel", "in all"), rows) if rows else "<p>Nobody waited for another.</p>"
+                rows.append(
+                    (
+                        plain(each["client"]),
+                        (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"])),
+                    )
+                )
+        return (
+            _html(("program", "waited behind", "kernel", "in all"), rows)
+            if rows
+            else "<p>Nobody waited for another.</p>"
+        )
 
     def _key(self) -> str:
         return figures.key(self.names, self.baseline)

@@ -123,7 +123,9 @@ def story(clients: Sequence[Client], device: Device, tape: Tape, subject: str) -
     times = [request.ended - request.began for request in alone.requests(each.client, device, horizon)]
     usual = int(np.median(times)) if times else 0
     chosen = [int(number)] if colon else np.argsort(-each.latency, kind="stable")[:SLOWEST].tolist()
-    reasons = Counter(reason_name(reason) for reason, gated in zip(each.reason.tolist(), each.gated.tolist(), strict=True) if gated)
+    reasons = Counter(
+        reason_name(reason) for reason, gated in zip(each.reason.tolist(), each.gated.tolist(), strict=True) if gated
+    )
     return Story(
         name,
         each.client.priority,

@@ -8,10 +8,9 @@ from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
-from headway import experiment
-from headway.cli.console import err
 from headway.live.tasks import Far
-from headway.report.terminal import PlainColumn
+from headway.live.tasks import Progress as Told
+from headway.report.terminal import PlainColumn, err
 from headway.units import format_duration
 
 Tell = Callable[[str, float], None]
@@ -24,7 +23,7 @@ class Board:
     """The bars of some runs; a bar for all of them where there are several."""
 
     def __init__(self, total: int, what: str = "runs", done: int = 0) -> None:
-        self.shown = err().is_terminal
+        self.shown = err().is_terminal or err().is_jupyter
         self.total = total
         self.what = what
         self.done = done
@@ -53,7 +52,7 @@ class Board:
     ) -> None:
         self._bar.stop()
 
-    def teller(self, key: int, name: str) -> experiment.Progress | None:
+    def teller(self, key: int, name: str) -> Told | None:
         """What a run is to tell how far it is; None where nobody looks."""
         if not self.shown:
             return None
@@ -92,7 +91,7 @@ def _at(far: Far) -> str:
 
 
 @contextmanager
-def progress_bar(name: str) -> Iterator[experiment.Progress | None]:
+def progress_bar(name: str) -> Iterator[Told | None]:
     """The bar of one run: what it is to tell how far it is."""
     with Board(1) as board:
         yield board.teller(0, name)
@@ -102,6 +101,6 @@ def progress_bar(name: str) -> Iterator[experiment.Progress | None]:
 def share_bar(name: str) -> Iterator[Tell]:
     """The bar of work that is no run: what it is to tell which share of it is done."""
     columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[what]}"), TimeElapsedColumn())
-    with Progress(*columns, console=err(), transient=True, disable=not err().is_terminal) as bar:
+    with Progress(*columns, console=err(), transient=True, disable=not (err().is_terminal or err().is_jupyter)) as bar:
         task = bar.add_task(name, total=1.0, what="")
         yield lambda what, share: bar.update(task, completed=share, what=what)

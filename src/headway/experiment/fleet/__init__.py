@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from headway.experiment.domain import Domain
-from headway.experiment.fleet.flags import FLAGS
+from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
 from headway.experiment.fleet.scene import FleetScene, load, policy_name, prepare
+from headway.formats import pair_file, scenario_file
 from headway.formats.serving_settings import ServingExperiment
 
 
@@ -14,10 +15,18 @@ class FleetDomain(Domain):
     name = "fleet"
     subject = "request"
     tables = ServingExperiment
+    work = WORK
     flags = FLAGS
+    axes = AXES
+    examples = EXAMPLES
     view_module = "headway.experiment.fleet.view"
     example_policies = "hash,compass,headway"
-    file_keys = ("serving.scenario", "serving.profile", "serving.interference", "workload.arrivals")
+    file_keys = {  # noqa: RUF012
+        "serving.scenario": lambda value: [scenario_file.path_of(value)],
+        "serving.profile": lambda value: [] if value in scenario_file.NAMED_PROFILES else [Path(value)],
+        "serving.interference": lambda value: [pair_file.path_of(value)],
+        "workload.arrivals": lambda value: [Path(value)] if Path(value).is_file() else [],
+    }
 
     def prepare(self, experiment: ServingExperiment) -> FleetScene:
         """Make the catalogue, the fleet and the requests."""

@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment import serving
-from headway.experiment.serving_measured import numbers
+from headway.experiment.domain import RunResult
+from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.measured import numbers
+from headway.experiment.play import play
 from headway.formats import scenario_file
 from headway.formats.scenario_file import SHIPPED, Built
 from headway.formats.serving_limits import capacity_per_second, deadlines, mix_of
@@ -233,16 +235,16 @@ class _Search:
             self.tell(what, 1 - _LIKELY ** (len(self.rows) + share))
 
         told(0.0)
-        scene = serving.ServingScene(experiment, built, draw(experiment, built))
-        result = serving.play(scene, progress=lambda far: told(far.share))
+        scene = FleetScene(experiment, built, draw(experiment, built))
+        result = play(scene, progress=lambda far: told(far.share))
         if result.stopped:
             raise KeyboardInterrupt
         found = self.rows[count, part] = self._counted(result)
         return found
 
-    def _counted(self, result: serving.ServingResult) -> dict[str, Any]:
+    def _counted(self, result: RunResult) -> dict[str, Any]:
         """The numbers of a trial; what was dropped in the warm-up after the start counts as measured and missed."""
-        row, requests = numbers(result), result.scene.requests
+        row, requests = numbers(result).row, result.scene.requests
         gone = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
         start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
         early = sum(1 for number in gone.tolist() if number < first and requests[number].arrival < start)

@@ -16,7 +16,7 @@ from headway.experiment.folder import Limits
 from headway.files import write_whole
 from headway.formats import pair_file, scenario_file
 from headway.formats.cluster_table import within
-from headway.formats.plugins import anchored, as_named, disarmed, is_disarmed, of_run, resolve
+from headway.formats.plugins import anchored, as_named, disarmed, is_disarmed, is_from_outside, of_run, resolve
 from headway.formats.scenario_file import Built
 from headway.formats.serving_limits import check_rate
 from headway.formats.serving_settings import ServingExperiment, check
@@ -26,7 +26,7 @@ from headway.serving.audit import audit
 from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build, describe
-from headway.serving.replay import replay_on
+from headway.serving.replay import about, replay_on
 from headway.serving.request import Request
 from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
 from headway.serving.state import ServingState
@@ -108,10 +108,14 @@ class FleetScene(Scene):
         running = sum(len(worker.running) for worker in state.workers)
         return Far(now, self.requests[-1].arrival, total, total - state.to_come - alive, alive, running)
 
-    def replay(self, tape: Tape) -> Tape:
+    def about(self, row: Sequence[int]) -> str:
+        """Return the request or worker of a row."""
+        return about(row)
+
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
         begun = self.begin()
-        return replay_on(begun.state, self.requests, tape, begun.policy)
+        return replay_on(begun.state, self.requests, tape, begun.policy, complete=complete)
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
         """Check memory to the byte, slots, slices and that every request is answered once."""
@@ -162,7 +166,7 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
 def policy_name(experiment: ServingExperiment) -> str:
     """Return the policy of an experiment as it was written; one from a file by its own name."""
     spec = experiment.policy.name
-    return describe(policy_of(experiment)) if ".py:" in spec and not is_disarmed(spec) else as_named(spec)
+    return describe(policy_of(experiment)) if is_from_outside(spec) and not is_disarmed(spec) else as_named(spec)
 
 
 def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:

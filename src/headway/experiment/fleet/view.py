@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,15 @@ import polars as pl
 from rich.table import Table
 
 from headway.errors import TapeError
-from headway.experiment.domain import Outcome, Replication, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving_settings import warmup_share
-from headway.metrics.compare import change
+from headway.metrics.compare import Replication, change
 from headway.metrics.serving.summary import messages, summarise
 from headway.report import serving_export, serving_page, serving_tables
+from headway.report import serving_figures as figures
 from headway.report.export import Written, write_pieces
+from headway.report.names import shortened
 from headway.report.serving_perfetto import trace_events
 from headway.report.serving_story import Story, story
 from headway.serving.bound import least_cost
@@ -110,6 +111,18 @@ class FleetView(View):
         """Make the page: answer, latencies, where time went, what each worker did."""
         shown = [serving_page.Shown(run.stored.result, *_parts(run.stored)) for run in runs]
         return serving_page.build(shown, baseline, title)
+
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return distributions of latency and slow-down, where time goes, and requests under way."""
+        names = figures.labels(shortened([run.label for run in runs]))
+        lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        times = [figures.Times(*_parts(run.stored)) for run in runs]
+        return {
+            "latency": lambda: figures.latencies(names, lines, times),
+            "slowdown": lambda: figures.slowdowns(names, lines, times),
+            "spent": lambda: figures.spent(names, times),
+            "over-time": lambda: figures.under_way(names, lines, times),
+        }
 
     def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
         """Write every worker over time."""

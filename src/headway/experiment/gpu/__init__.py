@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from headway.experiment.domain import Domain
-from headway.experiment.gpu.flags import FLAGS
+from headway.experiment.gpu.flags import EXAMPLES, FLAGS, WORK
 from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
 from headway.formats import kernel_clients
 from headway.formats.kernel_settings import GpuExperiment
@@ -19,10 +19,14 @@ class GpuDomain(Domain):
     name = "gpu"
     subject = "program"
     tables = GpuExperiment
+    work = WORK
     flags = FLAGS
+    examples = EXAMPLES
     view_module = "headway.experiment.gpu.view"
     example_policies = "time-slicing,mps,headway"
-    file_keys = ("gpu.high", "gpu.low")
+    file_keys = dict.fromkeys(  # noqa: RUF012
+        ("gpu.high", "gpu.low"), lambda value: [Path(value)] if Path(value).is_file() else []
+    )
 
     def prepare(self, experiment: GpuExperiment) -> GpuScene:
         """Find the programs, and draw where each begins."""

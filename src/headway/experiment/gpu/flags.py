@@ -2,6 +2,21 @@
 
 from headway.experiment.flags import Flag
 
+WORK = (
+    Flag(
+        "high",
+        "gpu.high",
+        "The program above, by name or a .parquet; several with commas.",
+        metavar="HIGH",
+        several=True,
+    ),
+    Flag("low", "gpu.low", "Programs below; NAME@3 is one of priority 3.", list, metavar="[LOW…]"),
+)
+EXAMPLES = {
+    "simulate": "resnet50 resnet101-b64 --policy headway --slo 1.05",
+    "compare": "vgg16 matmul --policies time-slicing,mps,fikit,headway",
+    "sweep": "resnet50 resnet101-b64 --policies mps,headway --vary gpu.think=0ms,5ms -o sweeps/gpu",
+}
 FLAGS = (
     Flag("think", "gpu.think", "Time between the requests of the programs above, e.g. 5ms."),
     Flag("seconds", "gpu.seconds", "How long they are played: 2 if left out.", float),

@@ -9,8 +9,16 @@ from typing import Any
 
 from headway.errors import ExperimentError, InputError
 from headway.experiment.domain import Tell
-from headway.experiment.gpu.scene import LOW_PRIORITY, SETTLE, Setting, compare, prioritised
-from headway.experiment.gpu.scene import check_seconds, clients_of, notes
+from headway.experiment.gpu.scene import (
+    LOW_PRIORITY,
+    SETTLE,
+    Setting,
+    check_seconds,
+    clients_of,
+    compare,
+    notes,
+    prioritised,
+)
 from headway.experiment.gpu.sources import Source, source_of
 from headway.formats import kernel_programs
 from headway.kernels.device import Device
@@ -63,9 +71,7 @@ def predict(
     given: dict[str, float] = {"slo": slo_ppm / MILLION}
     if floor_ppm is not None:
         given["floor"] = floor_ppm / MILLION
-    each = Setting(
-        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first)
-    )
+    each = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first))
     clients, cpu_ppm = clients_of(each, sources), MILLION
     if alone:
         clients, cpu_ppm = on_other_machine(clients, each.device, alone, said)

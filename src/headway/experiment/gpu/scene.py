@@ -23,7 +23,7 @@ from headway.kernels.device import Device
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
 from headway.kernels.program import Client, cold
-from headway.kernels.replay import fresh_state, replay
+from headway.kernels.replay import about, fresh_state, replay
 from headway.kernels.rows import CLIENT_KINDS, Kind
 from headway.kernels.state import KernelsState
 from headway.live.tasks import Far
@@ -117,9 +117,13 @@ class GpuScene(Scene):
         kernel_clients.write(self.clients, folder / kernel_clients.NAME)
         return self.experiment
 
-    def replay(self, tape: Tape) -> Tape:
+    def about(self, row: Sequence[int]) -> str:
+        """Return the client of a row."""
+        return about(row)
+
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
-        return replay(self.clients, self.setting.device, tape, self.policy())
+        return replay(self.clients, self.setting.device, tape, self.policy(), complete=complete)
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
         """Check every launch, end and wait against the programs."""

@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
-from headway.experiment.domain import Outcome, Replication, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.gpu.scene import GpuScene, numbers
-from headway.metrics.compare import change
+from headway.metrics.compare import Replication, change
 from headway.report import kernel_export, kernel_page, kernel_tables
 from headway.report.export import Written, write_pieces
 from headway.report.kernel_story import Story, story
@@ -58,20 +58,25 @@ class GpuView(View):
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell what happened to one program: its requests, who held it up, and by which kernel."""
-        return story(stored.scene.clients, stored.scene.setting, stored.tape, subject)
+        return story(stored.scene.clients, stored.scene.setting.device, stored.tape, subject)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: slow-down against harvest, latencies over time, who delayed whom."""
-        shown = [kernel_page.Shown(run.label, run.stored.result, *_parts(run.stored)) for run in runs]
-        return kernel_page.build(shown, baseline, title)
+        return kernel_page.build([_shown(run) for run in runs], baseline, title)
+
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return the distribution of latency above, and latency over time."""
+        return kernel_page.figures_of([_shown(run) for run in runs], baseline)
 
     def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
         """Write every kernel over time."""
-        return write_pieces(path, kernel_export.trace_events(*_parts(stored), title=stored.folder.name))
+        return write_pieces(
+            path, kernel_export.trace_events(stored.scene.clients, stored.tape, title=stored.folder.name)
+        )
 
     def tables(self, stored: StoredRun) -> Mapping[str, Callable[[], pl.DataFrame]]:
         """Return requests, kernels and delays."""
-        return kernel_export.tables(*_parts(stored))
+        return kernel_export.tables(stored.scene.clients, stored.tape)
 
 
 VIEW = GpuView()
@@ -82,6 +87,7 @@ def _scene(result: RunResult) -> GpuScene:
     return result.scene
 
 
-def _parts(stored: StoredRun) -> Any:
-    scene: GpuScene = stored.scene
-    return scene.clients, scene.setting.device, stored.tape
+def _shown(run: Shown) -> kernel_page.Shown:
+    scene: GpuScene = run.stored.scene
+    row = run.stored.result or numbers(scene, run.stored.tape) | {"seed": scene.setting.seed}
+    return kernel_page.Shown(run.label, row, scene.clients, scene.setting.device, run.stored.tape)

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.experiment.domain import Domain
-from headway.experiment.jobs.flags import FLAGS
+from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
 from headway.experiment.jobs.parts import policy_of
 from headway.experiment.jobs.scene import JobsScene, draws, load, prepare, same_jobs
+from headway.formats import pair_file, profile_file
 from headway.formats.settings import Experiment
 
 
@@ -16,10 +17,18 @@ class JobsDomain(Domain):
     name = "jobs"
     subject = "job"
     tables = Experiment
+    work = WORK
     flags = FLAGS
+    axes = AXES
+    examples = EXAMPLES
     view_module = "headway.experiment.jobs.view"
     example_policies = "fifo,srtf+easy"
-    file_keys = ("trace.path", "cluster.file", "cluster.interference", "speed.profiles")
+    file_keys = {  # noqa: RUF012
+        "trace.path": lambda value: [Path(value)],
+        "cluster.file": lambda value: [Path(value)],
+        "cluster.interference": lambda value: [pair_file.path_of(value)],
+        "speed.profiles": lambda value: list(profile_file.listed([value])),
+    }
     policy_keys = ("policy.name", "policy.backfill", "policy.placement", "policy.allocation")
 
     def prepare(self, experiment: Experiment) -> JobsScene:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
+from headway.files import stamp
 from headway.formats import cluster_table
 from headway.formats.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
@@ -23,15 +23,6 @@ from headway.units import DAY
 LOADS = (0.001, 1000)
 """More than a thousand times as fast, or as slow, is a slip."""
 _LARGEST_TIME = 2**62
-
-
-def stamp(path: str) -> tuple[int, ...]:
-    """Changes when the file does."""
-    try:
-        found = Path(path).stat()
-    except (OSError, ValueError):
-        return ()  # the reader will say what is wrong
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 Key = tuple[Any, ...]

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
-from headway import experiment, traces
+from headway import traces
 from headway.errors import ExperimentError, TraceError
+from headway.experiment.domain import Progress, RunResult
+from headway.experiment.play import run
 from headway.formats.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
@@ -24,9 +26,9 @@ def recorded(each: Experiment) -> Mapping[str, int]:
 
 
 def replayed(
-    each: Experiment, waits: Mapping[str, int], progress: experiment.Progress | None = None
-) -> tuple[Backtest, experiment.RunResult]:
+    each: Experiment, waits: Mapping[str, int], progress: Progress | None = None
+) -> tuple[Backtest, RunResult]:
     """The history played through a policy, and how far it is from what was recorded."""
-    result = experiment.run(each, progress)
+    result = run(each, progress)
     ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
     return backtest(ledger, waits, result.policy), result

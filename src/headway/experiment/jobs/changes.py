@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment import Scene, policy_of, with_paths
-from headway.experiment.arrivals import LOADS
-from headway.experiment.division import check_division
-from headway.experiment.parts import divides
+from headway.experiment.jobs.arrivals import LOADS
+from headway.experiment.jobs.division import check_division
+from headway.experiment.jobs.parts import divides, policy_of
+from headway.experiment.jobs.scene import JobsScene, with_paths
 from headway.formats import toml
 from headway.formats.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
 from headway.formats.plugins import anchored
@@ -62,7 +62,7 @@ class Changes:
 class Plan:
     """A scene from a time on, and how to come to it."""
 
-    scene: Scene
+    scene: JobsScene
     """Its jobs are all jobs, those to come with other submit times where the load changes."""
     added: range
     removed: tuple[int, ...]
@@ -82,7 +82,7 @@ class Plan:
         return not self.told
 
 
-def plan(scene: Scene, at: int, changes: Changes) -> Plan:
+def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     """The scene that changes make from a time on."""
     told: list[str] = []
     notes: list[str] = []
@@ -94,7 +94,7 @@ def plan(scene: Scene, at: int, changes: Changes) -> Plan:
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
-    made = Scene(experiment, cluster, jobs)
+    made = JobsScene(experiment, cluster, jobs)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()
@@ -152,7 +152,7 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
     return msgspec.structs.replace(made, policy=with_paths(made.policy, anchored))
 
 
-def _same_sensitivity(before: Scene, after: Scene, told: list[str]) -> bool:
+def _same_sensitivity(before: JobsScene, after: JobsScene, told: list[str]) -> bool:
     """Whether jobs make the same of CPUs, memory and storage in both; told where they do not."""
     was, now = before.speed().sensitivity, after.speed().sensitivity
     if was is None and now is not None:
@@ -243,7 +243,7 @@ def _upgraded(
     return replace(cluster, nodes=tuple(nodes)), tuple(sorted(changed))
 
 
-def _with(scene: Scene, cluster: Cluster, texts: Sequence[str], told: list[str]) -> Cluster:
+def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[str]) -> Cluster:
     """The cluster with more nodes at its end, each in the partitions of the node that it is a copy of."""
     for text in texts:
         match = _ADDED.fullmatch(text.strip())
@@ -303,7 +303,7 @@ def _whole(what: str, digits: str) -> int:
     return int(digits)
 
 
-def _path(scene: Scene, pattern: Node, index: int) -> tuple[str, ...]:
+def _path(scene: JobsScene, pattern: Node, index: int) -> tuple[str, ...]:
     """Where a new node stands: racks are filled up as the experiment counts them."""
     levels = scene.experiment.cluster.levels[: len(pattern.path)]
     if len(levels) < len(pattern.path):
@@ -338,7 +338,7 @@ def _with_speeds(
     return replace(cluster, gpu_speed_ppm=known)
 
 
-def _with_tenants(scene: Scene, cluster: Cluster, changes: Changes, told: list[str], notes: list[str]) -> Cluster:
+def _with_tenants(scene: JobsScene, cluster: Cluster, changes: Changes, told: list[str], notes: list[str]) -> Cluster:
     tenants = {tenant.name: tenant for tenant in cluster.tenants}
     known = {*tenants, *(job.tenant for job in scene.jobs)}
     for flag, key, given in (

@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 
 from headway.errors import ExperimentError, TapeError, unknown_name
-from headway.experiment.arrivals import stamp
-from headway.experiment.interference import keep_pairs, kept_pairs, pairs_of
-from headway.experiment.parts import PolicyFacts, divides, facts_of
-from headway.files import write_whole
+from headway.experiment.jobs.interference import keep_pairs, kept_pairs, pairs_of
+from headway.experiment.jobs.parts import PolicyFacts, divides, facts_of
+from headway.files import stamp, write_whole
 from headway.formats import profile_file
 from headway.formats.settings import Experiment
 from headway.training.cluster import Cluster

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 
 from headway.errors import ExperimentError, TapeError
-from headway.experiment.arrivals import stamp
-from headway.files import write_whole
+from headway.files import stamp, write_whole
 from headway.formats import pair_file
 from headway.formats.settings import Experiment
 from headway.kernels.interference import PairTable

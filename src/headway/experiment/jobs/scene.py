@@ -13,14 +13,21 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError, TapeError
 from headway.experiment.domain import Scene
-from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
-from headway.experiment.jobs.division import check_division, completions_of, keep_profiles, kept_profiles, speed_of, unknown_models
-from headway.experiment.jobs.interference import unknown_programs
 from headway.experiment.folder import Limits
+from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
+from headway.experiment.jobs.division import (
+    check_division,
+    completions_of,
+    keep_profiles,
+    kept_profiles,
+    speed_of,
+    unknown_models,
+)
+from headway.experiment.jobs.interference import unknown_programs
 from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.files import write_whole
 from headway.formats import cluster_file, cluster_table
-from headway.formats.plugins import anchored, is_disarmed, of_run
+from headway.formats.plugins import TRUST, anchored, is_disarmed, is_from_outside, of_run
 from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, check_measure, span
 from headway.live.tasks import Far
 from headway.metrics.window import check_texts, window_of
@@ -31,7 +38,7 @@ from headway.training.audit import audit
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.replay import replay
+from headway.training.replay import about, replay
 from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -111,7 +118,7 @@ class JobsScene(Scene):
     def store(self, folder: Path) -> Experiment:
         """Write the jobs, the profiles and the table of pairs."""
         keep_profiles(self.experiment, folder)
-        if any(".py:" in getattr(self.experiment.policy, key) for key in PARTS):
+        if any(is_from_outside(getattr(self.experiment.policy, key)) for key in PARTS):
             write_whole(folder / POLICY_NAME, msgspec.json.encode(self.facts()))
         traces.write(self.jobs, folder / JOBS_NAME)
         return self.experiment
@@ -126,9 +133,25 @@ class JobsScene(Scene):
         limits = {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
         return Kind, limits
 
-    def replay(self, tape: Tape) -> Tape:
+    def about(self, row: Sequence[int]) -> str:
+        """Return the job or node of a row."""
+        return about(row)
+
+    def untold(self, verb: str) -> list[str]:
+        """Say what only the policy itself could tell."""
+        if self.kept_facts is None:
+            return []
+        what = {
+            "story": "why it waited is left out",
+            "audit": "what only it could prove, guarantees of tenants and shares, was not checked",
+        }[verb]
+        why = "the policy is a Python file that the run folder names and was not run"
+        return [f"note: {why}: {what} ({TRUST} runs it)"]
+
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
-        return replay(self.cluster, self.jobs, tape, self.policy(), speed=self.speed(), costs=self.costs())
+        parts = (self.cluster, self.jobs, tape, self.policy())
+        return replay(*parts, speed=self.speed(), costs=self.costs(), complete=complete)
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
         """Check that nothing is overbooked, all work is delivered and quotas are kept."""

@@ -1,7 +1,6 @@
 """Show runs of training jobs: their numbers, tables, stories and pages."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,19 +10,21 @@ import polars as pl
 from rich.table import Table
 
 from headway.errors import TapeError
-from headway.experiment.domain import Outcome, Replication, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.jobs import asking
 from headway.experiment.jobs.scene import JobsScene
 from headway.metrics import compare
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
-from headway.metrics.compare import Change, Sample
+from headway.metrics.compare import Batches, Change, Sample
 from headway.metrics.series import FloatArray
 from headway.metrics.training.jobs import job_table, preempted_free
 from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.summary import as_json, of_ledger, percentile
+from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.metrics.window import Window, window_of
-from headway.report import notebook, page, tables
+from headway.report import figures, notebook, page, pivot, tables
 from headway.report.bars import bars
+from headway.report.explanation import Explanation
 from headway.report.export import Written, write_perfetto
 from headway.report.measured import Comparison, Measured
 from headway.report.story import Story, story
@@ -44,11 +45,7 @@ class JobsView(View):
         *("gpu_utilisation", "fragmentation_mean", "preemptions", "migrations", "lost_gpu_hours", "events"),
         *("wall_s", "jobs_per_s", "peak_rss_bytes"),
     )
-    replication = Replication(
-        intervals=(("jct_mean", "_s"), ("jct_p50", "_s"), ("jct_p99", "_s"), ("wait_mean", "_s")),
-        of_one_seed=("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s"),
-        groups={"tenants": "tenant", "partitions": "partition"},
-    )
+    replication = REPLICATION
 
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured jobs."""
@@ -89,6 +86,10 @@ class JobsView(View):
         """Return one line a run."""
         return (tables.comparison(rows), 0) if width is None else tables.fitting(rows, width)
 
+    def legend(self, rows: Sequence[Row], table: Table) -> str:
+        """Explain the columns that are not plain."""
+        return tables.legend(rows, table)
+
     def check_details(self, by: Sequence[str]) -> None:
         """Refuse a group that there is no table for."""
         tables.check_groups(by)
@@ -97,12 +98,16 @@ class JobsView(View):
         """Return a table by tenant, partition or level, for each that is asked for and there."""
         return [tables.grouped(rows, group) for group in by if tables.has_group(rows, group)]
 
-    def remarks(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[str]:
-        """Say where a change is not over all that was measured, and which groups there are not."""
+    def missing_details(self, rows: Sequence[Row], by: Sequence[str]) -> list[str]:
+        """Say which groups there are not."""
+        lacking = [group for group in by if not tables.has_group(rows, group)]
+        return [
+            f"--by {each}: no {each}s in the results (there are where they are 2 to {MOST_GROUPS})" for each in lacking
+        ]
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Say where a change is not over all that was measured."""
         lines = []
-        for group in by:
-            if not tables.has_group(rows, group):
-                lines.append(f"--by {group}: no {group}s in the results (there are where they are 2 to {MOST_GROUPS})")
         for row in rows:
             name, over = row.get("variant") or row["policy"], row.get("jct_change_over")
             if over == compare.DIFFERENT_JOBS:
@@ -110,6 +115,20 @@ class JobsView(View):
             elif over:
                 lines.append(f"{name}: its change against {row['baseline']} is over {over}")
         return lines
+
+    def pivot(self, rows: Sequence[Row], across: str) -> Table | None:
+        """Return mean times to completion, a line for each combination of the other keys."""
+        return pivot.pivot(rows, across)
+
+    def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Count combinations that are overloaded, whose queue grows, or whose change is not over everything."""
+        counts = {
+            "are overloaded: their waits grow with the trace": "overload",
+            "have a queue that grows all through what is measured": "growing",
+            "change over some of the seeds, or between different jobs: jct_change_over in --json": "jct_change_over",
+        }
+        found = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
+        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in found if count]
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw mean times to completion as bars."""
@@ -120,24 +139,38 @@ class JobsView(View):
         scene: JobsScene = stored.scene
         number = job_number(scene.jobs, subject)
         return story(
-            scene.cluster, scene.jobs, stored.tape, scene.policy(), number, speed=scene.speed(), costs=scene.costs()
+            scene.cluster,
+            scene.jobs,
+            stored.tape,
+            scene.policy_if_trusted(),
+            number,
+            speed=scene.speed(),
+            costs=scene.costs(),
+            name=scene.policy_name(),
         )
+
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
+        """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
+        job = job_number(stored.scene.jobs, subject)
+        return asking.explain(stored, job, asking.moment_of(stored, at, job), draws)
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> asking.Answer:
+        """Continue a run from a moment of it under changes, and say who gains and who loses."""
+        return asking.ask(stored, at, changes, folder)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
-        shown = tuple(
-            Measured(
-                run.label,
-                run.shown_folder,
-                run.stored,
-                int(run.stored.result.get("skipped") or 0),
-                run.name,
-                run.seeds,
-                run.drawn,
-            )
-            for run in runs
-        )
-        return page.build(Comparison(shown, baseline), title, tell)
+        return page.build(_compared(runs, baseline), title, tell)
+
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return distributions of waits and times to completion, use over time, and what was lost."""
+        both = _compared(runs, baseline)
+        return {
+            "waits": lambda: figures.distribution(both, [run.wait for run in both.runs], "wait"),
+            "jct": lambda: figures.distribution(both, [run.jct for run in both.runs], "time to completion"),
+            "time": lambda: figures.over_time(both),
+            "lost": lambda: figures.lost(both),
+        }
 
     def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
         """Write every GPU over time."""
@@ -153,6 +186,8 @@ VIEW = JobsView()
 
 def job_number(jobs: Sequence[Job], wanted: str) -> int:
     """Return the number of a job that was named by its id in the trace, or by its number."""
+    if not wanted.strip():
+        raise TapeError("the job is empty: name it by its id in the trace, or by its number")
     for job in jobs:
         if job.name == wanted:
             return job.id
@@ -165,6 +200,16 @@ def job_number(jobs: Sequence[Job], wanted: str) -> int:
 def _scene(result: RunResult) -> JobsScene:
     assert isinstance(result.scene, JobsScene)
     return result.scene
+
+
+def _compared(runs: Sequence[Shown], baseline: int) -> Comparison:
+    """Return runs as their page compares them."""
+    shown = []
+    for run in runs:
+        skipped = run.stored.result.get("skipped")
+        left_out = skipped if isinstance(skipped, int) else 0
+        shown.append(Measured(run.label, run.shown_folder, run.stored, left_out, run.name, run.seeds, run.drawn))
+    return Comparison(tuple(shown), baseline)
 
 
 def _ledger(stored: StoredRun) -> Ledger:
@@ -232,6 +277,10 @@ def _groups(ledger: Ledger, window: Window | None) -> dict[str, Any]:
 def _changed(outcome: Outcome, reference: Outcome) -> Change:
     row, other = outcome.row, reference.row
     level = row["confidence"] or 0.0
-    if "runs" not in row and "runs" not in other and outcome.sample is not None and reference.sample is not None:
-        return compare.changed(outcome.sample, reference.sample, level)
+    if "runs" not in row and "runs" not in other and (not outcome.drawn or row["seed"] == other["seed"]):
+        mine, base = outcome.sample, reference.sample
+        if isinstance(mine, Sample) and isinstance(base, Sample):
+            return compare.changed(mine, base, level)
+        if isinstance(mine, Batches) and isinstance(base, Batches):
+            return compare.changed_batches(mine, base, compare.change(row["jct_mean_s"], other["jct_mean_s"]), level)
     return compare.changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))

@@ -14,13 +14,14 @@ from typing import Any
 
 import msgspec
 
-from headway import experiment
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
-from headway.experiment import Progress, RunResult, Scene, StoredRun, failure_model
-from headway.experiment.arrivals import waiting_for
-from headway.experiment.changes import IN_FORCE_AFTER, Changes, Plan, plan
-from headway.experiment.folder import WHATIF_NAME, whole_or_nothing
+from headway.experiment.domain import Progress, RunResult, StoredRun
+from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
+from headway.experiment.jobs.arrivals import waiting_for
+from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
+from headway.experiment.jobs.scene import JobsScene, failure_model
+from headway.experiment.play import play
 from headway.files import write_whole
 from headway.formats.settings import span
 from headway.metrics.training.ledger import Ledger
@@ -35,8 +36,6 @@ from headway.training.job import Job
 from headway.training.state import TrainingState
 from headway.training.transfer import renewed, transferred
 from headway.units import SECOND, format_duration
-
-CONTINUATION_NAME = "continuation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +105,13 @@ def _duration(text: str) -> int:
 
 
 def moment_at(
-    scene: Scene, tape: Tape, at: int, *, policy: Scene | None = None, progress: Progress | None = None
+    scene: JobsScene, tape: Tape, at: int, *, policy: JobsScene | None = None, progress: Progress | None = None
 ) -> Moment:
     """A run after everything up to and including a time: its policy with its memory, or that of another scene, new."""
 
     def told(now: int, state: TrainingState) -> None:
         if progress is not None:
-            progress(experiment.far(scene.jobs, state, now))
+            progress(scene.far(state, now))
 
     with no_collection():
         return resume(
@@ -201,13 +200,13 @@ def _continued(
         return moment
 
     table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
-    made = Scene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
+    made = JobsScene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
     if into is None:
-        return experiment.play(made, None, progress, begin)
+        return play(made, None, progress, begin)
     with whole_or_nothing(into, unless=lambda: begun):
         if not planned.nothing:  # at once: it may be killed
             _write(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
-        return experiment.play(made, into, progress, begin)
+        return play(made, into, progress, begin)
 
 
 def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
@@ -321,24 +320,6 @@ def check_writable(folder: Path) -> None:
         for each in missing:
             with suppress(OSError):
                 each.rmdir()
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where a folder that holds a what-if came from."""
-
-    run: str
-    at_s: float
-
-
-def origin(folder: Path) -> Origin | None:
-    """The run that was continued under changes in this folder; None where no what-if is."""
-    path = folder / WHATIF_NAME
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Origin)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, msgspec.DecodeError) as problem:
-        raise TapeError(f"{path}: cannot be read ({problem})") from None
 
 
 def _write(folder: Path, difference: dict[str, Any]) -> None:

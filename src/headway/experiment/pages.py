@@ -1,29 +1,23 @@
-"""Reports from the command line: the runs that folders hold, in their order and by their names, and the file."""
+"""Make pages of runs: find them, open them by names that tell them apart, and write the file."""
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway import experiment
-from headway.cli import console
-from headway.cli.progress import Tell, share_bar
-from headway.cli.runs import noted_order
-from headway.cli.stored import inside, what_followed
 from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
-from headway.experiment.folder import check_output
+from headway.experiment.domain import Row, Shown, Tell
+from headway.experiment.folder import check_output, open_run, scale_name
 from headway.experiment.folder import read as read_folder
-from headway.experiment.measured import draws
+from headway.experiment.registry import domain_of
+from headway.experiment.several import noted_order
+from headway.experiment.stored import Note, inside, what_followed
 from headway.files import write_whole
 from headway.formats.plugins import as_named
-from headway.formats.settings import Experiment
-from headway.metrics.compare import OF_ONE_SEED
-from headway.metrics.training.summary import from_json
 from headway.report import page
-from headway.report.measured import Comparison, Measured
 from headway.report.names import shortened
 
 _SEED = re.compile(r"seed-(\d+)")
@@ -41,24 +35,30 @@ class Place(NamedTuple):
     """The folders of all its seeds, this one first, where it has several."""
 
 
-def page_of(played: Sequence[Place], target: Path, base: int = 0) -> None:
-    """A report of runs that were just played."""
-    with share_bar("report") as tell:
-        both = Comparison(opened(played, tell, trust=True), base)
-        write(target, page.build(both, tell=tell), "--report")
-    told(target, len(played))
-
-
-def told(target: Path, runs: int) -> None:
-    """Say that there is a report."""
-    size = target.stat().st_size / 1e6
-    console.note(f"report: {target}, {size:.1f} MB, {runs} {'run' if runs == 1 else 'runs'}")
+def page_of(
+    places: Sequence[Place],
+    tell: Tell,
+    note: Note,
+    *,
+    baseline: int | str | None = None,
+    title: str = "",
+    trust: bool = False,
+) -> str:
+    """Return one page of some runs of one scale; ``baseline`` is a number, or a name as users know runs by."""
+    scales = {scale_name(place.folder) for place in places}
+    if len(scales) > 1:
+        raise ExperimentError(
+            f"some of these runs are of {' and some of '.join(sorted(scales))}: a report shows one kind"
+        )
+    runs = opened(places, tell, note, trust=trust)
+    at = baseline if isinstance(baseline, int) else position(runs, baseline)
+    return domain_of(runs[0].stored.scene.experiment).view.page(runs, at, title, tell)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------
 
 
-def folders(given: Sequence[str]) -> list[Place]:
+def folders(given: Sequence[str], note: Note) -> list[Place]:
     """Each run; a folder without a tape stands for those one or two folders below it. Links are not followed."""
     found: list[Place] = []
     for text in given:
@@ -67,7 +67,7 @@ def folders(given: Sequence[str]) -> list[Place]:
             raise TapeError(f"run folder {folder}: there is no such folder")
         if (line := what_followed(folder)) is not None:
             raise TapeError(line)
-        below = [(folder,)] if holds_tape(folder) else list(_below(folder))
+        below = [(folder,)] if holds_tape(folder) else list(_below(folder, note))
         if not below:
             raise TapeError(
                 f"run folder {folder} holds no run, and neither do the folders in it and those in them: "
@@ -88,7 +88,7 @@ def shown_as(given: Path, folder: Path) -> str:
     return shown if within == "." else within if shown == "." else f"{shown}/{within}"
 
 
-def _below(folder: Path, deep: int = 2) -> Iterator[Sequence[Path]]:
+def _below(folder: Path, note: Note, deep: int = 2) -> Iterator[Sequence[Path]]:
     """The runs in a folder, as they were asked for, else by name; those of several seeds of one together."""
     order = {name: position for position, name in enumerate(noted_order(folder))}
     found = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
@@ -98,33 +98,33 @@ def _below(folder: Path, deep: int = 2) -> Iterator[Sequence[Path]]:
         if each in together:
             continue
         if (line := what_followed(each)) is not None:
-            console.note(f"note: {line.partition(': ')[0]}: left out")
+            note(f"note: {line.partition(': ')[0]}: left out")
         elif holds_tape(each):
             yield (each,)
         elif deep > 1:
-            yield from _below(each, deep - 1)
+            yield from _below(each, note, deep - 1)
     if together:
         yield together
 
 
-def opened(places: Sequence[Place], tell: Tell, *, trust: bool = False) -> tuple[Measured, ...]:
-    """Runs with names that tell them apart."""
+def opened(places: Sequence[Place], tell: Tell, note: Note, *, trust: bool = False) -> tuple[Shown, ...]:
+    """Open runs, with names that tell them apart."""
     found = []
     for place in places:
         tell("reading", 0.0)
-        found.append(_read(*_of_seeds(place), trust))
+        found.append(_read(*_of_seeds(place, note), trust))
     if shown := {run.seeds[0]["seed"] for run in found if run.seeds}:
         which = f"seed {shown.pop()}" if len(shown) == 1 else "the first of each"
-        console.note(f"note: numbers of the report are means over seeds; its map and figures show {which}")
+        note(f"note: numbers of the report are means over seeds; its map and figures show {which}")
     return tuple(_told_apart(found))
 
 
-def _of_seeds(place: Place) -> tuple[Place, tuple[dict[str, Any], ...]]:
-    """A run, and the results of its seeds; a seed without any, or that was stopped, is left out if others have some."""
-    results = {folder: result for folder in place.seeds if _usable(result := _result(folder))}
+def _of_seeds(place: Place, note: Note) -> tuple[Place, tuple[Row, ...]]:
+    """Return a run and the results of its seeds; a seed without any, or that was stopped, is left out."""
+    results = {folder: result for folder in place.seeds if (result := _result(folder, note)) and not result["stopped"]}
     if len(results) < len(place.seeds):
         left_out = [folder.name for folder in place.seeds if folder not in results]
-        console.note(f"note: {place.folder.parent}: no results of {', '.join(left_out)}: left out of means over seeds")
+        note(f"note: {place.folder.parent}: no results of {', '.join(left_out)}: left out of means over seeds")
     if len(results) < 2:
         return place, ()
     first = next(iter(results))
@@ -132,51 +132,39 @@ def _of_seeds(place: Place) -> tuple[Place, tuple[dict[str, Any], ...]]:
     return Place(first, shown, place.seeds), tuple(results.values())
 
 
-def _usable(result: Mapping[str, Any]) -> bool:
-    """Whether these are the results of a run that went to its end, with all that this version wants of them."""
-    try:
-        from_json(result)
-    except (KeyError, TypeError):
-        return False
-    return not result.get("stopped") and all(key in result for key in (*OF_ONE_SEED, "peak_rss_bytes"))
-
-
-def _read(place: Place, seeds: tuple[dict[str, Any], ...], trust: bool) -> Measured:
+def _read(place: Place, seeds: tuple[Row, ...], trust: bool) -> Shown:
     folder = place.folder
-    stored = experiment.open_run(folder, trust=trust)
+    stored = open_run(folder, trust=trust)
     if not len(stored.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
-    result = stored.result
     named = as_named(stored.scene.experiment.policy.name)
-    label = str(result.get("variant") or result.get("policy") or "") or named
-    skipped = result.get("skipped")
-    left_out = skipped if isinstance(skipped, int) else 0
-    return Measured(label, place.shown, stored, left_out, seeds=seeds, drawn=_drawn(stored.scene.experiment))
+    label = str(stored.result.get("variant") or stored.result.get("policy") or "") or named
+    return Shown(label, place.shown, stored, seeds=seeds, drawn=_drawn(stored.scene.experiment))
 
 
-def _drawn(each: Experiment) -> bool:
-    """Whether another seed gives another run; where the policy is gone, nothing but the rest can tell."""
+def _drawn(experiment: Any) -> bool:
+    """Return whether another seed gives another run; where the policy is gone, nothing but the rest can tell."""
     try:
-        return draws(each)
+        return domain_of(experiment).draws(experiment)
     except InputError:
         return False
 
 
-def _result(folder: Path) -> dict[str, Any]:
-    """What was stored beside the tape; nothing for a run that was cut short, or whose files do not go together."""
+def _result(folder: Path, note: Note) -> Row:
+    """Return what was stored beside the tape; nothing for a run that was cut short, or whose files do not match."""
     try:
         return read_folder(folder).result
     except TapeError as problem:
-        console.note(f"note: {problem}")
+        note(f"note: {problem}")
         return {}
 
 
-def _told_apart(measured: Sequence[Measured]) -> list[Measured]:
+def _told_apart(shown: Sequence[Shown]) -> list[Shown]:
     """Runs by short names; those with the same get that of their folder beside it."""
-    labels = shortened([run.label for run in measured])
-    apart: list[Measured] = []
+    labels = shortened([run.label for run in shown])
+    apart: list[Shown] = []
     taken: set[str] = set()
-    for run, short in zip(measured, labels, strict=True):
+    for run, short in zip(shown, labels, strict=True):
         label = short if labels.count(short) == 1 else f"{short} ({_folder(run).name})"
         name, number = label, 2
         while name in taken:
@@ -186,13 +174,21 @@ def _told_apart(measured: Sequence[Measured]) -> list[Measured]:
     return apart
 
 
-def _folder(run: Measured) -> Path:
+def _folder(run: Shown) -> Path:
     """Where a run lies, with all its seeds."""
     folder = run.stored.folder.resolve()
     return folder.parent if run.seeds else folder
 
 
-def position(runs: Sequence[Measured], baseline: str | None) -> int:
+def _policy(run: Shown) -> str:
+    """Return its policy in full; as it was asked for, where its file is gone."""
+    try:
+        return str(run.stored.scene.policy_name())
+    except InputError:
+        return as_named(run.stored.scene.experiment.policy.name)
+
+
+def position(runs: Sequence[Shown], baseline: str | None) -> int:
     """The run that a name means: its label, its policy or its folder. Without one, as the experiment wants it."""
     wanted = baseline or next((name for run in runs if (name := run.stored.scene.experiment.measure.baseline)), "")
     for names in (
@@ -200,7 +196,7 @@ def position(runs: Sequence[Measured], baseline: str | None) -> int:
         [run.name for run in runs],
         [_folder(run).name for run in runs],
         [run.shown_folder for run in runs],
-        [run.policy for run in runs],
+        [_policy(run) for run in runs],
         [as_named(run.stored.scene.experiment.policy.name) for run in runs],
     ):
         if wanted and wanted in names:

@@ -1,33 +1,31 @@
-"""Runs that were kept, and jobs of them, as they are named on the command line."""
+"""Find runs that were kept: one by its folder, or those that lie below a folder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from headway import experiment
-from headway.cli import console
 from headway.core.tape import holds_tape
 from headway.errors import TapeError
-from headway.experiment.folder import EXPERIMENT_NAME
-from headway.experiment.whatif import CONTINUATION_NAME, origin
-from headway.training.job import Job
+from headway.experiment.domain import StoredRun
+from headway.experiment.folder import CONTINUATION_NAME, EXPERIMENT_NAME, open_run, origin
+
+Note = Callable[[str], None]
+"""Told one line about what was found."""
 
 _MOST_NAMED = 3
 
 
-def stored(folder: str, checked: str = "", *, trust: bool = False) -> experiment.StoredRun:
-    """A run of which there is something to look at; one that was cut short is checked as far as it goes."""
-    if experiment.is_serving(folder):
-        raise TapeError(f"{folder} is a run of requests on a fleet, and this is about jobs: headway story tells of one")
+def stored(folder: str | Path, checked: str = "", *, trust: bool = False, note: Note | None = None) -> StoredRun:
+    """Open a run of which there is something to look at; ``note`` is told of one that was cut short."""
     try:
-        found = experiment.open_run(folder, trust=trust)
+        found = open_run(folder, trust=trust)
     except TapeError as problem:
         if (line := _no_run(Path(folder))) is None:
             raise
         raise TapeError(line) from problem
     if not len(found.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
-    if checked and not found.complete:
-        console.note(f"note: the run was cut short after {len(found.tape):,} rows; {checked}")
+    if checked and note is not None and not found.complete:
+        note(f"note: the run was cut short after {len(found.tape):,} rows; {checked}")
     return found
 
 
@@ -65,16 +63,3 @@ def inside(folder: Path) -> list[Path]:
         return sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
     except OSError:
         return []
-
-
-def job_number(jobs: Sequence[Job], wanted: str) -> int:
-    """The number of a job that was named by its id in the trace, or by its number."""
-    if not wanted.strip():
-        raise TapeError("the job is empty: name it by its id in the trace, or by its number")
-    for job in jobs:
-        if job.name == wanted:
-            return job.id
-    if wanted.isdecimal() and len(wanted) < 19 and int(wanted) < len(jobs):
-        return int(wanted)
-    names = [job.name or str(job.id) for job in (jobs[0], jobs[-1])]
-    raise TapeError(f"job {wanted!r} is not in this run: its {len(jobs):,} jobs go from {names[0]} to {names[1]}")

@@ -1,0 +1,169 @@
+"""The commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
+
+from inspect import Parameter
+from typing import Any
+
+import typer
+
+from headway import api
+from headway.cli.app import app
+from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.results import Wanted, check_wanted, show_result
+from headway.cli.sweeps import ENGINES, run_sweep
+from headway.errors import ExperimentError, unknown_name
+from headway.experiment import common_flags
+from headway.experiment.domain import Domain
+from headway.experiment.flags import Flag, split_policies, split_values
+from headway.experiment.registry import DOMAINS, domain
+
+ABOUT = {
+    "jobs": "Training jobs on a cluster: which policy, quota or hardware would shorten the queues?",
+    "fleet": "Inference pipelines on a fleet: which policy, how many workers, at what cost?",
+    "gpu": "Programs that share one GPU, kernel by kernel: who is slowed down, and what do the others get?",
+}
+RUN = common_flags.RUN
+POLICY = option("policy", str | None, "Who decides (headway policies); your own: ./mine.py:MyPolicy.")
+POLICIES = option("policies", str, "Policies to compare, with commas between them.", default=Parameter.empty)
+JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
+REPORT = option("report", str | None, "Make a page of it.", panel=RUN, metavar="FILE.html")
+PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
+BY = option("by", list[str] | None, "More tables: tenant, partition or level.", panel=RUN)
+SET = option(
+    "set", list[str] | None, "Any key of an experiment file: cluster.tenancy=walls.", panel=RUN, metavar="KEY=VALUE"
+)
+PROCESSES = option("processes", int, "Runs at a time, each in its own process.", default=1, panel=RUN, min=1, max=256)
+_WANTED = ("as_json", "report", "picture", "by")
+
+
+def groups() -> dict[str, typer.Typer]:
+    """Add a group of commands for each scale, and return them by name."""
+    made = {}
+    for name in DOMAINS:
+        group = typer.Typer(
+            name=name,
+            help=ABOUT.get(name, f"Simulate and compare: {name}."),
+            no_args_is_help=True,
+            rich_markup_mode="rich",
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        add(group, domain(name))
+        app.add_typer(group)
+        made[name] = group
+    return made
+
+
+def add(group: typer.Typer, scale: Domain) -> None:
+    """Add simulate, compare and sweep of a scale."""
+    work = [_work(flag) for flag in scale.work]
+    settings = [setting(flag) for flag in scale.flags]
+    seeds = [setting(common_flags.SEED), setting(common_flags.SEEDS)]
+    sure, out = setting(common_flags.CONFIDENCE), setting(common_flags.OUT)
+    details = [BY] if scale.name == "jobs" else []
+
+    @command(
+        group,
+        "simulate",
+        [*work, POLICY, *settings, *seeds, sure, out, JSON, REPORT, *details, SET],
+        _help(scale, "simulate"),
+    )
+    def simulate(given: Given) -> None:
+        wanted = _wanted(given)
+        check_wanted(wanted, scale.view, given.get("out"))
+        found = api.simulate_all(_given_work(scale, given), [given["policy"] or ""], keep=bool(wanted.report))
+        show_result(found, wanted)
+
+    compared = [*work, POLICIES, *settings, *seeds, setting(common_flags.BASELINE), sure, out, JSON, REPORT]
+    pictured = [PICTURE] if scale.name == "jobs" else []
+
+    @command(group, "compare", [*compared, *pictured, *details, SET, PROCESSES], _help(scale, "compare"))
+    def compare(given: Given) -> None:
+        wanted = _wanted(given)
+        check_wanted(wanted, scale.view, given.get("out"))
+        policies = split_policies(given["policies"], scale.example_policies)
+        found = api.compare(_given_work(scale, given), policies, processes=given["processes"], keep=bool(wanted.report))
+        show_result(found, wanted)
+
+    _add_sweep(group, scale, work, settings)
+
+
+def _help(scale: Domain, verb: str) -> str:
+    what = {
+        "simulate": "Play one policy.",
+        "compare": "Play several policies over the same work, side by side.",
+        "sweep": "Run every combination of policies, seeds or any other keys; what is done is not done again.",
+    }[verb]
+    return f"{what}\n\nheadway {scale.name} {verb} {scale.examples[verb]}"
+
+
+def _work(flag: Flag, required: bool = True) -> Parameter:
+    if flag.kind is list:
+        return argument(flag.name, list[str] | None, flag.help, flag.metavar, None)
+    return argument(flag.name, str | None, flag.help, f"[{flag.metavar}]" if not required else flag.metavar, None)
+
+
+def _wanted(given: Given) -> Wanted:
+    return Wanted(**{name: given[name] for name in _WANTED if name in given})
+
+
+def _given_work(scale: Domain, given: Given) -> api.Work:
+    """Return what was asked for as work with settings."""
+    settings = {flag.name: given[flag.name] for flag in (*scale.flags, *common_flags.ALL) if flag.name in given}
+    return api.work(scale.name, {flag.name: given[flag.name] for flag in scale.work}, set=given["set"], **settings)
+
+
+# --- sweep ----------------------------------------------------------------------------------------------------------
+
+
+def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter], settings: list[Parameter]) -> None:
+    axes = {flag.name for flag in scale.axes}
+    parameters = [
+        *work,
+        option("policies", str | None, "Policies, with commas between them.", panel="Grid"),
+        *(option(flag.name, str | None, flag.help, panel="Grid") for flag in scale.axes),
+        option("vary", list[str] | None, "Any key: costs.preemption=0s,60s.", panel="Grid", metavar="KEY=V1,V2"),
+        option("grid", str | None, "An experiment as TOML, with a table [sweep].", panel="Grid", metavar="FILE.toml"),
+        option("out", str, "Its folder; what is done there is not done again.", "--out", "-o", default=Parameter.empty),
+        *(each for each in settings if each.name not in axes),
+        *(setting(flag) for flag in (common_flags.SEED, *common_flags.MEASURED)),
+        JSON,
+        SET,
+        option("processes", int | None, "Cells at a time: all cores if left out.", min=1, max=1024, panel=RUN),
+        option("engine", str, "local, or ray: over the machines of a Ray cluster.", default="local", panel=RUN),
+        option("address", str | None, "Of the Ray cluster: auto or host:port.", panel=RUN),
+        option("keep_runs", bool, "Keep the tape of every cell, under runs/.", default=False, panel=RUN),
+        option("retry", bool, "Run cells that failed once more.", default=False, panel=RUN),
+    ]
+
+    @command(group, "sweep", parameters, _help(scale, "sweep"))
+    def sweep(given: Given) -> None:
+        if given["engine"] not in ENGINES:
+            raise ExperimentError(unknown_name("--engine", given["engine"], ENGINES))
+        settings = {name: value for name, value in given.items() if name not in ("out", *axes)}
+        document = _given_work(scale, {**settings, "set": given["set"]}).document
+        run_sweep(scale, document, _axes(scale, given), given)
+
+
+def _axes(scale: Domain, given: Given) -> dict[str, list[Any]]:
+    """Return what the flags vary."""
+    axes: dict[str, list[Any]] = {}
+    if given["policies"] is not None:
+        axes["policy.name"] = list(split_policies(given["policies"], scale.example_policies))
+    for flag in scale.axes:
+        if given[flag.name] is not None:
+            axes[flag.key] = _numbers(given[flag.name], flag)
+    for text in given["vary"] or ():
+        key, equals, values = text.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise ExperimentError(f"--vary {text!r} is not understood: write it like cluster.nodes=40,80")
+        axes[key.strip()] = split_values(values, "--vary")
+    return axes
+
+
+def _numbers(text: str, flag: Flag) -> list[Any]:
+    """Return numbers between commas, all above 0."""
+    found = split_values(text, flag.option)
+    for value in found:
+        good = isinstance(value, int | float if flag.kind is float else int) and not isinstance(value, bool)
+        if not good or not value > 0:
+            raise ExperimentError(f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} 40,80")
+    return found

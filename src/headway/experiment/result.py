@@ -1,0 +1,320 @@
+"""Hold what came of runs: numbers, tables, figures, and every question that can be asked of them."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from html import escape
+from io import StringIO
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from headway.core.replay import first_difference
+from headway.errors import ExperimentError, unknown_name
+from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
+from headway.experiment.files import Named
+from headway.experiment.folder import EXPERIMENT_NAME, check_folder, open_run
+from headway.experiment.measured import against, baseline_of, seeded, with_run
+from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
+from headway.experiment.registry import domain_of
+from headway.experiment.several import apart, note_order, play
+from headway.files import write_whole
+from headway.formats import toml
+from headway.report.names import shortened
+from headway.report.palette import coloured
+from headway.report.progress import share_bar
+from headway.report.terminal import PlainConsole, width_of
+
+
+def silent(_line: str) -> None:
+    """Tell nobody."""
+
+
+class Run:
+    """One run that is over: what it says, and what can be asked of it."""
+
+    def __init__(self, stored: StoredRun, kept: object = None) -> None:
+        self.stored = stored
+        self._kept = kept
+        """Keeps a folder that goes with the object."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self.stored.folder
+
+    @property
+    def row(self) -> Row:
+        """Its numbers; empty for a run that was killed."""
+        return self.stored.result
+
+    @property
+    def view(self) -> View:
+        """What can be shown of its scale."""
+        return domain_of(self.stored.scene.experiment).view
+
+    def story(self, subject: Any) -> Told:
+        """Tell what happened to one job, request or program."""
+        return Told(self.view.story(self.stored, str(subject)))
+
+    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
+        """Say why a job does not run at a time, what would make room, and when to expect its start."""
+        return Told(self.view.explain(self.stored, str(subject), at, draws))
+
+    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
+        """Continue the run from a moment of it under changes, and say who gains and who loses."""
+        return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+
+    def audit(self) -> list[Any]:
+        """Check the tape against every rule with a second set of books; return what is wrong."""
+        return list(self.stored.scene.audit(self.stored.tape, complete=self.stored.complete))
+
+    def replay(self) -> str | None:
+        """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
+        scene = self.stored.scene
+        again = scene.replay(self.stored.tape, complete=self.stored.complete)
+        return first_difference(self.stored.tape, again, *scene.words())
+
+    def tables(self) -> list[str]:
+        """Return the names of its tables."""
+        return list(self.view.tables(self.stored))
+
+    def table(self, name: str) -> Any:
+        """Return one of its tables as a polars frame."""
+        made = self.view.tables(self.stored)
+        if name not in made:
+            raise ExperimentError(unknown_name("table", name, made))
+        return made[name]()
+
+    def jobs(self) -> Any:
+        """Return one row a job."""
+        return self.table("jobs")
+
+    def tenants(self) -> Any:
+        """Return one row a tenant."""
+        return self.table("tenants")
+
+    def timeline(self) -> Any:
+        """Return what was in use and waiting, over time."""
+        return self.table("timeline")
+
+    def requests(self) -> Any:
+        """Return one row a request."""
+        return self.table("requests")
+
+    def figure(self, name: str) -> Any:
+        """Return one of the figures of its page, for plotly."""
+        return _figure(self.view, _shown([Place(self.folder, "")]), 0, name)
+
+    def report(self, path: str | Path, title: str = "") -> Path:
+        """Make a page of it."""
+        return _page([Place(self.folder, "")], Path(path), 0, title)
+
+    def save(self, folder: str | Path) -> "Run":
+        """Copy it to a folder of its own, and return it from there."""
+        target = Path(folder)
+        check_folder(target)
+        copytree(self.folder, target, dirs_exist_ok=True)
+        document = toml.read(target / EXPERIMENT_NAME)
+        toml.put(document, "run.out", str(target))
+        write_whole(target / EXPERIMENT_NAME, toml.write(document))
+        return Run(open_run(target, trust=True))
+
+    def __repr__(self) -> str:
+        return _text(self.view, [self.row])
+
+    def _repr_html_(self) -> str:
+        return _html(self.view, [self.row])
+
+
+class Comparison:
+    """Several runs over the same work: their rows against a baseline, and each of them."""
+
+    def __init__(
+        self,
+        experiments: Sequence[Named],
+        outcomes: Sequence[Outcome],
+        *,
+        baseline: int = 0,
+        single: bool = False,
+        stopped: str = "",
+        kept: object = None,
+    ) -> None:
+        self.experiments, self.outcomes, self.baseline = list(experiments), list(outcomes), baseline
+        self.single, self.stopped = single, stopped
+        self._kept = kept
+
+    @property
+    def view(self) -> View:
+        """What can be shown of their scale."""
+        return domain_of(self.experiments[0][1]).view
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The numbers of each run; of several, with their change against the baseline."""
+        if self.single or self.baseline >= len(self.outcomes):
+            return [outcome.row for outcome in self.outcomes]
+        return against(self.outcomes, self.baseline, self.view)
+
+    @property
+    def names(self) -> list[str]:
+        """What each run is called in short."""
+        return shortened([str(row.get("variant") or row["policy"]) for row in self.rows])
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The folders of each run, where they are kept."""
+        runs = self.experiments
+        if not all(each.run.out for _, each in runs):
+            raise ExperimentError("these runs were not kept: give out=FOLDER, or --out")
+        root = Path(runs[0][1].run.out) if len(runs) == 1 else Path(runs[0][1].run.out).parent
+        seeds = [[Path(each.run.out) for each in seeded(one)] for _, one in runs]
+        return [
+            Place(each[0], "" if self._kept else shown_as(root, each[0]), tuple(each) if len(each) > 1 else ())
+            for each in seeds
+        ]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Each run; of several seeds the first."""
+        return [Run(open_run(place.folder, trust=True), self._kept) for place in self.places]
+
+    def notes(self) -> list[str]:
+        """Return what there is to say about the runs, each thing once."""
+        notes: dict[str, list[str]] = {}
+        for name, outcome in zip(self.names, self.outcomes, strict=True):
+            for note in outcome.notes:
+                notes.setdefault(note, []).append(name)
+        return [*_told_once(notes, len(self.outcomes)), *self.view.remarks(self.rows)]
+
+    def table(self, name: str) -> Any:
+        """Return one of the tables of all runs as a polars frame, with a column for the policy."""
+        import polars as pl
+
+        frames = [
+            run.table(name).with_columns(pl.lit(label).alias("policy")).select("policy", pl.exclude("policy"))
+            for label, run in zip(self.names, self.runs, strict=True)
+        ]
+        return pl.concat(frames, how="diagonal_relaxed")
+
+    def frame(self) -> Any:
+        """Return the numbers as a polars frame, one row a run."""
+        import polars as pl
+
+        flat = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in self.rows]
+        return pl.DataFrame(flat, infer_schema_length=None)
+
+    def jobs(self) -> Any:
+        """Return one row a job and policy."""
+        return self.table("jobs")
+
+    def tenants(self) -> Any:
+        """Return one row a tenant and policy."""
+        return self.table("tenants")
+
+    def timeline(self) -> Any:
+        """Return what was in use and waiting, over time and by policy."""
+        return self.table("timeline")
+
+    def requests(self) -> Any:
+        """Return one row a request and policy."""
+        return self.table("requests")
+
+    def figure(self, name: str) -> Any:
+        """Return one of the figures of the page, for plotly."""
+        return _figure(self.view, _shown(self.places), self.baseline, name)
+
+    def report(self, path: str | Path, title: str = "") -> Path:
+        """Make a page of all runs."""
+        return _page(self.places, Path(path), self.baseline, title)
+
+    def __getitem__(self, which: int | str) -> Run:
+        names = [*self.names, *(str(row["policy"]) for row in self.rows)]
+        if isinstance(which, str) and which not in names:
+            raise ExperimentError(unknown_name("run", which, self.names))
+        at = which if isinstance(which, int) else names.index(which) % len(self.rows)
+        return self.runs[at]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return _text(self.view, self.rows)
+
+    def _repr_html_(self) -> str:
+        names = list(self.view.figures(_shown(self.places), self.baseline))[:1]
+        drawn = "".join(self.figure(name).to_html(full_html=False, include_plotlyjs=True) for name in names)
+        return _html(self.view, self.rows) + drawn
+
+
+def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
+    """Play some experiments. ``keep``: their tapes are needed afterwards, in a folder that goes with the result."""
+    baseline = 0 if single else baseline_of(experiments)
+    kept = None
+    if keep and not all(each.run.out for _, each in experiments):
+        kept = TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True)
+        place = str(Path(kept.name) / "runs")
+        experiments = [(label, with_run(each, out=place)) for label, each in experiments]
+    runs = apart(experiments)
+    ended: list[Outcome] = []
+    stopped = ""
+    for outcome in play(runs, processes):
+        if kept is None and not ended:
+            note_order(runs)
+        if outcome.stopped:
+            told, tape, _ = outcome.stopped.partition("; the tape is ")
+            stopped = f"{told}; without --out nothing is kept" if tape and kept is not None else outcome.stopped
+            break
+        ended.append(outcome)
+    return Comparison(runs, ended, baseline=baseline, single=single, stopped=stopped, kept=kept)
+
+
+def opened_run(folder: str | Path, *, trust: bool = False) -> Run:
+    """Return a run that was kept; a Python file that it names is run only if it is trusted."""
+    return Run(open_run(folder, trust=trust))
+
+
+def _shown(places: Sequence[Place]) -> tuple[Shown, ...]:
+    return opened(places, lambda _what, _share: None, silent, trust=True)
+
+
+def _page(places: Sequence[Place], target: Path, baseline: int, title: str) -> Path:
+    check_target(target, False)
+    with share_bar("report") as tell:
+        write(target, page_of(places, tell, silent, baseline=baseline, title=title, trust=True))
+    return target
+
+
+def _figure(view: View, shown: Sequence[Shown], baseline: int, name: str) -> Any:
+    from plotly.graph_objects import Figure
+
+    made = view.figures(shown, baseline)
+    if name not in made:
+        raise ExperimentError(unknown_name("figure", name, made))
+    return Figure(coloured(made[name]()))
+
+
+def _text(view: View, rows: Sequence[Row]) -> str:
+    if not rows or not rows[0]:
+        return "no results"
+    table, _ = view.comparison(rows)
+    console = PlainConsole(width=width_of(table), height=25, record=True, file=StringIO())
+    console.print(table)
+    return console.export_text().rstrip()
+
+
+def _html(view: View, rows: Sequence[Row]) -> str:
+    return f"<pre>{escape(_text(view, rows))}</pre>"
+
+
+def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> list[str]:
+    """Return notes with the runs that they are about; what only differs after its semicolon is told once."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(note.partition(";")[0], []).append(note)
+    lines = []
+    for head, same in alike.items():
+        names = [name for note in same for name in notes[note]]
+        whose = "" if len(names) == runs else f"{', '.join(dict.fromkeys(names))}: "
+        lines.append(f"{whose}{same[0] if len(same) == 1 else head}")
+    return lines
