@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from headway.files import stamp
 from headway.formats import toml
 from headway.formats.plugins import GROUP, anchored, rooted
 
+Located = Callable[[str], list[Path]]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
@@ -36,7 +37,7 @@ def digest(experiment: Any) -> str:
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(experiment)
     for key, located in domain.file_keys.items():
-        _change(tables, key, lambda value, located=located: _all_contents(located(value)) or value)
+        _change(tables, key, partial(_or_contents, located))
     for key in domain.policy_keys:
         _change(tables, key, _with_contents)
     for key in ("seeds", "baseline"):
@@ -52,6 +53,11 @@ def _with_contents(spec: str) -> str:
     for file in _PLUGIN.findall(spec):
         spec = spec.replace(file, _contents(file))
     return spec
+
+
+def _or_contents(located: Located, value: str) -> str:
+    """Return the contents of the files that a value means; the value where it means none."""
+    return _all_contents(located(value)) or value
 
 
 def _all_contents(files: list[Path]) -> str:
@@ -110,14 +116,15 @@ def in_place(experiment: Any) -> Any:
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(with_run(experiment, out=""))
     for key, located in domain.file_keys.items():
-        _change(tables, key, lambda value, located=located: _one(located(value), value))
+        _change(tables, key, partial(_in_place, located))
     for key in domain.policy_keys:
         _change(tables, key, anchored)
     return toml.typed(tables, domain.tables, "settings")
 
 
-def _one(files: list[Path], value: str) -> str:
-    """Return where the one file lies that a value means; the value itself where it means none, or a folder of them."""
+def _in_place(located: Located, value: str) -> str:
+    """Return where the file lies that a value means, or the folder of several; the value itself where it means none."""
+    files = located(value)
     return str(files[0].resolve()) if len(files) == 1 else str(Path(value).expanduser().resolve()) if files else value
 
 

@@ -114,8 +114,9 @@ class FleetScene(Scene):
 
     def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
-        begun = self.begin()
-        return replay_on(begun.state, self.requests, tape, begun.policy, complete=complete)
+        state, policy = self.state(), self.policy()
+        policy.bind(state)
+        return replay_on(state, self.requests, tape, policy, complete=complete)
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
         """Check memory to the byte, slots, slices and that every request is answered once."""

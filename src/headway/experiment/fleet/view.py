@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
+from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet.scene import FleetScene
@@ -20,8 +21,12 @@ from headway.report import serving_figures as figures
 from headway.report.export import Written, write_pieces
 from headway.report.names import shortened
 from headway.report.serving_perfetto import trace_events
-from headway.report.serving_story import Story, story
+from headway.report.serving_story import RequestStory as Story
+from headway.report.serving_story import story
 from headway.serving.bound import least_cost
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.units import MICROSECOND, MILLISECOND, format_duration
 
@@ -126,7 +131,7 @@ class FleetView(View):
 
     def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
         """Write every worker over time."""
-        return write_pieces(path, trace_events(*_parts(stored), title=stored.folder.name))
+        return write_pieces(path, trace_events(*_parts(stored), stored.folder.name))
 
     def tables(self, stored: StoredRun) -> Mapping[str, Callable[[], pl.DataFrame]]:
         """Return requests, tasks, batches and workers."""
@@ -141,7 +146,7 @@ def _scene(result: RunResult) -> FleetScene:
     return result.scene
 
 
-def _parts(stored: StoredRun) -> Any:
+def _parts(stored: StoredRun) -> tuple[Catalogue, Fleet, Sequence[Request], Tape]:
     scene: FleetScene = stored.scene
     return scene.built.catalogue, scene.built.fleet, scene.requests, stored.tape
 

@@ -25,7 +25,8 @@ from headway.kernels.device import Device
 from headway.kernels.other_machine import on_other_machine
 from headway.kernels.program import Client
 from headway.profiling.kernel_store import KernelStore
-from headway.units import MILLION, MILLISECOND, SECOND
+from headway.kernels.program import MILLION
+from headway.units import MILLISECOND, SECOND
 
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
