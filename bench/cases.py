@@ -78,7 +78,6 @@ class Runs:
 
 PHILLY = ({"path": "philly/philly.csv.gz", "format": "philly-csv"}, 82_247)
 HELIOS = ({"path": "helios/helios_venus_gpu_jobs.csv.gz", "format": "helios-csv"}, 125_303)
-OPENB = ({"path": "openb_v2023/openb_pod_list_default.csv.gz", "format": "openb", "skip_infeasible": True}, 8_152)
 
 
 def _jobs(
@@ -111,8 +110,8 @@ def _training() -> Iterator[Case]:
     yield _jobs("philly", PHILLY, "fifo+migrate", floor=3_000)
     for policy in ("srtf", "las", "tiresias", "fifo+easy", "drf", "qssf+fit", "ftf"):
         yield _jobs("helios", HELIOS, policy, first=30_000)
-    yield _jobs("helios", HELIOS, "multifactor+easy", first=15_000)
-    yield _jobs("helios", HELIOS, "fifo+conservative", first=5_000)
+    yield _jobs("helios", HELIOS, "multifactor+easy", first=20_000)
+    yield _jobs("helios", HELIOS, "fifo+conservative", first=20_000)
     for policy in ("fifo+fit+fgd", "fifo+fit+consolidate", "fifo+fit+spread"):
         yield _jobs("helios", HELIOS, policy, first=20_000)
     failures = {"failures": {"mtbf": "30d", "repair": "4h"}, "costs": {"preemption": "60s"}}
@@ -293,7 +292,6 @@ def _readers() -> Iterator[Case]:
         yield _cluster(name)
     yield _public("philly", PHILLY[0]["path"], "philly-csv", PHILLY[1])
     yield _public("helios", HELIOS[0]["path"], "helios-csv", HELIOS[1])
-    yield _public("openb", OPENB[0]["path"], "openb", OPENB[1])
 
 
 # --- looking at runs ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ constexpr uint32_t kCareful = 64;         // so many launches have one each, aft
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
 constexpr int64_t kStuck = 20000000;      // what is late by this much waits for something: it is no measure of work
 
-void add(U64& cell, uint64_t more) { cell.store(cell.load(relaxed) + more, relaxed); }
+void add(U64& cell, uint64_t more) { cell.store(load(cell) + more, relaxed); }
 
 // Calls on events would break a capture that another thread of the program has begun, unless this thread is relaxed.
 class Relaxed {
@@ -40,11 +40,11 @@ bool of_capture(CUresult result) { return result >= 900 && result <= 908; }
 // come back and is not known yet; and then one in so many.
 bool due(const Slot* slot, const Known& known, const Step* step) {
   const Kernel* kernel = known.kernel;
-  if (!kernel || known.nccl || kernel->kind.load(relaxed) == kCopy) return false;  // NCCL waits for its peers
-  const uint64_t launches = kernel->launches.load(relaxed), samples = kernel->samples.load(relaxed);
+  if (!kernel || known.nccl || load(kernel->kind) == kCopy) return false;  // NCCL waits for its peers
+  const uint64_t launches = load(kernel->launches), samples = load(kernel->samples);
   if (samples < kEager && launches < 64) return true;
-  if (kernel->varied.load(relaxed) && step && !step->work_ns.load(relaxed) && step->samples.load(relaxed)) return true;
-  const uint64_t every = static_cast<uint64_t>(slot->rules.sample_every.load(relaxed));
+  if (load(kernel->varied) && step && !load(step->work_ns) && load(step->samples)) return true;
+  const uint64_t every = static_cast<uint64_t>(load(slot->rules.sample_every));
   if (every == 0 || every > (uint64_t{1} << 40)) return false;
   const uint64_t mask = (uint64_t{1} << (63 - __builtin_clzll(every))) - 1;
   return (launches & mask) == mask;
@@ -72,7 +72,7 @@ bool Flight::here() {
 }
 
 CUevent Flight::left(CUstream stream) {
-  CUevent at = event();
+  CUevent at = going_ ? nullptr : event();
   if (!at) return nullptr;
   const CUresult result = driver().event_record.get()(at, stream);
   if (result == CUDA_SUCCESS) return at;
@@ -100,7 +100,7 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   unmarked_ns_ += fill_ns;
   if (careful_ && mark_after_ns < INT64_MAX) mark_after_ns = 0, --careful_;
   // One that is long by itself, or of whose time nothing is known at this place, has an event of its own.
-  const bool varied = known.kernel && known.kernel->varied.load(relaxed) && !(step && step->work_ns.load(relaxed));
+  const bool varied = known.kernel && load(known.kernel->varied) && !(step && load(step->work_ns));
   const bool own = mark_after_ns < kIdle && (fill_ns >= most(kLong, mark_after_ns / 2) || varied);
   if (known.nccl || (!begun && !own && unmarked_ns_ < mark_after_ns)) return;
   const Relaxed relaxed_here;
@@ -112,29 +112,32 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   // On an idle GPU the begin event is reached at once and the kernel only when the processor has launched it: that
   // stretch is not the kernel's.
   const int64_t between = begun && gpu_idle ? now_ns() - go_ns : 0;
+  if (tenure() != tenure_) forget_rows_in_flight();
   ring_[(first_ + count_) % kEntries] = Entry{begun, at, known.kernel, step, unmarked_go_ns_, unmarked_ns_, between, single};
   ++count_;
   unmarked_ns_ = 0;
 }
 
-void Flight::finish(Share& share, Entry& entry, int64_t now) {
+void Flight::finish(Slot& slot, Entry& entry, int64_t now) {
   // A program above may have run beside it; beside one with nobody above those below do, unless they are held.
-  const Rules& rules = share.slot->rules;
-  const bool filled = !rules.gate.load(relaxed) && !rules.watched.load(relaxed);
+  const Rules& rules = slot.rules;
+  const bool filled = !load(rules.gate) && !load(rules.watched);
   const bool beside = filled || above_ns_ > entry.go_ns;
-  if (entry.begin) {
+  if (entry.begin && !entry.kernel) {  // of a slot that is not ours any more
+    spare_[spares_++] = entry.begin;
+  } else if (entry.begin) {
     float ms = 0;
     if (driver().event_elapsed.get()(&ms, entry.begin, entry.end) == CUDA_SUCCESS) {
       const int64_t raw = static_cast<int64_t>(static_cast<double>(ms) * 1e6 + 0.5);
       const int64_t took = most(1000, raw - least(entry.between_ns, raw * 3 / 4));
       // One that ran beside another program was held up by it: no news, unless nothing was known or it was quicker.
-      const bool by_place = entry.step && entry.kernel->varied.load(relaxed);
-      const int64_t before = by_place ? int64_t{entry.step->work_ns.load(relaxed)} : entry.kernel->work_ns.load(relaxed);
+      const bool by_place = entry.step && load(entry.kernel->varied);
+      const int64_t before = by_place ? int64_t{load(entry.step->work_ns)} : load(entry.kernel->work_ns);
       if (raw > 0 && took < kAbsurd && !(beside && before && took > before)) {
         learn(entry.kernel, entry.step, took);
-        add(share.slot->ledger.samples, 1);
+        add(slot.ledger.samples, 1);
       } else {
-        add(share.slot->ledger.dropped, 1);
+        add(slot.ledger.dropped, 1);
       }
     }
     spare_[spares_++] = entry.begin;
@@ -160,7 +163,9 @@ bool Flight::overdue(int64_t now, int64_t latency_ns) const {
 
 void Flight::collect(Share& share, int64_t now) {
   auto query = driver().event_query.get();
-  if (!query || !count_) return;
+  Slot* slot = share.slot;
+  if (!query || !count_ || !slot) return;
+  if (tenure() != tenure_ || load(slot->owner) != share.process) forget_rows_in_flight();
   const Relaxed relaxed_here;
   while (count_) {
     const CUresult result = query(ring_[first_].end);
@@ -173,7 +178,7 @@ void Flight::collect(Share& share, int64_t now) {
       count_ = 0;
       return;
     }
-    finish(share, ring_[first_], now);
+    finish(*slot, ring_[first_], now);
     first_ = (first_ + 1) % kEntries;
     --count_;
   }
@@ -195,6 +200,35 @@ int64_t Flight::end_ns(int64_t now, int64_t latency_ns) const {
   return left > 0 ? now + left : 0;
 }
 
-void Flight::forget() { *this = Flight{}; }
+// The slot is or was another program's: what is in flight still counts, and is not learnt from.
+void Flight::forget_rows_in_flight() {
+  for (Entry& entry : ring_) entry.kernel = nullptr, entry.step = nullptr;
+  tenure_ = tenure();
+}
+
+void Flight::destroy_events() {
+  const Relaxed relaxed_here;
+  auto destroy = driver().event_destroy.get();
+  for (uint32_t i = 0; destroy && i < count_; ++i) {
+    const Entry& entry = ring_[(first_ + i) % kEntries];
+    if (entry.begin) destroy(entry.begin);
+    destroy(entry.end);
+  }
+  for (uint32_t i = 0; destroy && i < spares_; ++i) destroy(spare_[i]);
+}
+
+void Flight::context_goes(void* context) {
+  Flight emptied;
+  emptied.era_ = era_ + 1;
+  emptied.going_ = going_ + 1;
+  if (context && context != context_) {  // another one than that whose work is followed
+    ++going_;
+    return;
+  }
+  destroy_events();
+  *this = emptied;
+}
+
+void Flight::context_gone() { --going_; }
 
 }  // namespace headway

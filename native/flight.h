@@ -25,7 +25,13 @@ class Flight {
   // When what is in flight ends, as far as one can tell now.
   int64_t end_ns(int64_t now, int64_t latency_ns) const;
   bool empty() const { return count_ == 0 && unmarked_ns_ == 0; }
-  void forget();
+
+  // A context may be about to go: its events are given back while it is there, and none is made until `context_gone`.
+  // Null: the primary one of a device, whatever its handle.
+  void context_goes(void* context);
+  void context_gone();
+  // Another number once the events of a context were given back: what was begun before that is of no use after it.
+  uint32_t era() const { return era_; }
 
  private:
   struct Entry {
@@ -40,8 +46,13 @@ class Flight {
   CUevent event();
   CUevent left(CUstream stream);  // an event left behind in a stream
   bool here();
-  void finish(Share& share, Entry& entry, int64_t now);
+  void finish(Slot& slot, Entry& entry, int64_t now);
+  void destroy_events();
+  void forget_rows_in_flight();
 
+  uint32_t era_ = 0;
+  uint32_t going_ = 0;  // contexts that may be about to go
+  uint32_t tenure_ = 0; // in which the rows of what is in flight were looked up
   Entry ring_[kEntries] = {};
   uint32_t first_ = 0, count_ = 0;
   CUevent spare_[2 * kEntries] = {};

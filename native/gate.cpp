@@ -28,7 +28,7 @@ constexpr int64_t kGlance = 50000;      // who waits for work of its own looks t
 
 template <typename T, typename V>
 void add(T& cell, V more) {
-  cell.store(cell.load(relaxed) + more, relaxed);
+  cell.store(load(cell) + more, relaxed);
 }
 
 // Waits until then, or a little less: looks at no other program's memory meanwhile.
@@ -61,49 +61,52 @@ Gate& gate() {
 void Gate::forget() { new (this) Gate; }
 
 // Those above that are at work: the last to finish, the first to come, the least that absorbs.
-void Gate::above(Share& share, Look& look, int64_t now) {
+void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
   if (now - listed_ns_ > kRelist) {
     listed_ns_ = now;
     count_ = 0;
-    for (Slot& slot : share.block->slots)
-      if (slot.state.load(std::memory_order_acquire) == 2 && &slot != share.slot) others_[count_++] = &slot;
+    Block* block = share.block;
+    for (uint32_t i = 0; block && i < kSlots; ++i) {
+      Slot& slot = block->slots[i];
+      if (slot.state.load(std::memory_order_acquire) == 2 && &slot != &own) others_[count_++] = &slot;
+    }
   }
-  const int64_t silence = within(share.slot->rules.silence_ns.load(relaxed), kLongest);
+  const int64_t silence = within(load(own.rules.silence_ns), kLongest);
   epoch_ = 0;
   for (uint32_t i = 0; i < count_; ++i) {
     const Slot& slot = *others_[i];
-    if (slot.priority.load(relaxed) >= share.priority) continue;
+    if (load(slot.priority) >= share.priority) continue;
     const Pulse& pulse = slot.pulse;
     const int64_t since = pulse.waiting_ns.load(std::memory_order_acquire);  // first: it is told last
     const bool waits = since > 0 && since < now + kStray && now - since < kBelieved;
-    const int64_t launched = within(pulse.launch_ns.load(relaxed), kLatest);
-    int64_t busy = within(pulse.busy_ns.load(relaxed), kLatest);
+    const int64_t launched = within(load(pulse.launch_ns), kLatest);
+    int64_t busy = within(load(pulse.busy_ns), kLatest);
     if (launched == 0 || (now - launched > silence && busy < now && !waits)) continue;
     if (launched > now + kStray || (now - launched > silence && busy > now + kLongest)) continue;  // nobody's numbers
     // It waits for the GPU, so its work is not over: the later it is the longer it is expected to last.
     if (waits && busy < now) busy = now + least((now - busy) / 2, kNap);
-    const int64_t next = pulse.next_ns.load(relaxed), slack = pulse.slack_ns.load(relaxed);
+    const int64_t next = within(load(pulse.next_ns), kLatest), slack = within(load(pulse.slack_ns), kLongest);
     look.busy_ns = most(look.busy_ns, least(busy, now + kLongest));
     look.next_ns = look.above ? least(look.next_ns, next) : next;
     look.slack_ns = look.above ? least(look.slack_ns, slack) : slack;
     look.above += 1;
-    epoch_ += pulse.epoch.load(relaxed);
+    epoch_ += load(pulse.epoch);
     launched_above_ns_ = most(launched_above_ns_, launched);
   }
 }
 
 // Whether nobody else who waits comes first; and when everybody's fills end.
-int64_t Gate::turn(Share& share, const Look& look, int64_t now) {
-  Waiter waiters[kSlots];
+int64_t Gate::turn(const Share& share, const Slot& own, const Look& look, int64_t now) {
+  Waiter waiters[kSlots + 1];
   int64_t count = 0;
-  waiters[count++] = Waiter{int64_t{share.priority}, look.fill_ns, share.slot->want.served_ns.load(relaxed)};
+  waiters[count++] = Waiter{int64_t{share.priority}, look.fill_ns, load(own.want.served_ns)};
   for (uint32_t i = 0; i < count_; ++i) {
     const Slot& slot = *others_[i];
     const Want& want = slot.want;
-    const int64_t fill = want.fill_ns.load(relaxed);
-    const int64_t unseen = now - want.seen_ns.load(relaxed);
-    if (fill <= 0 || unseen > kFresh || unseen < -kStray || !slot.rules.gate.load(relaxed)) continue;
-    waiters[count++] = Waiter{int64_t{slot.priority.load(relaxed)}, fill, want.served_ns.load(relaxed)};
+    const int64_t fill = load(want.fill_ns);
+    const int64_t unseen = now - within(load(want.seen_ns), kLatest);
+    if (fill <= 0 || unseen > kFresh || unseen < -kStray || !load(slot.rules.gate)) continue;
+    waiters[count++] = Waiter{int64_t{load(slot.priority)}, fill, load(want.served_ns)};
   }
   if (count == 1) return 1;
   const int64_t start = most(now + look.latency_ns, look.filled_ns);
@@ -113,46 +116,47 @@ int64_t Gate::turn(Share& share, const Look& look, int64_t now) {
   return chosen == 0 ? 1 : 0;
 }
 
-void Gate::accrue(Share& share, bool above, int64_t fill_ns, int64_t now) {
-  const Rules& rules = share.slot->rules;
+void Gate::accrue(const Rules& rules, bool above, int64_t fill_ns, int64_t now) {
   if (anew_.load(relaxed) && anew_.exchange(false)) accrued_ns_ = credit_ns_ = debt_ns_ = lag_ns_ = lag_slack_ns_ = 0;
   if (above && accrued_ns_) {
     const int64_t passed = within(now - accrued_ns_, 100 * kMillion);
-    const int64_t cap = within(rules.credit_cap_ns.load(relaxed), kLongest);
-    credit_ns_ = least(cap, credit_ns_ + passed * within(rules.credit_ppm.load(relaxed), kWidest) / kMillion);
+    const int64_t cap = within(load(rules.credit_cap_ns), kLongest);
+    const int64_t earned = passed * within(load(rules.credit_ppm), kWidest) / kMillion;
+    credit_ns_ = least(cap, credit_ns_ + earned);
     // Those above may never wait, and never be seen to make it up: as fast as they may be delayed it is forgotten.
-    lag_ns_ = most(0, lag_ns_ - passed * within(rules.credit_ppm.load(relaxed), kWidest) / kMillion);
+    lag_ns_ = most(0, lag_ns_ - earned);
     // Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
-    debt_ns_ = least(debt_ns_ + passed * within(rules.floor_ppm.load(relaxed), kMillion) / kMillion, fill_ns + kSurplus);
+    debt_ns_ = least(debt_ns_ + passed * within(load(rules.floor_ppm), kMillion) / kMillion, fill_ns + kSurplus);
   }
   if (!above) debt_ns_ = 0;
   accrued_ns_ = now;
 }
 
-Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, bool again) {
-  const Rules& rules = share.slot->rules;
+Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again) {
+  const Rules& rules = slot.rules;
   Look k{};
   k.now_ns = now;
-  k.gate = rules.gate.load(relaxed);
-  k.hold = rules.hold.load(relaxed);
-  k.threshold_ns = rules.threshold_ns.load(relaxed);
-  k.latency_ns = within(rules.latency_ns.load(relaxed), kMillion);
-  k.depth_ns = rules.depth_ns.load(relaxed);
-  k.idle_depth_ns = rules.idle_depth_ns.load(relaxed);
-  k.absorb_ppm = rules.absorb_ppm.load(relaxed);
-  k.overlap_ppm = rules.overlap_ppm.load(relaxed);
-  k.whole = rules.whole.load(relaxed);
+  k.gate = load(rules.gate);
+  k.hold = load(rules.hold);
+  k.threshold_ns = load(rules.threshold_ns);
+  k.latency_ns = within(load(rules.latency_ns), kMillion);
+  k.depth_ns = load(rules.depth_ns);
+  k.idle_depth_ns = load(rules.idle_depth_ns);
+  k.absorb_ppm = load(rules.absorb_ppm);
+  k.overlap_ppm = load(rules.overlap_ppm);
+  k.whole = load(rules.whole);
   k.fill_ns = fill_ns;
-  const uint32_t sms = share.block->header.sms.load(relaxed);
+  const Block* block = share.block;
+  const uint32_t sms = block ? load(block->header.sms) : 1;
   k.wave_ns = wave_ns(known.kernel, fill_ns, sms);
   // What the dial has found of delays: they are worse, or milder, than reckoned.
-  int64_t scale = within(rules.scale_ppm.load(relaxed), kWidest);
+  int64_t scale = within(load(rules.scale_ppm), kWidest);
   if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
   k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
-  above(share, k, now);
-  accrue(share, k.above > 0, within(fill_ns, kLongest), now);
+  above(share, slot, k, now);
+  accrue(rules, k.above > 0, within(fill_ns, kLongest), now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
-  for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || others_[i]->rules.gate.load(relaxed) != 0;
+  for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || load(others_[i]->rules.gate) != 0;
   flight.disturbed(launched_above_ns_);
   k.filled_ns = flight.end_ns(now, k.latency_ns);
   // What is reckoned will do as long as nothing hangs on it: each question to the driver costs a microsecond or more.
@@ -161,8 +165,8 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
     k.filled_ns = flight.end_ns(now, k.latency_ns);
   }
   for (uint32_t i = 0; i < count_; ++i)
-    if (others_[i]->rules.gate.load(relaxed)) {
-      const int64_t end = others_[i]->want.end_ns.load(relaxed);
+    if (load(others_[i]->rules.gate)) {
+      const int64_t end = load(others_[i]->want.end_ns);
       if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
     }
   if (lag_epoch_ != epoch_) {  // of what the last request absorbed, the part still in flight when the next one begins
@@ -173,23 +177,23 @@ Look Gate::look(Share& share, const Known& known, int64_t fill_ns, int64_t now, 
   k.lag_ns = most(0, lag_ns_ - most(0, lag_slack_ns_ - k.slack_ns));
   k.credit_ns = credit_ns_;
   k.debt_ns = debt_ns_;
-  k.turn = k.above ? turn(share, k, now) : 1;
+  k.turn = k.above ? turn(share, slot, k, now) : 1;
   return k;
 }
 
 // The fill before this one is over or nearly: did one above launch while it ran?
-void Gate::blame(Share& share, int64_t now) {
+void Gate::blame(Slot& slot, int64_t now) {
   if (!last_ || launched_above_ns_ <= last_go_ns_) return;
   const int64_t end = least(now, last_go_ns_ + last_fill_ns_);
   if (launched_above_ns_ < end) {
     add(last_->blamed_ns, end - launched_above_ns_);
-    add(share.slot->ledger.delay_ns, end - launched_above_ns_);
+    add(slot.ledger.delay_ns, end - launched_above_ns_);
   }
   last_ = nullptr;
 }
 
-void Gate::go(Share& share, const Known& known, const Look& look, const Verdict& verdict) {
-  Ledger& ledger = share.slot->ledger;
+void Gate::go(Slot& slot, const Known& known, const Look& look, const Verdict& verdict) {
+  Ledger& ledger = slot.ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
   mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark - 1);
   if (!look.above) return;
@@ -205,15 +209,14 @@ void Gate::go(Share& share, const Known& known, const Look& look, const Verdict&
   last_ = known.kernel;
   last_go_ns_ = look.now_ns;
   last_fill_ns_ = look.fill_ns;
-  share.slot->want.served_ns.store(look.now_ns, relaxed);
+  slot.want.served_ns.store(look.now_ns, relaxed);
 }
 
-void Gate::publish(Share& share, int64_t now) {
-  share.slot->want.end_ns.store(flight.end_ns(now, within(share.slot->rules.latency_ns.load(relaxed), kMillion)), relaxed);
+void Gate::publish(Slot& slot, int64_t now) {
+  slot.want.end_ns.store(flight.end_ns(now, within(load(slot.rules.latency_ns), kMillion)), relaxed);
 }
 
-int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
-  Slot& slot = *share.slot;
+int64_t Gate::enter(Share& share, Slot& slot, const Known& known, int64_t fill_ns) {
   Ledger& ledger = slot.ledger;
   const int64_t begin = now_ns();
   int64_t now = begin;
@@ -226,14 +229,14 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
       mark_ns_ = kIdleMark;  // nothing hangs on what is in flight
       break;
     }
-    const Look seen = look(share, known, fill_ns, now, looks > 0);
+    const Look seen = look(share, slot, known, fill_ns, now, looks > 0);
     const Verdict verdict = decide(seen);
     if (verdict.go || looks == 0) record_look(seen, verdict);
-    blame(share, now);
+    blame(slot, now);
     const bool alone = !verdict.go && seen.above == 0 && now - begin > kPatience;
     if (verdict.go || alone) {
       ledger.open.store(0, relaxed);
-      go(share, known, seen, verdict);
+      go(slot, known, seen, verdict);
       break;
     }
     if (!waited) {
@@ -241,7 +244,7 @@ int64_t Gate::enter(Share& share, const Known& known, int64_t fill_ns) {
       why = static_cast<uint32_t>(verdict.reason);
       add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
       slot.want.since_ns.store(now, relaxed);
-      slot.want.kernel.store(known.kernel ? known.kernel->id.load(relaxed) : 0, relaxed);
+      slot.want.kernel.store(known.kernel ? load(known.kernel->id) : 0, relaxed);
     }
     slot.want.fill_ns.store(fill_ns, relaxed);
     slot.want.seen_ns.store(now, relaxed);

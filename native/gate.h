@@ -13,11 +13,11 @@ namespace headway {
 class Gate {
  public:
   // Waits until the kernel may go; returns the time it went. Never waits for one who cannot be trusted.
-  int64_t enter(Share& share, const Known& known, int64_t fill_ns);
+  int64_t enter(Share& share, Slot& slot, const Known& known, int64_t fill_ns);
   // Whether the last one went without waiting.
   bool at_once() const { return at_once_; }
   // Tell the others what is in flight now.
-  void publish(Share& share, int64_t now);
+  void publish(Slot& slot, int64_t now);
   // After so much predicted work since the last one an event is left behind.
   int64_t mark_ns() const { return mark_ns_; }
   void forget();
@@ -28,12 +28,12 @@ class Gate {
   Flight flight;
 
  private:
-  Look look(Share& share, const Known& known, int64_t fill_ns, int64_t now, bool again);
-  void above(Share& share, Look& look, int64_t now);
-  int64_t turn(Share& share, const Look& look, int64_t now);
-  void accrue(Share& share, bool above, int64_t fill_ns, int64_t now);
-  void go(Share& share, const Known& known, const Look& look, const Verdict& verdict);
-  void blame(Share& share, int64_t now);
+  Look look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again);
+  void above(Share& share, const Slot& slot, Look& look, int64_t now);
+  int64_t turn(const Share& share, const Slot& slot, const Look& look, int64_t now);
+  void accrue(const Rules& rules, bool above, int64_t fill_ns, int64_t now);
+  void go(Slot& slot, const Known& known, const Look& look, const Verdict& verdict);
+  void blame(Slot& slot, int64_t now);
 
   Slot* others_[kSlots] = {};
   uint32_t count_ = 0;

@@ -285,16 +285,19 @@ HEADWAY_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
   return call(graph);
 }
 
-#define CONTEXT(name, type)                          \
+#define CONTEXT(name, type, context)                 \
   HEADWAY_EXPORT CUresult name(type what) {          \
     auto call = real<CUresult (*)(type)>(k_##name);  \
     if (!call) return CUDA_ERROR_NOT_INITIALIZED;    \
-    forget_context();                                \
+    const Parting parting(context);                  \
     return call(what);                               \
   }
-CONTEXT(cuCtxDestroy_v2, void*)
-CONTEXT(cuDevicePrimaryCtxReset_v2, CUdevice)
-CONTEXT(cuDevicePrimaryCtxRelease_v2, CUdevice)
+CONTEXT(cuCtxDestroy, void*, what)
+CONTEXT(cuCtxDestroy_v2, void*, what)
+CONTEXT(cuDevicePrimaryCtxReset, CUdevice, nullptr)
+CONTEXT(cuDevicePrimaryCtxReset_v2, CUdevice, nullptr)
+CONTEXT(cuDevicePrimaryCtxRelease, CUdevice, nullptr)
+CONTEXT(cuDevicePrimaryCtxRelease_v2, CUdevice, nullptr)
 
 UNLOAD(cuModuleUnload)
 UNLOAD(cuLibraryUnload)
@@ -396,7 +399,9 @@ void replace(const char* symbol, void** function, int version, uint64_t flags) {
   }
   int entry = by_base(symbol, (flags & kPerThread) != 0 && version >= 7000);
   if (entry == k_cuCtxSynchronize && *function == driver_function("cuCtxSynchronize_v2")) entry = k_cuCtxSynchronize_v2;
-  if (entry >= 0 && version >= rows[entry].since) *function = ours(entry, *function);
+  // An older function may be the one that is exported under the base name.
+  if (entry >= 0 && version < rows[entry].since) entry = *function == driver_function(symbol) ? by_name(symbol) : -1;
+  if (entry >= 0) *function = ours(entry, *function);
 }
 
 }  // namespace

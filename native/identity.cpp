@@ -1,10 +1,12 @@
 #include "identity.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <new>
 
+#include "decide.h"
 #include "real.h"
 
 namespace headway {
@@ -17,6 +19,7 @@ constexpr int64_t kSane = 60000000000;       // nothing runs longer than a minut
 constexpr int64_t kGraphPart = 8;            // a graph gives way between its kernels: it counts as so many waves
 constexpr int64_t kCopyBytesPerNs = 20;
 constexpr uint32_t kMostHere = 0xffffffffu;
+constexpr uint32_t kMostSms = 1 << 16, kMostPerSm = 1 << 12;  // no GPU has more
 
 std::atomic<uint32_t> generation{1};
 std::atomic<uint32_t> rows_made{0};
@@ -116,7 +119,7 @@ Kernel* find_row(Slot* slot, uint64_t id) {
 bool room_for_shapes(Slot* slot) {
   if (rows_of.exchange(slot, relaxed) != slot) {
     uint32_t taken = 0;
-    for (const Kernel& k : slot->kernels) taken += k.id.load(relaxed) != 0;
+    for (const Kernel& k : slot->kernels) taken += load(k.id) != 0;
     rows_made.store(taken, relaxed);
   }
   return rows_made.load(relaxed) < kShapes;
@@ -175,7 +178,7 @@ Known identify(Slot* slot, CUfunction function, const Shape& shape) {
   }
   if (made) rows_made.fetch_add(1, relaxed);
   known.nccl = std::strstr(name, "nccl") != nullptr;  // names are mangled: _Z40ncclDevKernel_...
-  if (known.kernel && !known.kernel->blocks.load(relaxed)) {
+  if (known.kernel && !load(known.kernel->blocks)) {
     const uint64_t blocks = uint64_t{shape.grid_x} * shape.grid_y * shape.grid_z;
     const uint32_t counted = blocks > 0xffffffffull ? 0xffffffffu : static_cast<uint32_t>(blocks);
     char text[kNameBytes];
@@ -200,7 +203,7 @@ Known identify_graph(Slot* slot, CUgraphExec graph) {
   bool made = false;
   Known known;
   known.kernel = row(slot, mix(0x6772617068ull, number), kGraph, &made);
-  if (known.kernel && !known.kernel->blocks.load(relaxed)) {
+  if (known.kernel && !load(known.kernel->blocks)) {
     char text[kNameBytes];
     std::snprintf(text, sizeof text, "graph %u", number);
     describe(known.kernel, text, 0xffffffffu, 1);
@@ -215,7 +218,7 @@ Known identify_copy(Slot* slot, uint64_t bytes) {
   bool made = false;
   Known known;
   known.kernel = row(slot, mix(0x636f7079ull, magnitude), kCopy, &made);
-  if (known.kernel && !known.kernel->blocks.load(relaxed)) {
+  if (known.kernel && !load(known.kernel->blocks)) {
     char text[kNameBytes];
     std::snprintf(text, sizeof text, "copy of 2^%u bytes", magnitude);
     describe(known.kernel, text, 1, 1);
@@ -228,34 +231,40 @@ Known identify_copy(Slot* slot, uint64_t bytes) {
 int64_t predicted_ns(const Kernel* kernel, const Step* step) {
   if (!kernel) return kUnknown;
   // Of one whose time depends on its place a single sample there says more than all others; else their mean does.
-  const bool varied = kernel->varied.load(relaxed) != 0;
+  const bool varied = load(kernel->varied) != 0;
   if (varied && step)
-    if (const int64_t here = step->work_ns.load(relaxed)) return here;
-  const int64_t known = varied ? kernel->longest_ns.load(relaxed) : kernel->work_ns.load(relaxed);
+    if (const int64_t here = load(step->work_ns)) return here;
+  const int64_t known = varied ? load(kernel->longest_ns) : load(kernel->work_ns);
   if (known > 0 && known < kSane) return known;
-  return kernel->kind.load(relaxed) == kGraph ? kGraphUnknown : kUnknown;
+  return load(kernel->kind) == kGraph ? kGraphUnknown : kUnknown;
+}
+
+// Blocks of a kernel that run at the same time: at least one, and few enough that nothing overflows.
+static int64_t blocks_at_once(const Kernel* kernel, uint32_t sms) {
+  const uint32_t per_sm = load(kernel->per_sm);
+  return int64_t{std::clamp(sms, 1u, kMostSms)} * int64_t{std::clamp(per_sm, 1u, kMostPerSm)};
 }
 
 int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms) {
   if (!kernel) return fill_ns;
-  if (kernel->kind.load(relaxed) == kGraph) return fill_ns / kGraphPart + 1;
-  const int64_t at_once = int64_t{sms ? sms : 1} * (kernel->per_sm.load(relaxed) ? kernel->per_sm.load(relaxed) : 1);
-  const int64_t waves = (int64_t{kernel->blocks.load(relaxed)} + at_once - 1) / at_once;
+  if (load(kernel->kind) == kGraph) return fill_ns / kGraphPart + 1;
+  const int64_t at_once = blocks_at_once(kernel, sms);
+  const int64_t waves = (int64_t{load(kernel->blocks)} + at_once - 1) / at_once;
   return waves > 1 ? fill_ns / waves + 1 : fill_ns;
 }
 
 int64_t width_ppm(const Kernel* kernel, uint32_t sms) {
   if (!kernel) return 1000000;
-  const int64_t at_once = int64_t{sms ? sms : 1} * (kernel->per_sm.load(relaxed) ? kernel->per_sm.load(relaxed) : 1);
-  const int64_t blocks = kernel->blocks.load(relaxed);
+  const int64_t at_once = blocks_at_once(kernel, sms);
+  const int64_t blocks = load(kernel->blocks);
   return blocks >= at_once ? 1000000 : blocks * 1000000 / at_once;
 }
 
 void learn(Kernel* kernel, Step* step, int64_t work_ns) {
-  const uint64_t seen = kernel->samples.load(relaxed);
-  const int64_t mean = kernel->work_ns.load(relaxed);
+  const uint64_t seen = load(kernel->samples);
+  const int64_t mean = within(load(kernel->work_ns), kSane);
   kernel->samples.store(seen + 1, relaxed);
-  if (work_ns > kernel->longest_ns.load(relaxed)) kernel->longest_ns.store(work_ns, relaxed);
+  if (work_ns > load(kernel->longest_ns)) kernel->longest_ns.store(work_ns, relaxed);
   if (seen == 0 || mean <= 0) {
     kernel->work_ns.store(work_ns, relaxed);
   } else {
@@ -266,14 +275,14 @@ void learn(Kernel* kernel, Step* step, int64_t work_ns) {
     kernel->work_ns.store(mean + (fair - mean) / weight, relaxed);
   }
   if (!step) return;
-  const int64_t here = step->work_ns.load(relaxed);
+  const int64_t here = load(step->work_ns);
   const int64_t next = here ? here + ((work_ns < 2 * here ? work_ns : 2 * here) - here) / 4 : work_ns;
   step->work_ns.store(next < kMostHere ? static_cast<uint32_t>(next) : kMostHere, relaxed);
 }
 
 void surprise(Kernel* kernel, Step* step, int64_t work_ns) {
   kernel->varied.store(1, relaxed);
-  if (work_ns > kernel->longest_ns.load(relaxed)) kernel->longest_ns.store(work_ns, relaxed);
+  if (work_ns > load(kernel->longest_ns)) kernel->longest_ns.store(work_ns, relaxed);
   if (step) step->work_ns.store(0, relaxed);
 }
 

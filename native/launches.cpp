@@ -23,7 +23,7 @@ std::atomic<int> priority_value{0};
 
 template <typename T, typename V>
 void add(T& cell, V more) {
-  cell.store(cell.load(relaxed) + more, relaxed);
+  cell.store(load(cell) + more, relaxed);
 }
 
 bool is_capturing(CUstream stream) {
@@ -76,10 +76,15 @@ void note_stream(CUstream handle) {
 
 }  // namespace
 
-void forget_context() {
+Parting::Parting(void* context) {
   const std::lock_guard<std::mutex> lock(gate().mutex);
-  gate().flight.forget();
-  forget_handles();  // its functions go too, and their handles may come back as others
+  gate().flight.context_goes(context);
+}
+
+Parting::~Parting() {
+  const std::lock_guard<std::mutex> lock(gate().mutex);
+  gate().flight.context_gone();
+  forget_handles();  // its functions are gone too, and their handles may come back as others
 }
 
 void capture_began() { captures.fetch_add(1); }
@@ -101,8 +106,8 @@ int highest_priority() {
 }
 
 int stream_priority(int asked) {
-  Share& with = joined();
-  if (!with.slot || !with.slot->rules.raised.load(relaxed)) return asked;
+  const Slot* slot = joined().slot;
+  if (!slot || !load(slot->rules.raised)) return asked;
   const int high = highest_priority();
   return high ? high : asked;
 }
@@ -114,21 +119,23 @@ Launch::Launch(Kind kind, CUstream stream, bool per_thread) : kind_(kind), strea
   if (!stream_) stream_ = per_thread ? thread_stream() : legacy_stream();
   Share& with = joined();
   if (tracing()) trace_start();
+  tenure_ = tenure();  // first: whoever takes the slot away changes it before
   Slot* slot = with.slot;
   if (!slot || slot == nobody()) {
     look_again(with);
     return;
   }
-  if (slot->rules.bypass.load(relaxed)) return;
+  if (load(slot->rules.bypass)) return;
   __builtin_prefetch(&slot->pulse, 1);
   __builtin_prefetch(&slot->ledger, 1);
-  if ((slot->pulse.launches.load(relaxed) & 63) == 0 && with.block && !(tracing() && slot == trace_slot()) &&
-      (slot->owner.load(relaxed) != with.process || replaced(with, now_ns()))) {
+  const uint64_t launches = load(slot->pulse.launches);
+  if ((launches & 63) == 0 && with.block && !(tracing() && slot == trace_slot()) &&
+      (load(slot->owner) != with.process || replaced(with, now_ns()))) {
     lost(with, slot);
     return;
   }
   slot_ = slot;
-  measured_ = slot->pulse.launches.load(relaxed) % kHookSample == kHookSample - 1;
+  measured_ = launches % kHookSample == kHookSample - 1;
   if (measured_) before_ns_ = now_ns();
   idle_ = is_capturing(stream_);
   if (idle_) slot->ledger.captured.fetch_add(1, relaxed);
@@ -174,8 +181,8 @@ void Launch::ready() {
   fill_ns_ = predicted_ns(known_.kernel, ahead);
   count();
   note_stream(stream_);
-  gated_ = slot.rules.gate.load(relaxed) && !known_.nccl;
-  raised_ = kind_ == kKernel && slot.rules.raised.load(relaxed) >= 2 && captures.load(relaxed) <= 0;
+  gated_ = load(slot.rules.gate) && !known_.nccl;
+  raised_ = kind_ == kKernel && load(slot.rules.raised) >= 2 && captures.load(relaxed) <= 0;
   // The gate is locked to look and to leave events, never while the driver is at work: that may wait for another thread.
   if (gated_) {
     std::unique_lock<std::mutex> lock(gate().mutex, std::try_to_lock);
@@ -183,34 +190,38 @@ void Launch::ready() {
       measured_ = false;  // another thread waits there: that is not what it costs to ask
       lock.lock();
     }
-    go_ns_ = gate().enter(with, known_, fill_ns_);
+    go_ns_ = gate().enter(with, slot, known_, fill_ns_);
     begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
+    era_ = gate().flight.era();
     measured_ = measured_ && gate().at_once();
   } else {
     go_ns_ = now_ns();
     if (due(slot_, known_, ahead) && gate().mutex.try_lock()) {
       gate().flight.collect(with, go_ns_);
       begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
+      era_ = gate().flight.era();
       gate().mutex.unlock();
     }
     // A sign of life, now and then: the gate gives one at each look.
-    if ((slot.pulse.launches.load(relaxed) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
+    if ((load(slot.pulse.launches) & 63) == 0) slot.ledger.beat_ns.store(go_ns_, relaxed);
   }
-  gpu_idle_ = slot.pulse.busy_ns.load(relaxed) < go_ns_;
+  gpu_idle_ = load(slot.pulse.busy_ns) < go_ns_;
   step_ = observe_launch(*trail_, slot_, known_, go_ns_, fill_ns_);
-  if (tracing()) trace_launch(known_.kernel ? known_.kernel->id.load(relaxed) : 0, kind_, go_ns_);
+  if (tracing()) trace_launch(known_.kernel ? load(known_.kernel->id) : 0, kind_, go_ns_);
   if (measured_) hook_ns_ = !gated_ && begun_ ? 0 : now_ns() - before_ns_;
 }
 
 void Launch::done() {
   if (idle_) return;
-  Share& with = share();
   const bool asked = measured_ && gated_;
   if (asked) before_ns_ = now_ns();
   if (gated_ || begun_) {
     const std::lock_guard<std::mutex> lock(gate().mutex);
-    gate().flight.end(known_, step_, stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
-    if (gated_) gate().publish(with, go_ns_);
+    if (tenure_ != tenure()) known_.kernel = nullptr, step_ = nullptr;  // rows of a slot that was ours
+    // Across the end of a context nothing is learnt, and neither its events nor its streams are touched.
+    if (gate().flight.era() == era_)
+      gate().flight.end(known_, step_, stream_, begun_, go_ns_, fill_ns_, gated_ ? gate().mark_ns() : INT64_MAX, gpu_idle_);
+    if (gated_) gate().publish(*slot_, go_ns_);
   }
   if (!measured_ || hook_ns_ <= 0) return;
   if (asked) hook_ns_ += now_ns() - before_ns_;  // of others what comes after the driver's function is a test or two
@@ -223,9 +234,9 @@ Wait::Wait(Over what, CUstream stream, bool per_thread) : over_(what), stream_(s
   if (!stream_) stream_ = per_thread ? thread_stream() : legacy_stream();
   Share& with = joined();
   Slot* slot = with.slot;
-  if (!slot || slot == nobody() || slot->rules.bypass.load(relaxed)) return;
+  if (!slot || slot == nobody() || load(slot->rules.bypass)) return;
   begin_ns_ = now_ns();
-  if (with.slot) observe_wait(with, begin_ns_);
+  observe_wait(slot, begin_ns_);
 }
 
 // A wait for the only stream there is is one for everything.
@@ -238,11 +249,11 @@ Wait::~Wait() {
   if (!begin_ns_) return;
   Share& with = share();
   const int64_t now = now_ns();
-  if (with.slot) {
-    observe_waited(with, begin_ns_, now, over());
+  if (Slot* slot = with.slot) {
+    observe_waited(slot, begin_ns_, now, over());
     if (gate().mutex.try_lock()) {
       gate().flight.collect(with, now);
-      if (with.slot->rules.gate.load(relaxed)) gate().publish(with, now);
+      if (load(slot->rules.gate)) gate().publish(*slot, now);
       gate().mutex.unlock();
     }
   }

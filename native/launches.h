@@ -34,6 +34,8 @@ class Launch {
   int64_t fill_ns_ = 0, go_ns_ = 0, hook_ns_ = 0, before_ns_ = 0;
   bool idle_ = true;       // there is no slot, or the stream is capturing: leave the launch alone
   bool gated_ = false, gpu_idle_ = false, raised_ = false, measured_ = false;
+  uint32_t tenure_ = 0;    // in which the slot is ours
+  uint32_t era_ = 0;       // of the context's events
   CUevent begun_ = nullptr;
 };
 
@@ -52,8 +54,12 @@ class Wait {
   int64_t begin_ns_ = 0;
 };
 
-// A context is about to go, and its events with it.
-void forget_context();
+// Around the driver's functions by which a context may go, and its events with it. Null: the primary one of a device.
+class Parting {
+ public:
+  explicit Parting(void* context);
+  ~Parting();
+};
 
 void capture_began();
 void capture_ended();

@@ -24,6 +24,12 @@ using I64 = Cell<int64_t>;
 using U64 = Cell<uint64_t>;
 using U32 = Cell<uint32_t>;
 
+// A cell as it is now. Another process may change it at any moment: load it once, check the copy, use only the copy.
+template <typename T>
+inline T load(const Cell<T>& cell) {
+  return cell.load(std::memory_order_relaxed);
+}
+
 // What the broker asks of one program. Times in nanoseconds, shares in parts per million.
 struct Rules {
   U32 gate;             // 0: never wait

@@ -43,6 +43,7 @@ struct Driver {
   Own<CUresult (*)(CUevent*, unsigned)> event_create{"cuEventCreate"};
   Own<CUresult (*)(CUevent, CUstream)> event_record{"cuEventRecord"};
   Own<CUresult (*)(CUevent)> event_query{"cuEventQuery"};
+  Own<CUresult (*)(CUevent)> event_destroy{"cuEventDestroy_v2"};
   Own<CUresult (*)(float*, CUevent, CUevent)> event_elapsed{"cuEventElapsedTime"};
   Own<CUresult (*)(CUstream, int*)> capturing{"cuStreamIsCapturing"};
   Own<CUresult (*)(int*)> capture_mode{"cuThreadExchangeStreamCaptureMode"};

@@ -1,12 +1,9 @@
 #include "share.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +11,8 @@
 #include <new>
 
 #include "clock.h"
+#include "decide.h"
+#include "door.h"
 #include "trace.h"
 
 namespace headway {
@@ -21,13 +20,15 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kSecond = 1000000000;
+constexpr int kFirstWaitMs = 300, kWaitMs = 2;  // for the broker's answer; later somebody waits for a launch
 
 std::mutex joining;
 std::atomic<bool> tried{false};
 std::atomic<bool> joined{false};
 std::atomic<uint32_t> said{0};
+std::atomic<uint32_t> tenures{0};
 Share mine;
-std::atomic<uint64_t> mapped_inode{0};
+std::atomic<uint64_t> mapped_door{0};
 void (*forget_more)() = nullptr;
 void (*forget_rows_of_slot)() = nullptr;
 
@@ -54,61 +55,40 @@ void copy_text(char* to, size_t bytes, const char* from) {
   to[bytes - 1] = 0;
 }
 
-Block* map_block(const char* path) {
-  int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0) {
-    say(errno == EACCES || errno == EPERM ? Say::kRefused : Say::kNoBlock, path);
-    return nullptr;
-  }
-  struct stat about{};
-  if (fstat(file, &about) != 0 || static_cast<size_t>(about.st_size) != sizeof(Block)) {
-    close(file);
-    say(Say::kVersion, path);
-    return nullptr;
-  }
-  void* at = mmap(nullptr, sizeof(Block), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
-  if (at == MAP_FAILED) {
-    say(Say::kNoBlock, path);
-    return nullptr;
-  }
-  auto* block = static_cast<Block*>(at);
-  const Header& header = block->header;
-  if (header.magic.load() != kMagic || header.version.load() != kVersion || header.slots.load() != kSlots ||
-      header.slot_bytes.load() != sizeof(Slot)) {
-    say(Say::kVersion, path);
-    munmap(at, sizeof(Block));
-    return nullptr;
-  }
-  mapped_inode.store(about.st_ino, relaxed);
-  return block;
-}
-
 // Whether another block lies where the one that is mapped was.
 bool elsewhere() {
   const char* path = std::getenv("HEADWAY_SHARE");
-  struct stat about{};
-  return path && stat(path, &about) == 0 && about.st_ino != mapped_inode.load(relaxed);
+  const uint64_t door = path ? door_at(path) : 0;
+  return door && door != mapped_door.load(relaxed);
 }
 
-// The block at that path: the one that is mapped already, if it is still that one.
-Block* block_at(const char* path) {
-  struct stat about{};
+// The block at that path: the one that is mapped already, if it is still that one. Says so once where there is none.
+Block* block_at(const char* path, int wait_ms) {
+  const uint64_t door = door_at(path);
   Block* block = mine.block;
-  if (block && stat(path, &about) == 0 && about.st_ino == mapped_inode.load(relaxed)) return block;
-  return map_block(path);
+  if (block && door && door == mapped_door.load(relaxed)) return block;
+  Missing why = Missing::kNone;
+  Block* found = ask_for_block(path, wait_ms, &why);
+  switch (why) {
+    case Missing::kNot: mapped_door.store(door, relaxed); break;
+    case Missing::kNone: say(Say::kNoBlock, path); break;
+    case Missing::kVersion: say(Say::kVersion, path); break;
+    case Missing::kRefused: say(Say::kRefused, path); break;
+    case Missing::kSilent: say(Say::kGone, "no answer"); break;
+  }
+  return found;
 }
 
 // Whether this is a block of ours whose broker lives. Says so once where not.
 bool lives(const Header& header, int64_t now) {
-  if (header.magic.load(relaxed) != kMagic || header.version.load(relaxed) != kVersion) {
+  if (load(header.magic) != kMagic || load(header.version) != kVersion) {
     say(Say::kCorrupt, "its mark is not ours");
     return false;
   }
-  if (header.stopping.load(relaxed)) return false;
-  int64_t patience = header.patience_ns.load(relaxed);
+  if (load(header.stopping)) return false;
+  int64_t patience = load(header.patience_ns);
   if (patience < kSecond / 20 || patience > 60 * kSecond) patience = kSecond;
-  const int64_t silent = now - header.beat_ns.load(relaxed);
+  const int64_t silent = now - within(load(header.beat_ns), kLatest);
   if (silent > patience || silent < -kSecond) {
     say(Say::kGone, "no sign of life");
     return false;
@@ -159,6 +139,7 @@ void after_fork() {
   // The child is another program: it holds no slot until it launches something of its own.
   new (&joining) std::mutex;  // a thread that is not here may have held it
   if (mine.block) munmap(mine.block, sizeof(Block));
+  forget_door();
   mine.block.set(nullptr);
   mine.slot.set(nullptr);
   mine.priority = mine.process = 0;
@@ -182,9 +163,11 @@ void join_block(const char* path) {
   mine.process = static_cast<uint32_t>(getpid());
   mine.wants.store(true, relaxed);
   const bool first = !tried.exchange(true);  // later somebody waits for an answer: it goes on without
-  Block* block = block_at(path);
-  if (!block) return;  // the one before, if there was one, stays mapped: other threads may look at it
+  Block* before = mine.block;
+  Block* block = block_at(path, first ? kFirstWaitMs : kWaitMs);
+  if (!block) return;  // the one before, if there was one, stays mapped: its broker may be back
   mine.block.set(block);
+  if (before && before != block) retire_block(before);
   if (!lives(block->header, now_ns())) return;
   Slot* claimed = claim(mine.block, mine.priority);
   if (!claimed) {
@@ -192,6 +175,7 @@ void join_block(const char* path) {
     return;
   }
   if (forget_rows_of_slot) forget_rows_of_slot();
+  tenures.fetch_add(1);
   mine.slot.set(claimed);
   if (first) await_seed(mine);
 }
@@ -205,7 +189,9 @@ void join() {
   }
   const char* path = std::getenv("HEADWAY_SHARE");
   if (path && *path) join_block(path);
-  if (!mine.slot && tracing()) mine.slot.set(trace_slot());  // recorded without a broker
+  if (mine.slot || !tracing() || !trace_slot()) return;
+  trace_slot()->owner.store(mine.process);
+  mine.slot.set(trace_slot());  // recorded without a broker
 }
 
 }  // namespace
@@ -215,14 +201,20 @@ void on_fork(void (*forget)()) { forget_more = forget; }
 void on_join(void (*forget)()) { forget_rows_of_slot = forget; }
 
 Slot* nobody() {
-  static Slot* empty = static_cast<Slot*>(std::calloc(1, sizeof(Slot)));
+  static Slot* empty = [] {
+    void* at = mmap(nullptr, sizeof(Slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<Slot*>(at);
+  }();
   return empty;
 }
+
+uint32_t tenure() { return tenures.load(relaxed); }
 
 void lost(Share& with, const Slot* slot) {
   std::lock_guard<std::mutex> lock(joining);
   // Another thread may have been here before, and have found another place, or the same one again.
-  if (with.slot != slot || (slot->owner.load(relaxed) == with.process && !elsewhere())) return;
+  if (with.slot != slot || (load(slot->owner) == with.process && !elsewhere())) return;
+  tenures.fetch_add(1);
   with.slot.set(nobody());
   joined.store(false, std::memory_order_release);
 }
@@ -260,11 +252,10 @@ void look_again(Share& with) {
   int64_t before = looked.load(relaxed);
   if (now - before < kSecond || !looked.compare_exchange_strong(before, now, relaxed) || !before) return;
   const char* path = std::getenv("HEADWAY_SHARE");
-  struct stat about{};
-  if (!path || stat(path, &about) != 0) return;
+  if (!path || !door_at(path)) return;
   const Block* block = with.block;
-  const bool other = !block || about.st_ino != mapped_inode.load(relaxed);
-  const bool back = block && !block->header.stopping.load(relaxed) && now - block->header.beat_ns.load(relaxed) < kSecond;
+  const bool other = !block || elsewhere();
+  const bool back = block && !load(block->header.stopping) && now - within(load(block->header.beat_ns), kLatest) < kSecond;
   if (!other && !back) return;
   std::lock_guard<std::mutex> lock(joining);
   Slot* slot = with.slot;  // another thread may have found a place meanwhile
@@ -277,10 +268,10 @@ bool replaced(const Share& with, int64_t now) {
   if (now - before < kSecond || !looked.compare_exchange_strong(before, now, relaxed)) return false;
   Block* block = with.block;
   if (!block) return false;
-  const bool stopping = block->header.stopping.load(relaxed) != 0;
-  if (!stopping && now - block->header.beat_ns.load(relaxed) < 2 * kSecond) return false;
+  const bool stopping = load(block->header.stopping) != 0;
+  if (!stopping && now - within(load(block->header.beat_ns), kLatest) < 2 * kSecond) return false;
   // Whoever is not gated finds out here, and says so too: nobody yields to it any more.
-  if (!stopping && block->header.magic.load(relaxed) == kMagic) say(Say::kGone, "no sign of life");
+  if (!stopping && load(block->header.magic) == kMagic) say(Say::kGone, "no sign of life");
   return elsewhere();
 }
 
@@ -289,7 +280,7 @@ bool trusted(Share& with, int64_t now) {
   if (!block || !lives(block->header, now)) return false;
   // Another program, or nonsense, in our slot: the broker took us for dead, or the block was written over.
   if (Slot* slot = with.slot; slot == nobody()) return false;
-  if (Slot* slot = with.slot; slot && (slot->owner.load(relaxed) != with.process || slot->state.load(relaxed) != 2)) {
+  if (Slot* slot = with.slot; slot && (load(slot->owner) != with.process || load(slot->state) != 2)) {
     say(Say::kCorrupt, "our slot is not ours");
     return false;
   }

@@ -38,6 +38,9 @@ bool trusted(Share& share, int64_t now);
 enum class Say { kNoBlock, kVersion, kGone, kFull, kCorrupt, kRefused };
 void say(Say what, const char* more);
 
+// Another number whenever this process takes or loses a slot: rows that were looked up before belong to that one.
+uint32_t tenure();
+
 // The slot has become another program's (the broker took this one for dead): leave it, join anew at the next launch.
 // Threads that still hold on to it write into a slot that is nobody's.
 void lost(Share& share, const Slot* slot);

@@ -114,7 +114,10 @@ Trace* recording() {
 }
 
 // The table that kernels were identified into.
-const Slot* table() { return share().slot ? share().slot : trace_slot(); }
+const Slot* table() {
+  const Slot* slot = share().slot;
+  return slot ? slot : trace_slot();
+}
 
 // What the table says of a kernel now.
 void look_up(TraceKernel* row) {
@@ -124,11 +127,11 @@ void look_up(TraceKernel* row) {
     const uint64_t held = k.id.load(std::memory_order_acquire);
     if (held == 0) return;
     if (held != row->id) continue;
-    row->blocks = k.blocks.load(relaxed);
-    row->per_sm = k.per_sm.load(relaxed);
-    row->work_ns = k.work_ns.load(relaxed);
-    row->longest_ns = k.longest_ns.load(relaxed);
-    row->samples = k.samples.load(relaxed);
+    row->blocks = load(k.blocks);
+    row->per_sm = load(k.per_sm);
+    row->work_ns = load(k.work_ns);
+    row->longest_ns = load(k.longest_ns);
+    row->samples = load(k.samples);
     std::memcpy(row->name, k.name, sizeof row->name);
     row->name[sizeof row->name - 1] = 0;
     return;
@@ -140,9 +143,8 @@ std::vector<TraceStep> steps() {
   const Slot* slot = table();
   for (uint32_t i = 0; slot && i < kSteps; ++i) {
     const Step& s = slot->steps[i];
-    if (!s.key.load(relaxed) || !s.samples.load(relaxed)) continue;
-    all.push_back(TraceStep{s.key.load(relaxed), s.gap_ns.load(relaxed), s.think_ns.load(relaxed),
-                            s.slack_ns.load(relaxed), s.samples.load(relaxed), s.waits.load(relaxed)});
+    const TraceStep row{load(s.key), load(s.gap_ns), load(s.think_ns), load(s.slack_ns), load(s.samples), load(s.waits)};
+    if (row.key && row.samples) all.push_back(row);
   }
   return all;
 }
@@ -216,12 +218,12 @@ std::string about(const Trace& trace, uint64_t dropped, int64_t ended_ns) {
   line(&text, "ended_ns", std::to_string(ended_ns));
   if (const Slot* slot = table()) {
     const Ledger& ledger = slot->ledger;
-    line(&text, "kernels", std::to_string(ledger.kernels.load(relaxed)));
-    line(&text, "graphs", std::to_string(ledger.graphs.load(relaxed)));
-    line(&text, "copies", std::to_string(ledger.copies.load(relaxed)));
-    line(&text, "captured", std::to_string(ledger.captured.load(relaxed)));
-    line(&text, "hook_ns", std::to_string(ledger.hook_ns.load(relaxed)));
-    line(&text, "hooked", std::to_string(ledger.hooked.load(relaxed)));
+    line(&text, "kernels", std::to_string(load(ledger.kernels)));
+    line(&text, "graphs", std::to_string(load(ledger.graphs)));
+    line(&text, "copies", std::to_string(load(ledger.copies)));
+    line(&text, "captured", std::to_string(load(ledger.captured)));
+    line(&text, "hook_ns", std::to_string(load(ledger.hook_ns)));
+    line(&text, "hooked", std::to_string(load(ledger.hooked)));
   }
   return text;
 }

@@ -92,7 +92,7 @@ Trail& fresh_trail(Slot* slot) {
 }
 
 int64_t blend(int64_t mean, int64_t value, uint32_t seen) {
-  if (seen == 0 || mean <= 0) return value;
+  if (seen == 0 || mean <= 0 || mean > kLongest) return value;
   value = least(value, 4 * mean + 10000);  // one hiccup of the machine is not the rule
   return mean + (value - mean) / (seen < 8 ? 4 : 8);
 }
@@ -101,7 +101,7 @@ int64_t blend(int64_t mean, int64_t value, uint32_t seen) {
 Step* find(Slot* slot, uint64_t key, bool room) {
   for (uint32_t probe = 0; probe < 32; ++probe) {
     Step& step = slot->steps[(key + probe) % kSteps];
-    uint64_t held = step.key.load(relaxed);
+    uint64_t held = load(step.key);
     if (held == key) return &step;
     if (held != 0) continue;
     if (!room) return nullptr;
@@ -147,7 +147,7 @@ Step* by_place(Slot* slot, const Trail& t, uint64_t pair) {
   if (t.ahead && t.ahead_key == key) return t.ahead;
   if (!far && !seen(key)) return nullptr;
   Step* step = far ? nullptr : find(slot, key, places.load(relaxed) < kPlaces);
-  if (step && step->samples.load(relaxed) == 0) places.fetch_add(1, relaxed);
+  if (step && load(step->samples) == 0) places.fetch_add(1, relaxed);
   return step ? step : find(slot, pair, true);
 }
 
@@ -155,28 +155,28 @@ Step* by_place(Slot* slot, const Trail& t, uint64_t pair) {
 // before it is the processor's own. Alone its length is learnt; with others about it is compared with what was learnt,
 // on top of a first part that counts as it came, so that a slow processor is not taken for a delay.
 void account(Slot* slot, Step* step, bool watched, int64_t launching_ns, int64_t waiting_ns) {
-  const bool still = slot->rules.watched.load(relaxed) != 0;
+  const bool still = load(slot->rules.watched) != 0;
   if (watched != still) return;  // partly alone, partly not: it says nothing of either
   if (watched) {
-    const uint32_t seen = step->alone.load(relaxed);
-    step->alone_ns.store(blend(step->alone_ns.load(relaxed), waiting_ns, seen), relaxed);
+    const uint32_t seen = load(step->alone);
+    step->alone_ns.store(blend(load(step->alone_ns), waiting_ns, seen), relaxed);
     step->alone.store(seen + 1, relaxed);
     return;
   }
-  if (step->alone.load(relaxed) < 2) return;
-  const int64_t alone = step->alone_ns.load(relaxed);
+  if (load(step->alone) < 2) return;
+  const int64_t alone = within(load(step->alone_ns), kLongest);
   Ledger& ledger = slot->ledger;
-  ledger.actual_ns.store(ledger.actual_ns.load(relaxed) + launching_ns + waiting_ns, relaxed);
-  ledger.alone_ns.store(ledger.alone_ns.load(relaxed) + launching_ns + alone, relaxed);
+  ledger.actual_ns.store(load(ledger.actual_ns) + launching_ns + waiting_ns, relaxed);
+  ledger.alone_ns.store(load(ledger.alone_ns) + launching_ns + alone, relaxed);
 }
 
 void learn_step(const Trail& t, Step* step, int64_t now) {
-  const uint32_t seen = step->samples.load(relaxed);
+  const uint32_t seen = load(step->samples);
   if (t.waited) {
-    step->think_ns.store(blend(step->think_ns.load(relaxed), now - t.waited_ns, seen), relaxed);
+    step->think_ns.store(blend(load(step->think_ns), now - t.waited_ns, seen), relaxed);
     step->waits.store(1, relaxed);
   } else {
-    step->gap_ns.store(blend(step->gap_ns.load(relaxed), now - t.launch_ns, seen), relaxed);
+    step->gap_ns.store(blend(load(step->gap_ns), now - t.launch_ns, seen), relaxed);
     step->waits.store(0, relaxed);
   }
   step->samples.store(seen + 1, relaxed);
@@ -215,16 +215,16 @@ void remember(Trail& t, Slot* slot, const Known& known) {
 // A wait is over and the next request begins: what it begins with, after what the one before it ended with.
 void follows(const Slot* slot, Step* ended, const Step* begins) {
   const uint32_t row = begins ? static_cast<uint32_t>(begins - slot->steps) + 1 : 0;
-  const uint32_t sure = ended->after.load(relaxed) == row ? ended->sure.load(relaxed) + 1 : 0;
+  const uint32_t sure = load(ended->after) == row ? load(ended->sure) + 1 : 0;
   ended->after.store(row, relaxed);
   ended->sure.store(least(sure, kSure), relaxed);
 }
 
 // What the request after a wait absorbs, if it is the one that has come there before; else nothing.
 int64_t slack_after(const Slot* slot, const Step* ended) {
-  if (!ended || ended->sure.load(relaxed) < kSure) return 0;
-  const uint32_t row = ended->after.load(relaxed);
-  return row && row <= kSteps ? slot->steps[row - 1].slack_ns.load(relaxed) : 0;
+  if (!ended || load(ended->sure) < kSure) return 0;
+  const uint32_t row = load(ended->after);
+  return row && row <= kSteps ? within(load(slot->steps[row - 1].slack_ns), kLongest) : 0;
 }
 
 // How many threads wait, by what this one does; of another generation none does.
@@ -252,9 +252,12 @@ void tell_waiting(Slot* slot, int64_t now, bool over) {
 
 // What is expected after this launch, from the step that knows.
 const Step* expected(const Trail& t) {
-  if (t.step && t.step->samples.load(relaxed)) return t.step;
-  return t.pair && t.pair->samples.load(relaxed) ? t.pair : nullptr;
+  if (t.step && load(t.step->samples)) return t.step;
+  return t.pair && load(t.pair->samples) ? t.pair : nullptr;
 }
+
+// From the end of a wait to the next launch, as a step knows it.
+int64_t think_ns(const Step* known) { return known ? within(load(known->think_ns), kLongest) : 0; }
 
 }  // namespace
 
@@ -289,7 +292,7 @@ bool as_before(Trail& t, Slot* slot, CUfunction function, const Shape& shape, Kn
 Step* step_ahead(Trail& t, Slot* slot, const Known& known) {
   if (!t.ahead_key) return t.ahead;
   if (!t.function) t.begins = stretch_begins(t);
-  const uint64_t pair = mix(t.previous, known.kernel ? known.kernel->id.load(relaxed) : 1);
+  const uint64_t pair = mix(t.previous, known.kernel ? load(known.kernel->id) : 1);
   const uint32_t place = t.begins ? 1 : t.place + 1;
   t.ahead_key = place > kRing ? pair : mix(pair, place);
   return t.ahead = find(slot, t.ahead_key, false);
@@ -298,22 +301,22 @@ Step* step_ahead(Trail& t, Slot* slot, const Known& known) {
 Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, int64_t work_ns) {
   close_stretch(t, now);
   const Kernel* kernel = launched.kernel;
-  const uint64_t id = kernel ? kernel->id.load(relaxed) : 1;
+  const uint64_t id = kernel ? load(kernel->id) : 1;
   if (t.begins || t.place == 0) {
     t.place = 0;
     t.begin_ns = now;
-    t.watched = slot->rules.watched.load(relaxed) != 0;
+    t.watched = load(slot->rules.watched) != 0;
   }
   if (t.place <= kRing) ++t.place;  // a thread may never wait: far out all places are one
   const uint64_t pair = mix(t.previous, id);
   Step* ended = t.waited ? (t.step ? t.step : t.pair) : nullptr;
   t.step = t.ahead_key ? by_place(slot, t, pair) : t.ahead;
-  t.pair = t.step && t.step->samples.load(relaxed) >= kSettled ? nullptr : find(slot, pair, true);
+  t.pair = t.step && load(t.step->samples) >= kSettled ? nullptr : find(slot, pair, true);
   if (t.pair == t.step) t.pair = nullptr;
   if (ended) follows(slot, ended, t.step ? t.step : t.pair);
   Pulse& pulse = slot->pulse;
-  const int64_t reaches = now + within(slot->rules.latency_ns.load(relaxed), kMillion);
-  int64_t busy = pulse.busy_ns.load(relaxed);
+  const int64_t reaches = now + within(load(slot->rules.latency_ns), kMillion);
+  int64_t busy = within(load(pulse.busy_ns), kLatest);
   if (t.begins) t.idle_ns = 0;
   if (reaches > busy) {
     if (!t.begins) t.idle_ns += reaches - busy;
@@ -329,18 +332,17 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   t.function = nullptr;
   const Step* known = expected(t);
   int64_t next = now + kSoon;
-  if (known) next = known->waits.load(relaxed) ? busy + known->think_ns.load(relaxed) : now + known->gap_ns.load(relaxed);
+  if (known) next = load(known->waits) ? busy + think_ns(known) : now + within(load(known->gap_ns), kLongest);
   // Five plain stores on a line of our own: all that those below need to know.
   pulse.launch_ns.store(now, relaxed);
   pulse.busy_ns.store(busy, relaxed);
   pulse.next_ns.store(next, relaxed);
-  pulse.slack_ns.store(known ? known->slack_ns.load(relaxed) : 0, relaxed);
-  pulse.launches.store(pulse.launches.load(relaxed) + 1, relaxed);
+  pulse.slack_ns.store(known ? within(load(known->slack_ns), kLongest) : 0, relaxed);
+  pulse.launches.store(load(pulse.launches) + 1, relaxed);
   return t.step;
 }
 
-void observe_wait(Share& share, int64_t now) {
-  Slot* slot = share.slot;
+void observe_wait(Slot* slot, int64_t now) {
   Trail* found = begun(slot);
   if (!found || found->counted || !found->launch_ns) return;
   Trail& t = *found;
@@ -358,7 +360,7 @@ void observe_wait(Share& share, int64_t now) {
   for (uint32_t i = 0; due && i < t.passed; ++i) {
     if (!t.ring[i].step) continue;
     Step* step = &slot->steps[t.ring[i].step - 1];
-    const int64_t mean = step->slack_ns.load(relaxed);
+    const int64_t mean = within(load(step->slack_ns), kLongest);
     const int64_t seen = t.idle_ns - t.idle_before_ns[i];
     const int64_t slack = mean > 0 ? least(seen, 4 * mean + 100000) : seen;
     step->slack_ns.store(mean > 0 ? mean + (slack - mean) / 4 : slack, relaxed);
@@ -366,13 +368,12 @@ void observe_wait(Share& share, int64_t now) {
   t.passed = 0;
   const Step* known = expected(t);
   Pulse& pulse = slot->pulse;
-  pulse.next_ns.store(pulse.busy_ns.load(relaxed) + (known ? known->think_ns.load(relaxed) : 0), relaxed);
+  pulse.next_ns.store(within(load(pulse.busy_ns), kLatest) + think_ns(known), relaxed);
 }
 
-void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
-  Slot* slot = share.slot;
+void observe_waited(Slot* slot, int64_t began, int64_t now, Over over) {
   Ledger& ledger = slot->ledger;
-  ledger.syncs.store(ledger.syncs.load(relaxed) + 1, relaxed);
+  ledger.syncs.store(load(ledger.syncs) + 1, relaxed);
   int64_t think = 0, slack = -1;
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
@@ -382,21 +383,20 @@ void observe_waited(Share& share, int64_t began, int64_t now, Over over) {
     t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;
     t->waited_ns = now;
-    const Step* known = expected(*t);
-    think = known ? known->think_ns.load(relaxed) : 0;
+    think = think_ns(expected(*t));
     // What those below launch in the pause may run on beyond it, and delay the next request: by what that one absorbs.
     // Where other threads are at work it is theirs that counts.
-    if (!waiting_now(t->born, 0) && slot->pulse.launch_ns.load(relaxed) == t->launch_ns) slack = slack_after(slot, step);
+    if (!waiting_now(t->born, 0) && load(slot->pulse.launch_ns) == t->launch_ns) slack = slack_after(slot, step);
   }
   Pulse& pulse = slot->pulse;
   const int64_t rest = over == Over::kEverything ? 0 : kRest;
   wait_began.store(began, relaxed);
   wait_ended.store(now, relaxed);
   waits_over.fetch_add(1, std::memory_order_release);
-  if (over != Over::kEvent && pulse.busy_ns.load(relaxed) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
+  if (over != Over::kEvent && load(pulse.busy_ns) > now + rest) pulse.busy_ns.store(now + rest, relaxed);
   pulse.next_ns.store(now + (think > 0 ? think : kSoon), relaxed);
   if (slack >= 0) pulse.slack_ns.store(slack, relaxed);
-  pulse.epoch.store(pulse.epoch.load(relaxed) + 1, relaxed);
+  pulse.epoch.store(load(pulse.epoch) + 1, relaxed);
   tell_waiting(slot, now, true);  // last: who sees nobody wait sees what follows, too
 }
 

@@ -23,8 +23,8 @@ Step* observe_launch(Trail& trail, Slot* slot, const Known& known, int64_t now, 
 // The program waits for the GPU, and has waited: for everything, for one of several streams, or for an event, behind
 // which there may be any amount of work.
 enum class Over { kEverything, kStream, kEvent };
-void observe_wait(Share& share, int64_t now);
-void observe_waited(Share& share, int64_t began, int64_t now, Over over);
+void observe_wait(Slot* slot, int64_t now);
+void observe_waited(Slot* slot, int64_t began, int64_t now, Over over);
 
 void forget_trail();
 

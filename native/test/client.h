@@ -69,12 +69,14 @@ struct Reached {
   CUresult (*context_destroy)(void*) = nullptr;
   CUresult (*primary_reset)(CUdevice) = nullptr;
   CUresult (*primary_release)(CUdevice) = nullptr;
+  CUresult (*primary_retain)(void**, CUdevice) = nullptr;
 };
 
 // The stub's own calls.
 struct Stub {
   CUfunction (*function)(const char*, int64_t, int64_t, int) = nullptr;
   void (*rename)(CUfunction, const char*, int64_t) = nullptr;
+  void (*load)(CUfunction, int64_t) = nullptr;
   CUgraphExec (*graph)(int64_t) = nullptr;
   uint64_t (*sum)() = nullptr;
   uint64_t (*count)(const char*) = nullptr;

@@ -16,6 +16,8 @@ Driver& driver() {
 
 void* driver_function(const char*) { return nullptr; }
 
+uint32_t tenure() { return 0; }
+
 }  // namespace headway
 
 namespace {
@@ -52,7 +54,7 @@ int main() {
   long a, b, c, d;
   while (std::scanf(" %c %ld %ld %ld %ld", &what, &a, &b, &c, &d) == 5) {
     long answer = 0;
-    if (what == 'N') flight->forget(), number = finished = 0;
+    if (what == 'N') *flight = Flight{}, number = finished = 0;
     if (what == 'L') number = a, flight->end(Known{}, nullptr, nullptr, nullptr, b, c, d, false);
     if (what == 'C') finished = b, flight->collect(*share, a);
     if (what == 'E') answer = flight->end_ns(a, b);

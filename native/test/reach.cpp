@@ -75,7 +75,8 @@ int came(const char* base) {
       {"cuCtxSynchronize_v2", 13000},  {"cuStreamCreate", 2000},     {"cuStreamCreateWithPriority", 5050},
       {"cuModuleUnload", 2000},        {"cuEventCreate", 2000},      {"cuEventRecord", 2000},
       {"cuInit", 2000},                {"cuCtxGetCurrent", 4000},    {"cuCtxDestroy", 4000},
-      {"cuStreamBeginCapture", 10010}, {"cuStreamEndCapture", 10000}};
+      {"cuStreamBeginCapture", 10010}, {"cuStreamEndCapture", 10000}, {"cuDevicePrimaryCtxReset", 7000},
+      {"cuDevicePrimaryCtxRelease", 7000}, {"cuDevicePrimaryCtxRetain", 7000}};
   for (const auto& [name, version] : versions)
     if (std::strcmp(name, base) == 0) return version;
   return 13000;
@@ -129,6 +130,7 @@ CUresult cuCtxGetCurrent(void**);
 CUresult cuCtxDestroy_v2(void*);
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
+CUresult cuDevicePrimaryCtxRetain(void**, CUdevice);
 }
 
 Reached linked() {
@@ -140,7 +142,7 @@ Reached linked() {
           cuStreamEndCapture,     cuStreamIsCapturing,       cuStreamCreate,             cuStreamCreateWithPriority,
           cuModuleUnload,         cuLibraryUnload,           cuEventCreate,              cuEventRecord,
           cuInit,                 cuCtxGetCurrent,           cuCtxDestroy_v2,            cuDevicePrimaryCtxReset_v2,
-          cuDevicePrimaryCtxRelease_v2};
+          cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain};
 }
 #endif
 
@@ -182,6 +184,7 @@ Reached found_by(Find find) {
   FIND(context_destroy, "cuCtxDestroy", "cuCtxDestroy_v2", "cuCtxDestroy_v2");
   FIND(primary_reset, "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxReset_v2");
   FIND(primary_release, "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease_v2");
+  SAME(primary_retain, "cuDevicePrimaryCtxRetain");
   return r;
 }
 
@@ -207,6 +210,7 @@ Stub reach_stub() {
   Stub stub;
   stub.function = reinterpret_cast<decltype(stub.function)>(dlsym(library(), "stubFunction"));
   stub.rename = reinterpret_cast<decltype(stub.rename)>(dlsym(library(), "stubRename"));
+  stub.load = reinterpret_cast<decltype(stub.load)>(dlsym(library(), "stubLoad"));
   stub.graph = reinterpret_cast<decltype(stub.graph)>(dlsym(library(), "stubGraph"));
   stub.sum = reinterpret_cast<decltype(stub.sum)>(dlsym(library(), "stubSum"));
   stub.count = reinterpret_cast<decltype(stub.count)>(dlsym(library(), "stubCount"));

@@ -209,6 +209,70 @@ Done contexts(const Asked& asked, const Reached& driver, const Stub& stub) {
   return done;
 }
 
+// A context goes while a launch into it is in the driver; another comes, and is launched into.
+Done across(const Asked& asked, const Reached& driver, const Stub& stub) {
+  const auto kernels = functions(asked, stub);
+  Done done;
+  for (uint64_t way = 0; way < 3; ++way) {
+    Lane old(asked, driver, true);
+    old.launch(kernels[0], asked.launches);
+    old.wait();
+    void* context = nullptr;
+    expect(&done, driver.context(&context) == CUDA_SUCCESS && context);
+    std::thread thread([&] {
+      old.launch(kernels[0], 5);  // known to this thread, so that it is timed
+      old.wait();
+      stub.load(kernels[0], 100000000);
+      old.launch(kernels[0]);
+    });
+    while (stub.count("loading") <= way) headway::sleep_ns(1000000);
+    if (way == 0) expect(&done, driver.context_destroy(context) == CUDA_SUCCESS);
+    if (way == 1) expect(&done, driver.primary_reset(0) == CUDA_SUCCESS);
+    if (way == 2) expect(&done, driver.primary_release(0) == CUDA_SUCCESS);
+    thread.join();
+    expect(&done, driver.primary_retain(&context, 0) == CUDA_SUCCESS && context);
+    Lane lane(asked, driver, true);
+    lane.launch(kernels[0], asked.launches);
+    lane.wait();
+    if (way < 2) expect(&done, driver.primary_release(0) == CUDA_SUCCESS);
+    done.add(together({&old, &lane}));
+  }
+  return done;
+}
+
+// Launches into the default stream of whatever context is there, while contexts go and come.
+Done beside_resets(const Asked& asked, const Reached& driver, const Stub& stub) {
+  const auto kernels = functions(asked, stub);
+  Lane launching(asked, driver, false), going(asked, driver, false);
+  std::atomic<bool> over{false};
+  launching.launch(kernels[0], 5);
+  std::thread thread([&] {
+    while (!over) launching.launch(kernels[0]);
+  });
+  for (int64_t i = 0; i < asked.launches; ++i) {
+    headway::sleep_ns(2000000);
+    expect(&going.done, driver.primary_reset(0) == CUDA_SUCCESS);
+  }
+  over = true;
+  thread.join();
+  launching.wait();
+  return together({&launching, &going});
+}
+
+// The primary context is retained and released again and again, and stays there all the time.
+Done retained(const Asked& asked, const Reached& driver, const Stub& stub) {
+  const auto kernels = functions(asked, stub);
+  Lane lane(asked, driver, true);
+  for (int64_t i = 0; i < asked.launches; ++i) {
+    void* context = nullptr;
+    expect(&lane.done, driver.primary_retain(&context, 0) == CUDA_SUCCESS && context);
+    lane.launch(kernels[0], 10);
+    expect(&lane.done, driver.primary_release(0) == CUDA_SUCCESS);
+  }
+  lane.wait();
+  return together({&lane});
+}
+
 struct Slow {
   bool on = false;
   ~Slow() {
@@ -236,7 +300,8 @@ Verb situation(const std::string& name) {
   const std::map<std::string, Verb> all = {
       {"stuck", stuck},     {"behind-copy", behind_copy}, {"behind-launch", behind_launch}, {"beside-captures", beside_captures},
       {"shapes", shapes},   {"two-streams", two_streams}, {"old-event", old_event},         {"flood", flood},
-      {"contexts", contexts}, {"exit", exits}};
+      {"contexts", contexts}, {"across", across},         {"retained", retained},           {"beside-resets", beside_resets},
+      {"exit", exits}};
   const auto found = all.find(name);
   return found == all.end() ? nullptr : found->second;
 }

@@ -18,7 +18,6 @@ constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kInvalidContext = 201;
 constexpr CUresult kInvalidHandle = 400;
 constexpr CUresult kNotFound = 500;
-constexpr CUresult kContextDestroyed = 709;
 constexpr CUresult kLaunchFailed = 719;
 constexpr CUresult kCaptureUnsupported = 900;
 constexpr CUresult kCaptureInvalidated = 901;
@@ -47,11 +46,13 @@ struct Stream {
   int mode = 0;
   int thread = 0;  // that began the capture
   int64_t captured_ns = 0;
+  uint64_t context = 0;  // that it was made in; 0: a default stream, one in each
 };
 
 struct Event {
   int64_t point_ns = 0;
   uint64_t context = 0;  // that it was made in
+  bool destroyed = false;
 };
 
 struct Graph {
@@ -100,6 +101,9 @@ int exchange_capture_mode(int mode);
 uint64_t context_number();
 void* context_handle();
 void next_context();
+// The primary context is there as long as it is retained: so often, and once from the beginning.
+void retain_context();
+void release_context();
 void begin_capture(Stream* stream, int mode);
 void add_sum(uint64_t sum);
 

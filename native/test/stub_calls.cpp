@@ -1,4 +1,5 @@
 // The rest of the stub driver: waiting, events, capture, questions, and the way to a function by its name.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -63,24 +64,29 @@ CUresult is_capturing(const char* call, CUstream handle, bool per_thread, int* s
   return CUDA_SUCCESS;
 }
 
-// An event of a context that is gone: with the real driver the program may crash here.
-bool dead(CUevent event) {
-  if (static_cast<Event*>(event)->context == context_number()) return false;
-  count("dead event");
-  return true;
+// An event that was destroyed or whose context is gone: with the real driver the program may crash here, and here it does.
+Event* living(const char* call, CUevent handle) {
+  auto* event = static_cast<Event*>(handle);
+  if (!event->destroyed && event->context == context_number()) return event;
+  std::fprintf(stderr, "stub: %s of a dead event\n", call);
+  std::abort();
 }
 
 CUresult record(const char* call, CUevent event, CUstream handle, bool per_thread) {
   std::lock_guard<Lock> hold(lock);
   count(call);
-  if (dead(event)) return kContextDestroyed;
+  Event* at = living(call, event);
   Stream* stream = stream_of(handle, per_thread);
+  if (stream->context && stream->context != context_number()) {
+    std::fprintf(stderr, "stub: %s in a dead stream\n", call);
+    std::abort();
+  }
   if (stream->capturing) {
     count("event in a capture");
     return CUDA_SUCCESS;
   }
   const int64_t now = headway::now_ns();
-  static_cast<Event*>(event)->point_ns = stream->end_ns > now + kLatency / 4 ? stream->end_ns : now + kLatency / 4;
+  at->point_ns = stream->end_ns > now + kLatency / 4 ? stream->end_ns : now + kLatency / 4;
   return CUDA_SUCCESS;
 }
 
@@ -145,17 +151,33 @@ CUresult cuCtxDestroy_v2(void* context) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice) {
+CUresult cuCtxDestroy(void* context) {
   std::lock_guard<Lock> hold(lock);
-  count("cuDevicePrimaryCtxReset_v2");
+  count("cuCtxDestroy");
+  if (context != context_handle()) return kInvalidContext;
   next_context();
   return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+// Going takes a while, in which the context is still there.
+#define PRIMARY(name, goes)           \
+  CUresult name(CUdevice) {           \
+    headway::sleep_ns(1000000);       \
+    std::lock_guard<Lock> hold(lock); \
+    count(#name);                     \
+    goes();                           \
+    return CUDA_SUCCESS;              \
+  }
+PRIMARY(cuDevicePrimaryCtxReset, next_context)
+PRIMARY(cuDevicePrimaryCtxReset_v2, next_context)
+PRIMARY(cuDevicePrimaryCtxRelease, release_context)
+PRIMARY(cuDevicePrimaryCtxRelease_v2, release_context)
+
+CUresult cuDevicePrimaryCtxRetain(void** context, CUdevice) {
   std::lock_guard<Lock> hold(lock);
-  count("cuDevicePrimaryCtxRelease_v2");
-  next_context();
+  count("cuDevicePrimaryCtxRetain");
+  retain_context();
+  *context = context_handle();
   return CUDA_SUCCESS;
 }
 
@@ -166,13 +188,13 @@ CUresult cuInit(unsigned) {
 
 CUresult cuEventCreate(CUevent* event, unsigned) {
   COUNTED("cuEventCreate");
-  *event = new Event{0, context_number()};
+  *event = new Event{0, context_number(), false};
   return CUDA_SUCCESS;
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {
   COUNTED("cuEventDestroy_v2");
-  delete static_cast<Event*>(event);
+  living("cuEventDestroy", event)->destroyed = true;  // its memory is kept: who touches it later is found out
   return CUDA_SUCCESS;
 }
 
@@ -185,8 +207,7 @@ CUresult cuEventQuery(CUevent event) {
     return kCaptureUnsupported;
   }
   if (any_capture()) count("query beside a capture");
-  if (dead(event)) return kContextDestroyed;
-  return headway::now_ns() >= static_cast<Event*>(event)->point_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return headway::now_ns() >= living("cuEventQuery", event)->point_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
@@ -197,8 +218,7 @@ CUresult cuEventSynchronize(CUevent event) {
       count("broken capture");
       return kCaptureUnsupported;
     }
-    if (dead(event)) return kContextDestroyed;
-    point = static_cast<Event*>(event)->point_ns;
+    point = living("cuEventSynchronize", event)->point_ns;
     Entry entry{"cuEventSynchronize", ""};
     entry.at_ns = headway::now_ns();
     entry.end_ns = point;
@@ -210,8 +230,7 @@ CUresult cuEventSynchronize(CUevent event) {
 
 CUresult cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
   COUNTED("cuEventElapsedTime");
-  if (dead(from) || dead(to)) return kContextDestroyed;
-  const int64_t begin = static_cast<Event*>(from)->point_ns, end = static_cast<Event*>(to)->point_ns;
+  const int64_t begin = living("cuEventElapsedTime", from)->point_ns, end = living("cuEventElapsedTime", to)->point_ns;
   if (!begin || !end) return kInvalidHandle;
   if (headway::now_ns() < begin || headway::now_ns() < end) return CUDA_ERROR_NOT_READY;
   *ms = static_cast<float>(end - begin) / 1e6f;

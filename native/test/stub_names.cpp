@@ -39,6 +39,7 @@
   X(cuCtxDestroy, cuCtxDestroy_v2, cuCtxDestroy_v2)                                                    \
   X(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset_v2)                   \
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease_v2)             \
+  X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                      \
   X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode,                              \
     cuThreadExchangeStreamCaptureMode)                                                                 \
   X(cuCtxGetCurrent, cuCtxGetCurrent, cuCtxGetCurrent)                                                 \
@@ -61,6 +62,8 @@ extern "C" {
 NAMES(DECLARE)
 void cuGetProcAddress();
 void cuCtxSynchronize_v2();
+void cuDevicePrimaryCtxReset();
+void cuDevicePrimaryCtxRelease();
 }
 
 namespace {
@@ -89,6 +92,9 @@ CUresult find(const char* name, void** function, int version, uint64_t flags) {
     if (version < 12000 && std::strcmp(name, "cuGetProcAddress") == 0) found = cuGetProcAddress;
     // Since CUDA 13 this one means a function with an argument.
     if (version >= 13000 && std::strcmp(name, "cuCtxSynchronize") == 0) found = cuCtxSynchronize_v2;
+    // And before CUDA 11 these.
+    if (version < 11000 && std::strcmp(name, "cuDevicePrimaryCtxReset") == 0) found = cuDevicePrimaryCtxReset;
+    if (version < 11000 && std::strcmp(name, "cuDevicePrimaryCtxRelease") == 0) found = cuDevicePrimaryCtxRelease;
     *function = reinterpret_cast<void*>(found);
     return CUDA_SUCCESS;
   }

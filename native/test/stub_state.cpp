@@ -28,6 +28,7 @@ struct State {
   std::map<int, Stream*> per_thread;
   uint64_t sum = 0;
   uint64_t context = 1;
+  uint64_t retained = 1;
 };
 
 thread_local int capture_mode = 0;  // 0 global, 1 of the thread, 2 relaxed
@@ -171,7 +172,16 @@ uint64_t context_number() { return state().context; }
 
 void* context_handle() { return reinterpret_cast<void*>(0x1000 * state().context); }
 
-void next_context() { ++state().context; }
+void next_context() {
+  ++state().context;
+  state().retained = 1;
+}
+
+void retain_context() { ++state().retained; }
+
+void release_context() {
+  if (--state().retained == 0) next_context();
+}
 
 void begin_capture(Stream* stream, int mode) {
   stream->capturing = true;
@@ -201,6 +211,13 @@ void stubRename(CUfunction handle, const char* name, int64_t work_ns) {
   function_of(handle)->work_ns = work_ns;
 }
 
+// The next launch of it takes so much longer: its code is loaded again.
+void stubLoad(CUfunction handle, int64_t load_ns) {
+  std::lock_guard<Lock> hold(lock);
+  function_of(handle)->load_ns = load_ns;
+  function_of(handle)->launches = 0;
+}
+
 CUgraphExec stubGraph(int64_t work_ns) { return new Graph{work_ns}; }
 
 uint64_t stubSum() {
@@ -218,6 +235,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   std::lock_guard<Lock> hold(lock);
   auto* made = new_stream();
   made->priority = priority;
+  made->context = state().context;
   *stream = made;
   Entry entry{"cuStreamCreateWithPriority", ""};
   entry.at_ns = headway::now_ns();
@@ -230,7 +248,9 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   std::lock_guard<Lock> hold(lock);
-  *stream = new_stream();
+  auto* made = new_stream();
+  made->context = state().context;
+  *stream = made;
   Entry entry{"cuStreamCreate", ""};
   entry.at_ns = headway::now_ns();
   entry.stream = *stream;

@@ -65,6 +65,11 @@ def test_no_gpu_no_library_no_folder(
 ) -> None:
     monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", str(tmp_path / "none.so"))
     assert "there is no such file: headway share build makes one" in failed(capsys, "run", "--", "true")
+    loose = tmp_path / "loose.so"
+    loose.touch()
+    loose.chmod(0o666)
+    monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", str(loose))
+    assert f"{loose} is not loaded: others may write to {loose}" in failed(capsys, "run", "--", "true")
     monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", sys.executable)
     monkeypatch.setenv(places.FOLDER, str(tmp_path / "none"))
     assert "is no folder" in failed(capsys, "run", "--", "true")
@@ -184,5 +189,5 @@ def test_a_block_that_finds_no_room_is_the_brokers_last_word(
         main(["share", "broker"])
     assert ended.value.code == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith(f"headway: no room for the shared block in {tmp_path}: it takes 39.98 MB")
+    assert line.startswith("headway: no memory for the shared block: it takes 39.98 MB")
     assert list(tmp_path.glob("headway-share-*")) == []

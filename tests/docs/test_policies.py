@@ -11,9 +11,17 @@ from headway.errors import ExperimentError
 from headway.kernels.policies import registry as of_kernels
 from headway.report.tables import parts
 from headway.serving.policies import registry as of_serving
+from headway.training.cluster import uniform
 from headway.training.policies import registry
+from headway.training.policies.backfills.fit import Fit
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.orders.las import Las
+from headway.training.policies.placements.best_fit import BestFit
+from headway.training.rows import Kind
+from headway.units import SECOND, Duration
 from tests.docs.pages import DOCS, PAGES, blocks, code, links, name, read, spans, tables
+from tests.drive import World, drive, seconds_of
+from tests.training.policies.orders.test_published import JOBS
 
 KINDS: dict[str, dict[str, Any]] = {
     "order": registry.ORDERS,
@@ -179,9 +187,38 @@ def test_the_changelog_counts_and_names_the_parts() -> None:
 
 
 def test_the_order_in_the_overview_works() -> None:
-    (block,) = blocks(read(OVERVIEW), "python")
-    scope: dict[str, Any] = {}
-    exec(block.text, scope)
+    scope = _own_orders()
     order = scope["WidestFirst"]()
     assert order.name == "widest"
     assert "mine.py:WidestFirst" in read(OVERVIEW)
+
+
+def _own_orders() -> dict[str, Any]:
+    """The classes that the overview shows."""
+    scope: dict[str, Any] = {}
+    for block in blocks(read(OVERVIEW), "python"):
+        exec(block.text, scope)
+    return scope
+
+
+def _played(order: Any, round_s: int) -> list[tuple[int, int, int]]:
+    """(time, kind, job) of the rows of a run of the common example of ``test_published.py``."""
+    jobs = seconds_of(*((at, length, gpus) for at, gpus, length in JOBS))
+    policy = ComposedPolicy("own", order, Fit(), BestFit(), round_length=round_s * SECOND)
+    return [row[:3] for row in drive(policy, World(uniform(1, 8), jobs)).tape.rows.tolist()]
+
+
+def test_the_order_in_the_overview_whose_key_moves_with_time_is_las_in_rounds() -> None:
+    own = _own_orders()["LeastAttained"]
+    rows = _played(own(), 10)
+    assert rows == _played(Las(Duration(0)), 10)
+    assert sum(kind == Kind.PREEMPT for _, kind, _ in rows) >= 7
+
+
+def test_the_same_order_is_refused_if_it_does_not_say_that_its_key_moves() -> None:
+    own = _own_orders()["LeastAttained"]
+    silent = type("Silent", (own,), {"key_moves_with_time": False, "refresh": 0})
+    with pytest.raises(
+        ExperimentError, match=r"order least-attained: .* write key_moves_with_time = True in the class"
+    ):
+        _played(silent(), 0)

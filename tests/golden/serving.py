@@ -70,7 +70,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
         for policy in policies:
             for control in ("central", "decentralised") if policy in PLACING else ("central",):
                 yield f"{scenario}/{policy}, {control}", served(scenario, policy, serving={"control": control})
-            failures = {"every": "10s", "repair": "5s"} if scenario == "compass" else {"every": "700ms", "repair": "1s"}
+            failures = {"every": "10s", "repair": "5s"} if scenario == "compass" else {"every": "1s", "repair": "1s"}
             yield f"{scenario}/{policy}, failures", served(scenario, policy, failures=failures)
         for policy in OPTIONS.get(scenario, ()):
             yield f"{scenario}/{policy}", served(scenario, policy)

@@ -18,7 +18,7 @@ from headway.kernels.program import Client
 from headway.kernels.reflex import Reason
 from headway.kernels.replay import replay
 from headway.kernels.rows import Kind
-from tests.kernels.worlds import drive, program, worlds
+from tests.kernels.worlds import Watched, drive, program, worlds
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "kernels" / "short_first.py"
@@ -119,7 +119,7 @@ def test_the_example_has_the_options_and_reasons_that_it_says() -> None:
 @given(worlds())
 def test_the_example_ends_leaves_the_state_alone_and_replays(world: tuple[tuple[Client, ...], Device]) -> None:
     clients, device = world
-    run = drive(build(resolve(SPEC)), clients, device, watched=True)
+    run = drive(build(resolve(SPEC)), clients, device, watch=Watched)
     assert run.state.over()
     assert replay(clients, device, run.tape, build(resolve(SPEC))).digest == run.tape.digest
 

@@ -15,7 +15,6 @@ from headway.kernels.policies.headway import SURPLUS_NS, Headway, _accrue, _Gate
 from headway.kernels.policies.registry import POLICIES, build, describe
 from headway.kernels.program import Client
 from headway.kernels.reflex import Reason
-from headway.kernels.replay import replay
 from headway.kernels.rows import Kind
 from headway.kernels.state import KernelsState
 from headway.metrics.kernels import summarise
@@ -25,47 +24,6 @@ from tests.kernels.worlds import TINY, Run, drive, program, worlds
 
 World = tuple[tuple[Client, ...], Device]
 EVERY = pytest.mark.parametrize("spec", [*POLICIES, "xsched(in_flight=1)", "headway(slo=1.5,floor=20%)"])
-
-
-def launches_of(client: Client) -> list[int]:
-    """The durations of all launches that a client makes before it leaves."""
-    return [client.launch(moment.number).duration for moment in alone.moments(client, Device())]
-
-
-@EVERY
-@settings(max_examples=25)
-@given(worlds())
-def test_everything_ends_and_every_kernel_gets_exactly_its_work(spec: str, world: World) -> None:
-    clients, device = world
-    run = drive(spec, clients, device, watched=True)
-    assert run.state.over()
-    for index, client in enumerate(clients):
-        finished = run.rows(Kind.FINISHED, index)
-        assert [row.lease for row in finished] == list(range(len(finished)))
-        assert [row.detail for row in finished] == launches_of(client)
-        assert all(row.time - row.value >= row.detail for row in finished), "nothing is faster than alone"
-        starts, ends = [row.value for row in finished], [row.time for row in finished]
-        assert all(start >= end + device.follow for start, end in zip(starts[1:], ends, strict=False))
-
-
-@EVERY
-@settings(max_examples=15)
-@given(worlds())
-def test_a_replay_writes_the_same_tape(spec: str, world: World) -> None:
-    clients, device = world
-    run = drive(spec, clients, device)
-    assert replay(clients, device, run.tape, build(spec)).digest == run.tape.digest
-
-
-@EVERY
-@settings(max_examples=15)
-@given(worlds())
-def test_the_highest_priority_never_waits_at_the_gate(spec: str, world: World) -> None:
-    clients, device = world
-    run = drive(spec, clients, device)
-    highest = min(client.priority for client in clients)
-    gated = {row.subject for row in run.rows(Kind.REACHED)}
-    assert not [index for index in gated if clients[index].priority == highest]
 
 
 @EVERY

@@ -72,7 +72,7 @@ def drive(
     device: Device = TINY,
     horizon: int = NEVER,
     *,
-    watched: bool = False,
+    watch: type[Watched] | None = None,
     look: Look | None = None,
 ) -> Run:
     """Run a policy to the end."""
@@ -80,7 +80,7 @@ def drive(
     state = fresh_state(clients, device, policy)
     gpu = SimulatedGpu(state, policy.sharing, raised=policy.raised, horizon=horizon)
     writer = TapeWriter()
-    asked = Watched(policy, look) if watched or look else policy
+    asked = (watch or Watched)(policy, look) if watch or look else policy
     Scheduler[Event, Action](state, asked, gpu, writer).run()
     return Run(writer.close(), state, gpu)
 

@@ -152,6 +152,7 @@ def _build_all(made: Built) -> None:
     common = [test / name for name in ("client.cpp", "verbs.cpp", "situations.cpp")]
 
     with ThreadPoolExecutor(2) as pool:
+        flip = pool.submit(compiled, folder / "flip", [test / "flip.cpp"])
         shim = pool.submit(build.build, "g++", folder, ("-Werror", "-g", *flags))
         unseen = flags if made.kind != "tsan" else ()  # its lock must not put threads in order: see stub.h
         stub = pool.submit(compiled, driver, sorted(test.glob("stub_*.cpp")), *unseen, *shared)
@@ -163,6 +164,7 @@ def _build_all(made: Built) -> None:
         compiled(folder / "client-linked", linked, *flags, "-DLINKED")
         plain.result()
         shim.result()
+        flip.result()
 
 
 def program(folder: Path, name: str) -> Path:

@@ -1,15 +1,22 @@
 """Whatever becomes of the broker or of the shared memory, a program goes on, and says why once."""
 
+import fcntl
+import os
 import random
 import signal
-from collections.abc import Callable
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic_ns
 
 import pytest
 
-from headway.live.kernels.block import LIVE, SLOTS, SharedBlock
-from tests.native.harness import Built, broker_process
+from headway.live.kernels.block import BLOCK_BYTES, LIVE, SLOTS, SharedBlock
+from headway.live.kernels.door import SEALS, Door
+from tests.native.harness import Built, Run, broker_process
 from tests.native.mini_broker import MiniBroker
 
 HELD = {5: {"hold": 1, "silence_ns": 2_000_000_000}}
@@ -26,43 +33,120 @@ def test_without_the_variable_nothing_is_said(built: Built, tmp_path: Path) -> N
     assert (run.status, run.did["errors"], run.did["intact"], run.said) == (0, 0, True, "")
 
 
-def spoil_version(path: Path) -> None:
+def of_another_version(path: Path) -> Callable[[], None]:
     """A block of a later version."""
-    block = SharedBlock.open(path)
+    block = SharedBlock.create(path, 132, 0)
     block.header.version = 99
+    return block.close
+
+
+def handed_out(path: Path, content: bytes, *, sealed: bool = True) -> Callable[[], None]:
+    """Something that is no block, as a broker hands it out."""
+    handle = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(handle, content)
+    if sealed:
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, SEALS)
+    return Door(path, handle).close
+
+
+def whole(path: Path) -> bytes:
+    """A good block."""
+    block = SharedBlock.create(path, 132, monotonic_ns())
+    content = bytes(block._memory)
     block.close()
+    return content
 
 
-def spoil_size(path: Path) -> None:
-    """A block of another size."""
-    path.write_bytes(path.read_bytes()[:-4096])
+def of_another_size(path: Path) -> Callable[[], None]:
+    """One that is shorter."""
+    return handed_out(path, whole(path)[:-4096])
 
 
-def spoil_mark(path: Path) -> None:
-    """Something that is no block."""
-    path.write_bytes(b"\xff" * path.stat().st_size)
+def without_a_mark(path: Path) -> Callable[[], None]:
+    """One whose mark is not ours."""
+    return handed_out(path, b"\xff" * BLOCK_BYTES)
 
 
-def empty(path: Path) -> None:
+def empty(path: Path) -> Callable[[], None]:
     """Nothing at all."""
-    path.write_bytes(b"")
+    return handed_out(path, b"")
 
 
-@pytest.mark.parametrize("spoil", [spoil_version, spoil_size, spoil_mark, empty])
+def not_sealed(path: Path) -> Callable[[], None]:
+    """A good one, which somebody could truncate."""
+    return handed_out(path, whole(path), sealed=False)
+
+
+def a_file(path: Path) -> Callable[[], None]:
+    """A good one in a file, as earlier versions had it."""
+    content = whole(path)
+    path.unlink()
+    path.write_bytes(content)
+    return lambda: None
+
+
+@pytest.mark.parametrize("make", [of_another_version, of_another_size, without_a_mark, empty, not_sealed, a_file])
 def test_a_block_of_another_kind_is_not_joined(
-    built: Built, share: Path, tmp_path: Path, spoil: Callable[[Path], None]
+    built: Built, share: Path, tmp_path: Path, make: Callable[[Path], Callable[[], None]]
 ) -> None:
-    SharedBlock.create(share, 132, 0).close()
-    spoil(share)
+    close = make(share)
     run = built.run(tmp_path, share, priority=5)
+    close()
     assert (run.status, run.did["launches"]) == (0, 100)
     assert run.said.count("\n") == 1
     assert "of another version (restart it with this headway)" in run.said
 
 
+def test_a_broker_that_does_not_answer_is_not_waited_for(built: Built, share: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(share))
+        mute.listen()
+        run = built.run(tmp_path, share, "--launch", "500", priority=5)
+    assert (run.status, run.did["launches"]) == (0, 500)
+    assert run.said == "headway: the broker is gone or hangs; test goes on ungated (no answer)\n"
+
+
+def test_a_link_to_a_broker_is_not_followed(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(tmp_path / "real"):
+        share.symlink_to(tmp_path / "real")
+        run = built.run(tmp_path, share, priority=5)
+    assert (run.status, run.did["launches"]) == (0, 100)
+    assert "no broker here" in run.said
+
+
+@pytest.mark.parametrize("how", ["truncate", "unlink", "replace"])
+def test_nobody_takes_the_block_from_under_programs_that_run(
+    built: Built, share: Path, tmp_path: Path, how: str
+) -> None:
+    with MiniBroker(share) as broker:
+        flags = ("--for-ms", "1500", "--kernel", "a:5", "--sync-every", "20")
+        clients = [built.start(tmp_path, share, *flags, priority=5 * n, name=f"c{n}") for n in range(2)]
+        for client in ("c0", "c1"):
+            broker.until(lambda slot: slot.ledger.kernels > 100, client)
+        if how == "truncate":
+            with pytest.raises(PermissionError):
+                os.truncate(f"/proc/self/fd/{broker.block.handle}", 0)
+            with pytest.raises(OSError, match=r"No such device|Invalid argument"):
+                os.truncate(share, 0)
+        else:
+            share.unlink()
+        if how == "replace":
+            share.write_bytes(b"")
+        late = built.run(tmp_path, share, priority=5, name="late")
+        runs = [client.end() for client in clients]
+        assert all(seen.left for seen in broker.wait(2))
+    for run in (*runs, late):
+        assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
+    assert [run.said for run in runs] == ["", ""]  # they go on as before
+    said = {"truncate": "", "unlink": "no broker here", "replace": "of another version"}[how]
+    assert said in late.said
+    assert bool(late.said) == (how != "truncate")
+
+
 def test_a_broker_that_has_been_dead_for_long_is_not_waited_for(built: Built, share: Path, tmp_path: Path) -> None:
-    SharedBlock.create(share, 132, 1).close()
+    block = SharedBlock.create(share, 132, 1)
     run = built.run(tmp_path, share, priority=5)
+    block.close()
     assert (run.status, run.did["launches"]) == (0, 100)
     assert run.said.startswith("headway: the broker is gone or hangs; test goes on ungated")
 
@@ -73,6 +157,8 @@ def test_where_all_slots_are_taken_a_program_goes_on(built: Built, share: Path, 
         for slot in broker.block.slots:
             slot.state = LIVE
         run = built.run(tmp_path, share, priority=5)
+        assert broker.block.door is not None
+        assert list(broker.block.door.heard) == [run.pid]  # what status tells
     assert (run.status, run.did["launches"]) == (0, 100)
     assert "no slot is free" in run.said
 
@@ -182,3 +268,57 @@ def test_programs_end_while_random_bytes_rain_on_the_block(
         for client in clients:
             run = client.end()
             assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
+
+
+@contextmanager
+def flipping(built: Built, broker: MiniBroker, seed: int) -> Iterator[None]:
+    """Another process writes at random into the block, all the time; the broker does nothing but beat."""
+    broker.frozen = True
+    handle = broker.block.handle
+    program = built.folder / "flip"
+    with subprocess.Popen(
+        [program, str(handle), str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=(handle,)
+    ) as flip:
+        assert flip.stdout is not None
+        assert flip.stdout.readline() == "ready\n"
+        yield
+        flip.communicate("")
+    assert flip.returncode == 0
+
+
+def run_while_values_flip(built: Built, share: Path, folder: Path, seed: int) -> list[Run]:
+    """Three programs, at the same time, of different priority, whose every value changes under them."""
+    with MiniBroker(share) as broker:
+        flags = ("--for-ms", "1200", "--kernel", "a:5", "--kernel", "b:20", "--sync-every", "20")
+        clients = [
+            built.start(folder, share, *flags, "--threads", str(1 + n % 2), priority=4 * n, name=f"c{n}")
+            for n in range(3)
+        ]
+        for n in range(3):
+            broker.until(lambda slot: slot.seeded and slot.ledger.kernels > 0, f"c{n}")
+        with flipping(built, broker, seed):
+            while any(client.process.poll() is None for client in clients):
+                broker.block.header.beat_ns = monotonic_ns()
+                time.sleep(0.002)
+        return [client.end() for client in clients]
+
+
+def test_a_divisor_that_another_process_flips_ends_no_program(built: Built, share: Path, tmp_path: Path) -> None:
+    with MiniBroker(share) as broker:
+        client = built.start(tmp_path, share, "--for-ms", "1500", "--kernel", "a:1", "--sync-every", "50", priority=5)
+        broker.until(lambda slot: slot.ledger.kernels > 50)
+        with flipping(built, broker, 0):
+            while client.process.poll() is None:
+                broker.block.header.beat_ns = monotonic_ns()
+                time.sleep(0.002)
+        run = client.end()
+    assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
+    assert run.did["launches"] > 10_000
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_programs_end_while_another_process_flips_every_value(
+    built: Built, share: Path, tmp_path: Path, seed: int
+) -> None:
+    for run in run_while_values_flip(built, share, tmp_path, seed):
+        assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said

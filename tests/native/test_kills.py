@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from headway.errors import ShareError
 from headway.live.kernels.block import FREE, SharedBlock
 from headway.live.kernels.gpu import ANY_GPU
 from headway.live.kernels.places import Place
@@ -68,10 +69,12 @@ class Crowd:
     def owner(self) -> int:
         """The broker that made the block, if one did."""
         try:
-            content = self.place.block.read_bytes()[:4096]
-        except FileNotFoundError:
+            block = SharedBlock.open(self.place.block)
+        except ShareError:
             return 0
-        return int.from_bytes(content[24:28], "little")
+        owner = int(block.header.broker)
+        block.close()
+        return owner
 
     def join(self) -> None:
         """One more client; nine in ten are going to be killed."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.native.harness import Built
 from tests.native.mini_broker import MiniBroker
-from tests.native.test_fail_open import spoil
+from tests.native.test_fail_open import run_while_values_flip, spoil
 
 SCENARIOS = {
     "every": ("--verb", "every", "--launch", "5"),
@@ -19,6 +19,9 @@ SCENARIOS = {
     "reload": ("--verb", "reload"),
     "beside captures": ("--verb", "beside-captures", "--launch", "20", "--kernel", "busy:300"),
     "contexts": ("--verb", "contexts", "--launch", "40", "--kernel", "some:50"),
+    "across contexts": ("--verb", "across", "--launch", "20", "--kernel", "some:50"),
+    "beside resets": ("--verb", "beside-resets", "--launch", "20", "--kernel", "some:50"),
+    "retained": ("--verb", "retained", "--launch", "20", "--kernel", "some:50"),
     "shapes": ("--verb", "shapes", "--launch", "900", "--kernel", "many:1", "--kernel", "long:500"),
     "two streams": ("--verb", "two-streams", "--launch", "50", "--kernel", "half:100"),
 }
@@ -56,3 +59,10 @@ def test_random_bytes_in_the_block_are_clean(sanitized: Built, share: Path, tmp_
             run = client.end()
             assert not any(word in run.said for word in BAD), run.said[:6000]
             assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_values_that_another_process_flips_are_clean(sanitized: Built, share: Path, tmp_path: Path, seed: int) -> None:
+    for run in run_while_values_flip(sanitized, share, tmp_path, seed):
+        assert not any(word in run.said for word in BAD), run.said[:6000]
+        assert (run.status, run.did["errors"], run.did["intact"]) == (0, 0, True), run.said

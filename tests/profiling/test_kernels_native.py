@@ -50,7 +50,8 @@ def probe(native_folder: Path, request: pytest.FixtureRequest) -> Probe:
     flags = SANITIZERS[request.param]
     folder = native_folder / f"trace-{request.param}-{os.getpid()}"
     folder.mkdir(exist_ok=True)
-    own = [NATIVE / "test" / "trace_probe.cpp", *(NATIVE / f"{name}.cpp" for name in ("trace", "cupti", "share"))]
+    parts = ("trace", "cupti", "share", "door")
+    own = [NATIVE / "test" / "trace_probe.cpp", *(NATIVE / f"{name}.cpp" for name in parts)]
     cupti = compiled(folder / "libcupti_stub.so", [NATIVE / "test" / "cupti_stub.cpp"], *flags, "-fPIC", "-shared")
     return Probe(compiled(folder / "probe", own, *flags), cupti)
 

@@ -85,6 +85,10 @@ def head(now: Row) -> list[str]:
         lines.append(f"the broker has been silent for {now['silent_ms']:.0f} ms: programs go on ungated")
     if now["stopping"]:
         lines.append("the broker takes its leave: programs go on ungated")
+    if outside := now.get("outside"):
+        numbers = ", ".join(map(str, outside))
+        why = "no slot was free, or it loads the shim of another version"
+        lines.append(f"ungated, for want of a slot: process {numbers} ({why})")
     return lines
 
 

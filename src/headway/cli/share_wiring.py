@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.cli import console
 from headway.errors import ShareError
-from headway.live.kernels import build, launch
+from headway.live.kernels import build, launch, preload
 from headway.live.kernels.gpu import Gpu
 from headway.live.kernels.keeper import Store
 from headway.profiling.kernel_store import KernelStore
@@ -37,7 +37,7 @@ def library(again: bool = False) -> Path:
     if (chosen := os.environ.get(LIBRARY, "")) and not again:
         if not Path(chosen).is_file():
             raise ShareError(f"{LIBRARY}={chosen}: there is no such file: headway share build makes one")
-        return Path(chosen).resolve()
+        return preload.checked(Path(chosen))
     if not again and build.find() is None:
         console.note("headway: building the shim, once (a few seconds)")
     return build.build() if again else build.library()

@@ -150,5 +150,8 @@ def _ways(domain: Domain) -> dict[str, Callable[[str], str]]:
 
 
 def _own_file(value: str) -> str:
+    """Return where a file lies; a name, and what no file can be called, stays as it is."""
+    if "\0" in value:
+        return value
     path = Path(value).expanduser()
     return str(path.resolve()) if path.exists() or path.suffix else value

@@ -13,7 +13,7 @@ import pytest
 from headway.errors import ProfileError
 from headway.kernels.dial import Rules
 from headway.live.kernels import places
-from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, Slot
+from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SharedBlock, Slot
 from headway.live.kernels.broker import CLAIM_NS, FOREIGN_NS, LEFT_NS, SAVE_NS, Broker, write_rules
 from headway.live.kernels.heart import Heart
 from tests.live.kernels.shares import Memory, broker_at, join, leave
@@ -320,3 +320,48 @@ def test_the_heart_beats_while_the_loop_gets_on_and_falls_silent_when_it_hangs(t
     block.header.beat_ns = 0
     assert Heart(block, stuck_ns=-1).beat() is False
     assert block.header.beat_ns == 0
+
+
+def test_a_way_to_the_block_that_somebody_removes_is_put_back_and_said(tmp_path: Path) -> None:
+    broker, block, said = broker_at(tmp_path)
+    join(block, 0, name="a", priority=3)
+    broker.step(SECOND)
+    block.path.unlink()
+    broker.step(2 * SECOND)
+    assert said[-1] == f"{block.path} was removed: it is put back; programs that share go on as before"
+    theirs = SharedBlock.open(block.path)
+    assert theirs.slots[0].name == b"a"  # the same memory
+    broker.step(3 * SECOND)
+    assert said[-1].endswith("it is put back; programs that share go on as before")
+    theirs.close()
+    block.close()
+
+
+def test_what_somebody_puts_in_the_place_of_the_block_is_said_once_and_left_alone(tmp_path: Path) -> None:
+    broker, block, said = broker_at(tmp_path)
+    block.path.unlink()
+    block.path.write_text("theirs")
+    for moment in (1, 2, 3):
+        broker.step(moment * SECOND)
+    (line,) = said
+    assert line == (
+        f"{block.path} was replaced by something else: programs that share go on as before, "
+        "new ones do not find the broker: remove what is there, or headway share stop"
+    )
+    assert block.path.read_text() == "theirs"
+    block.path.unlink()
+    broker.step(4 * SECOND)
+    assert "it is put back" in said[-1]
+    block.close()
+
+
+def test_who_asked_and_got_no_slot_is_told_to_those_who_look(tmp_path: Path) -> None:
+    broker, block, _ = broker_at(tmp_path)
+    assert block.door is not None
+    here, outside = os.getpid(), os.getppid()
+    join(block, 0, name="a", priority=3)
+    block.door.heard.extend([here, outside, 2**22 + 1])  # the last one is nobody
+    for moment, expected in ((1, []), (2, []), (5, [outside]), (6, [outside])):
+        broker.step(moment * SECOND)
+        assert places.read_json(broker.place.state)["outside"] == expected
+    block.close()

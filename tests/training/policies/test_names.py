@@ -137,6 +137,16 @@ def test_what_is_no_name_is_refused(spec: str, line: str) -> None:
         build(spec)
 
 
+def test_an_order_of_one_s_own_names_its_backfill(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = type("Own", (registry.ORDERS["fifo"],), {"name": "own", "backfill": "easy"})
+    monkeypatch.setitem(registry.ORDERS, "own", own)
+    assert [build(spec).backfill.name for spec in ("own", "own+none", "own+fit")] == ["easy", "none", "fit"]
+    assert [build(spec).name for spec in ("own+easy", "own+none")] == ["own", "own+none"]
+    monkeypatch.setattr(own, "backfill", "esay")
+    with pytest.raises(ExperimentError, match="unknown backfill of order own 'esay'; did you mean 'easy'"):
+        build("own")
+
+
 def test_what_is_given_beside_the_name_may_repeat_it_but_not_contradict_it() -> None:
     assert build("fifo+fit", backfill="fit").name == "fifo+fit"
     assert build("fifo+migrate", migration="migrate").name == "fifo+migrate"

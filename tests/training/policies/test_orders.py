@@ -35,10 +35,10 @@ def workloads(draw: st.DrawFn) -> list[Job]:
 @given(jobs=workloads())
 def test_every_order_serves_every_job_exactly_its_work(name: str, jobs: list[Job]) -> None:
     played = play(jobs, name, 4)
-    served = dict.fromkeys(range(len(jobs)), 0.0)
+    served = dict.fromkeys(range(len(jobs)), 0)
     for which, start, end in played.spans:
-        served[which] += end - start
-    assert served == {each.id: each.work / MINUTE for each in played.jobs}
+        served[which] += round(end * MINUTE) - round(start * MINUTE)
+    assert served == {each.id: each.work for each in played.jobs}
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -55,16 +55,16 @@ def test_with_preemption_every_order_still_comes_to_an_end(name: str, jobs: list
     assert len(play(jobs, f"{name}+preempt", 4).ends) == len(jobs)
 
 
-@pytest.mark.parametrize("name", ["las", "drf", "tiresias", "ftf"])
+@pytest.mark.parametrize("name", ["las", "drf+preempt", "tiresias", "ftf"])
 @settings(max_examples=25)
 @given(jobs=workloads())
 def test_a_started_job_keeps_its_gpus_for_the_quantum(name: str, jobs: list[Job]) -> None:
     played = play(jobs, name, 4, quantum=15 * MINUTE)
-    assert all(end - start >= 15 for _, start, end in played.preempted)
+    assert all(round(end * MINUTE) - round(start * MINUTE) >= 15 * MINUTE for _, start, end in played.preempted)
 
 
 def test_preemption_is_on_for_the_orders_that_live_on_it_and_off_for_all_others() -> None:
-    preemptive = {"srtf", "las", "tiresias", "ftf", "drf", "tetris"}
+    preemptive = {"srtf", "las", "tiresias", "ftf", "tetris"}
     assert {name for name, order in ORDERS.items() if order.preempts} == preemptive
 
 

@@ -1,4 +1,4 @@
-"""The shared block, from Python: native/protocol.h field by field, mapped over the same file.
+"""The shared block, from Python: native/protocol.h field by field, mapped over the same memory.
 
 A test compares every offset with what the compiler gives, so that the two cannot drift apart. Cells are read and
 written whole (aligned words), without locks: each has one writer.
@@ -9,13 +9,12 @@ import ctypes
 import errno
 import mmap
 import os
-import shutil
 from ctypes import c_char, c_int64, c_uint32, c_uint64
 from pathlib import Path
 from typing import Self
 
 from headway.errors import ShareError
-from headway.live.kernels import files
+from headway.live.kernels.door import Door, asked, is_sealed, sealed_memory
 from headway.units import format_size
 
 MAGIC = 0x5941574441454831
@@ -197,25 +196,14 @@ class _Block(ctypes.Structure):
 
 
 BLOCK_BYTES = ctypes.sizeof(_Block)
-"""What a block takes of the shared memory, from its first moment."""
-
-
-def _allocated(path: Path) -> mmap.mmap:
-    """A new file with all of its memory: a page that could not be had later would end the program that touches it."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(handle, 0, BLOCK_BYTES)
-        return mmap.mmap(handle, BLOCK_BYTES)
-    finally:
-        os.close(handle)
+"""What a block takes of memory, from its first moment."""
 
 
 def _why_not(path: Path, problem: OSError) -> str:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
-        free = format_size(shutil.disk_usage(path.parent).free)
         return (
-            f"no room for the shared block in {path.parent}: it takes {format_size(BLOCK_BYTES)}, {free} are free: "
-            "make room there, or give the container more (docker run --shm-size 256m)"
+            f"no memory for the shared block: it takes {format_size(BLOCK_BYTES)}: "
+            "make room, or give the container more (docker run --memory)"
         )
     return f"the shared block {path} cannot be made: {problem.strerror}"
 
@@ -223,29 +211,31 @@ def _why_not(path: Path, problem: OSError) -> str:
 class SharedBlock:
     """A mapped block. ``create`` is the broker's, ``open`` everybody else's."""
 
-    def __init__(self, path: Path, memory: mmap.mmap) -> None:
+    def __init__(self, path: Path, handle: int) -> None:
+        """Map what the handle names, and close it with the block."""
         self.path = path
-        self._memory = memory
-        self._block: _Block | None = _Block.from_buffer(memory)
+        self.handle = handle
+        self.door: Door | None = None
+        self._memory = mmap.mmap(handle, BLOCK_BYTES)
+        self._block: _Block | None = _Block.from_buffer(self._memory)
 
     @classmethod
     def create(cls, path: Path, sms: int, now_ns: int, patience_ns: int = 1_000_000_000) -> Self:
-        """Make the file anew: whoever still maps an old one of that name keeps it and sees its broker gone."""
-        # It gets its name when it is filled in: programs of a broker that died look for a new block by that name.
-        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+        """Make a new one: whoever still maps an old one of that name keeps it and sees its broker gone."""
         try:
-            draft.unlink(missing_ok=True)
-            memory = _allocated(draft)
-            block = cls(path, memory)
-            header = block.header
-            header.slot_bytes, header.slots, header.sms = ctypes.sizeof(Slot), SLOTS, sms
-            header.broker, header.started_ns, header.beat_ns = os.getpid(), now_ns, now_ns
-            header.patience_ns, header.version = patience_ns, VERSION
-            header.magic = MAGIC
-            draft.replace(path)
+            block = cls(path, sealed_memory(BLOCK_BYTES))
         except OSError as problem:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+            raise ShareError(_why_not(path, problem)) from None
+        header = block.header
+        header.slot_bytes, header.slots, header.sms = ctypes.sizeof(Slot), SLOTS, sms
+        header.broker, header.started_ns, header.beat_ns = os.getpid(), now_ns, now_ns
+        header.patience_ns, header.version = patience_ns, VERSION
+        header.magic = MAGIC
+        try:
+            # Only now: programs of a broker that died look for a new block by that name.
+            block.door = Door(path, block.handle)
+        except OSError as problem:
+            block.close()
             raise ShareError(_why_not(path, problem)) from None
         return block
 
@@ -253,15 +243,13 @@ class SharedBlock:
     def open(cls, path: Path) -> Self:
         """Map an existing one; refuses what is not a block of this version."""
         try:
-            handle = files.opened(path, os.O_RDWR)
+            handle = asked(path)
         except FileNotFoundError as error:
             raise ShareError(f"no shared block at {path}: {error.strerror}") from None
-        try:
-            if os.fstat(handle).st_size != BLOCK_BYTES:
-                raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
-            block = cls(path, mmap.mmap(handle, BLOCK_BYTES))
-        finally:
+        if os.fstat(handle).st_size != BLOCK_BYTES or not is_sealed(handle):
             os.close(handle)
+            raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
+        block = cls(path, handle)
         header = block.header
         if header.magic != MAGIC or header.version != VERSION or header.slot_bytes != ctypes.sizeof(Slot):
             block.close()
@@ -293,8 +281,17 @@ class SharedBlock:
         slot.seeded = slot.priority = slot.owner = 0
         slot.state = FREE
 
+    def __del__(self) -> None:
+        if hasattr(self, "_block"):
+            self.close()
+
     def close(self) -> None:
-        """Unmap. The file stays."""
+        """Unmap, and answer nobody any more. The path stays."""
+        if self._block is None:
+            return
         self._block = None
+        if self.door is not None:
+            self.door.close()
+        os.close(self.handle)
         with contextlib.suppress(BufferError):  # somebody still holds a slot; it goes when they do
             self._memory.close()

@@ -16,6 +16,7 @@ from headway.errors import HeadwayError
 from headway.kernels.dial import MILLION, Dial, Rules, Seen
 from headway.live.kernels import places, processes, tables
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
+from headway.live.kernels.door import REMOVED, Askers
 from headway.live.kernels.heart import BEAT_NS, Heart
 from headway.live.kernels.keeper import Keeper, NoStore, Store, outcome
 from headway.live.kernels.mps import Mps
@@ -80,6 +81,8 @@ class Broker:
         self._leaving: dict[int, _Client] = {}
         self._heard = (0, 0)
         self._silent = ""
+        self._door = ""
+        self._askers = Askers()
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.stopping = ""
@@ -98,6 +101,7 @@ class Broker:
         for line in self.keeper.problems():
             self._say(line)
         if now_ns - self._published_ns >= PUBLISH_NS:
+            self._mind_door()
             self._publish(now_ns)
         if self._clients:
             self._idle_since_ns = now_ns
@@ -251,6 +255,24 @@ class Broker:
             self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
         slot.seeded = 1
 
+    def _mind_door(self) -> None:
+        """Put the way to the block back where somebody removed it; what lies in its place is left alone, and said."""
+        door = self.block.door
+        what = door.closed_by_others() if door is not None else ""
+        if door is not None and what == REMOVED:
+            try:
+                door.reopen()
+                self._say(f"{door.path} {what}: it is put back; programs that share go on as before")
+                what = ""
+            except OSError as problem:
+                what = f"{what}, and cannot be put back: {problem.strerror}"
+        if what and what != self._door:
+            self._say(
+                f"{self.block.path} {what}: programs that share go on as before, new ones do not find the broker: "
+                "remove what is there, or headway share stop"
+            )
+        self._door = what
+
     def _seen(self, index: int) -> Seen:
         slot = self.block.slots[index]
         ledger, pulse = slot.ledger, slot.pulse
@@ -278,6 +300,8 @@ class Broker:
     def publish(self, now_ns: int) -> None:
         """Write down what a reader of the block alone would not know. Raises OSError."""
         self._published_ns = now_ns
+        door = self.block.door
+        outside = self._askers.without_slot(door.heard, self.clients.values(), now_ns) if door else []
         loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
         places.write_json(
             self.place.state,
@@ -291,6 +315,7 @@ class Broker:
                 "hidden": [index for index, client in self._clients.items() if not client.pid],
                 "here": [tables.text(self.block.slots[index].name) for index in self._clients],
                 "left": list(self._left),
+                "outside": outside,
             },
         )
 

@@ -1,10 +1,11 @@
 """The shim as a library on this machine: found where it was built from these very sources, else built.
 
 The sources travel with the package (``headway/native``, copied there when it is built) or lie in ``native/`` of a
-checkout. A library is believed only where the digest beside it is that of the sources: an old one is never preloaded by
-mistake. Needs a C++17 compiler, no CUDA toolkit.
+checkout. Beside a library lies what it is made of: the digest of the sources and that of the library itself. One for
+which either is another, or which others could have written, is not loaded. Needs a C++17 compiler, no CUDA toolkit.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from headway.errors import ShareError
+from headway.live.kernels import preload
 
 LIBRARY = "libheadway_share.so"
 DIGEST = "libheadway_share.digest"
@@ -59,18 +61,24 @@ def cached(wanted: str) -> Path:
 
 
 def find() -> Path | None:
-    """A library built from the sources as they are now, or nothing."""
+    """A library built from the sources as they are now, that nobody has changed or could change; or nothing."""
     wanted = digest(sources())
     for folder in (_PACKAGE / "native", cached(wanted)):
-        stamp = folder / DIGEST
-        if (folder / LIBRARY).is_file() and stamp.is_file() and stamp.read_text().strip() == wanted:
-            return folder / LIBRARY
+        made, stamp = folder / LIBRARY, folder / DIGEST
+        if made.is_file() and stamp.is_file() and not preload.refusal(made.resolve()) and stamped(made) == wanted:
+            return made.resolve()
     return None
+
+
+def stamped(library: Path) -> str:
+    """The digest of the sources that a library was built from; empty where it is not the library that was built."""
+    words = library.with_name(DIGEST).read_text(errors="replace").split()
+    return words[0] if len(words) == 2 and words[1] == preload.digest(library) else ""
 
 
 def library() -> Path:
     """The library to preload; built now where there is none yet."""
-    return find() or build()
+    return find() or preload.checked(build())
 
 
 def compiler_named(asked: str | None = None) -> str:
@@ -86,22 +94,37 @@ def compiler_named(asked: str | None = None) -> str:
 def build(compiler: str | None = None, folder: Path | None = None, extra: tuple[str, ...] = ()) -> Path:
     """Compile the library into ``folder`` (this user's cache where none is given) and return its path.
 
-    The library appears there whole or not at all: another program may be about to load it.
+    It is made in a folder of its own and appears whole or not at all: another program may be about to load it.
     """
     origin = sources()
     wanted = digest(origin)
     command = compiler_named(compiler).split()
     target = folder or cached(wanted)
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        preload.make_folder(target)
+        if folder is None and (why := preload.refusal(target.resolve() / DIGEST, there=False)):
+            raise ShareError(f"{why}, or set XDG_CACHE_HOME to a folder of your own")
         with tempfile.TemporaryDirectory(prefix="build-", dir=target) as scratch:
-            made = Path(scratch) / LIBRARY
+            made, stamp = Path(scratch) / LIBRARY, Path(scratch) / DIGEST
             _compile(command, origin, made, extra)
-            made.replace(target / LIBRARY)
-        (target / DIGEST).write_text(wanted + "\n")
+            made.chmod(0o755)
+            stamp.write_text(f"{wanted} {preload.digest(made)}\n")
+            stamp.chmod(0o644)
+            _put(made, stamp, target)
     except OSError as error:
         raise ShareError(f"cannot write the shim to {target}: {error.strerror or error}") from error
     return target / LIBRARY
+
+
+def _put(made: Path, stamp: Path, target: Path) -> None:
+    """Move the two in place; of several who build at once one after the other."""
+    handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        made.replace(target / LIBRARY)
+        stamp.replace(target / DIGEST)
+    finally:
+        os.close(handle)
 
 
 def _compile(command: list[str], origin: Path, made: Path, extra: tuple[str, ...]) -> None:

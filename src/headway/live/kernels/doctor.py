@@ -12,9 +12,12 @@ from headway.errors import HeadwayError
 from headway.live.kernels import gpu as gpus
 from headway.live.kernels import mps as mps_
 from headway.live.kernels import places
-from headway.live.kernels.block import BLOCK_BYTES, SharedBlock
+from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.gpu import Gpu
 from headway.units import format_size
+
+_FILES_BYTES = 1 << 20
+"""What a broker writes into its folder at most: its state, its locks, and the logs of MPS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,9 @@ def _compute_mode(gpu: Gpu | None) -> Check:
 def _memory(place: places.Place) -> Check:
     folder = place.folder
     free = shutil.disk_usage(folder).free
-    needed = BLOCK_BYTES
-    fine = free > needed or place.block.exists()  # that of a broker has what it needs
+    fine = free > _FILES_BYTES
     advice = (
-        "" if fine else f"a block takes {format_size(needed)}: give the container more (docker run --shm-size 256m)"
+        "" if fine else f"a broker's files take {format_size(_FILES_BYTES)}: give it more (docker run --shm-size 256m)"
     )
     return Check("shared memory", fine, f"{folder}, {format_size(free)} free", advice)
 

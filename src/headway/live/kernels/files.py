@@ -73,7 +73,7 @@ def write(path: Path, content: bytes) -> None:
         raise
 
 
-def foreign(path: Path, *, folder: bool = False) -> str:
+def foreign(path: Path, *, folder: bool = False, socket: bool = False) -> str:
     """Why what lies there is not ours to remove or replace, in one line; empty where it is, or where nothing lies."""
     try:
         about = os.lstat(path)
@@ -85,7 +85,11 @@ def foreign(path: Path, *, folder: bool = False) -> str:
         what = _LINK
     elif stat.S_ISDIR(about.st_mode) and not folder:
         what = "is a folder, and none of headway's"
-    elif not (stat.S_ISDIR(about.st_mode) if folder else stat.S_ISREG(about.st_mode)):
+    elif not (
+        stat.S_ISDIR(about.st_mode)
+        if folder
+        else stat.S_ISREG(about.st_mode) or (socket and stat.S_ISSOCK(about.st_mode))
+    ):
         what = "is no folder" if folder else _NOT_PLAIN
     elif about.st_uid != os.geteuid():
         what = f"belongs to another user ({about.st_uid})"

@@ -35,7 +35,7 @@ class Place:
 
     @property
     def block(self) -> Path:
-        """The shared memory; what a client is given as HEADWAY_SHARE."""
+        """The socket that hands out the shared memory; what a client is given as HEADWAY_SHARE."""
         return self.folder / f"headway-share-{self.gpu}"
 
     def _beside(self, ending: str) -> Path:
@@ -79,7 +79,8 @@ class Place:
 
     def foreign(self, path: Path) -> str:
         """Why what lies in the place of one of them is not ours to remove; empty where it is."""
-        return files.foreign(path, folder=path == self.mps)
+        door = path == self.block or path.suffix == ".draft"
+        return files.foreign(path, folder=path == self.mps, socket=door)
 
 
 def place_of(gpu: int) -> Place:

@@ -51,6 +51,7 @@ def snapshot(place: Place) -> Row:
                 if block.slots[index].state == LIVE
             ],
             "left": state.get("left", []),
+            "outside": state.get("outside", []),
         }
     finally:
         block.close()

@@ -22,7 +22,7 @@ from headway.training.state import TrainingState
 from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI
 
 RESTART = SECOND
-"""A job that was stopped and would fit at once elsewhere is looked at again so much later, if nothing happens before."""
+"""A job that was stopped and would fit at once elsewhere is looked at again so much later, if nothing comes first."""
 
 
 class Order(ABC):
@@ -165,7 +165,7 @@ class Admission(Protocol):
     preempts: bool
     blocked: JobState | None
     """The first job that could not start for want of resources, as the backfill found it in this decision."""
-    stopped: Mapping[int, JobState]
+    stopped: dict[int, JobState]
     """Jobs that this decision has stopped for others. None of them starts before the next one: no instant undoes its
     own actions, and to change places is a migration's business."""
 

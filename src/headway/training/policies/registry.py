@@ -97,7 +97,7 @@ def build(
     policy = ComposedPolicy(
         "",
         order,
-        named.get("backfill") or _part(order.backfill, BACKFILLS, f"backfill of order {order.name}:"),
+        named.get("backfill") or _part(order.backfill, BACKFILLS, f"backfill of order {order.name}"),
         named.get("placement") or BestFit(),
         named.get("migration") or None,
         named.get("allocation") or None,

@@ -56,12 +56,12 @@ def test_a_poorer_tenant_s_job_takes_the_place_of_a_richer_one_s_after_a_quantum
 
 def test_the_order_drf_counts_a_waiting_job_with_its_full_demand_where_cpus_are_divided() -> None:
     """Under tune a holds 4 x 3 CPUs. Would b's job of 9 CPUs leave the two as equal as before? a would still have 9."""
-    stage = Stage("drf+fit+tune", PROFILES)
+    stage = Stage("drf+fit+tune+preempt", PROFILES)
     started(stage, *[("a", "three", 9999)] * 4)
     started(stage, ("b", "nine", 9999))
     stage.now += 11 * MINUTE
     assert [type(action) for action in stage.decide()[:2]] == [PreemptJob, StartJob]
-    stage = Stage("drf+fit+tune", {**PROFILES, "ten": wants(10)})
+    stage = Stage("drf+fit+tune+preempt", {**PROFILES, "ten": wants(10)})
     started(stage, *[("a", "three", 9999)] * 4)
     started(stage, ("b", "ten", 9999))
     stage.now += 11 * MINUTE

@@ -65,10 +65,10 @@ def test_a_job_that_ends_at_the_threshold_is_not_preempted() -> None:
     assert played.spans == [(0, 0, 60), (1, 60, 80)]
 
 
-def test_tiresias_never_preempts_within_a_queue() -> None:
-    # Both are demoted; job 1 then runs to its end though job 0 came first and has had less.
+def test_tiresias_never_preempts_within_a_queue_but_who_has_just_fallen_stands_behind_who_waits_there() -> None:
+    # Job 1 falls at 120, behind job 0, and loses its GPU; then job 0 runs to its end though it has had more.
     played = play([job(0, 300), job(10, 100)], "tiresias(thresholds=1h)")
-    assert played.spans == [(0, 0, 60), (1, 60, 160), (0, 160, 400)]
+    assert played.spans == [(0, 0, 60), (1, 60, 120), (0, 120, 360), (1, 360, 400)]
 
 
 def test_tiresias_takes_the_latest_submission_of_the_last_queue() -> None:
@@ -91,8 +91,8 @@ def test_promotion_takes_a_starving_job_back_to_the_first_queue() -> None:
 
 
 def test_tiresias_does_not_wake_when_nobody_could_gain() -> None:
-    # With one GPU job 1 gains when job 0 falls, and then job 0 waits in the last queue; with two nobody waits.
+    # With one GPU job 1 gains when job 0 falls, and then job 0 would when job 1 does; with two nobody waits.
     for gpus in (1, 2):
         played = play([job(0, 300), job(0, 20)], "tiresias(thresholds=1h)", gpus)
         woken = [time / MINUTE for time, kind, *_ in played.rows if kind == Kind.WOKE]
-        assert woken == ([60] if gpus == 1 else [])
+        assert woken == ([60, 120] if gpus == 1 else [])

@@ -66,7 +66,7 @@ def tenants(**weights: int) -> tuple[Tenant, ...]:
 def test_drf_brings_shares_to_the_weights_and_no_further(weight: int, kept: int) -> None:
     cluster = uniform(1, 4, tenants=tenants(a=weight, b=1))
     jobs = [*(job(0, 200, tenant="a") for _ in range(6)), *(job(20, 200, tenant="b") for _ in range(6))]
-    played = play(jobs, "drf", cluster)
+    played = play(jobs, "drf+preempt", cluster)
     running = played.running_at(20)
     assert sum(which < 6 for which in running) == kept
     assert len(running) == 4
@@ -80,12 +80,12 @@ def test_drf_takes_from_the_tenant_with_most() -> None:
         *(job(0, 99, tenant="b") for _ in range(3)),
         job(30, 9, tenant="c"),
     ]
-    assert [which for which, *_ in play(jobs, "drf", 8).preempted] == [4]
+    assert [which for which, *_ in play(jobs, "drf+preempt", 8).preempted] == [4]
 
 
 def test_drf_leaves_alone_whom_the_loss_would_leave_worse_off() -> None:
     # Tenant a holds all 4 GPUs with one job: without it it would hold nothing.
-    played = play([job(0, 100, gpus=4, tenant="a"), job(20, 10, tenant="b")], "drf", 4)
+    played = play([job(0, 100, gpus=4, tenant="a"), job(20, 10, tenant="b")], "drf+preempt", 4)
     assert played.spans == [(0, 0, 100), (1, 100, 110)]
 
 
@@ -112,7 +112,7 @@ def test_drf_looks_at_the_dominant_resource() -> None:
     )
 )
 def test_after_a_swap_the_tenant_that_gave_way_holds_no_less_than_the_one_that_gained(jobs: list[Job]) -> None:
-    played = play(jobs, "drf", 4)
+    played = play(jobs, "drf+preempt", 4)
     held = dict.fromkeys("abc", 0)
     gave_way: set[str] = set()
     for _, kind, subject, *_ in played.rows:

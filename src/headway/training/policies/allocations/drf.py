@@ -5,8 +5,8 @@ NSDI 2011) takes demands as given, so a job gets all it could use or waits, as u
 the order ``drf``'s, over what tenants were given of GPUs, CPUs and memory, whatever order the policy names; that one
 decides among jobs of one tenant, and between tenants whose shares are equal.
 
-Departures: shares are tenants', where the paper's code has one for each job; jobs may be preempted, as under the
-order.
+Departures: shares are tenants', where the paper's code has one for each job. Jobs are preempted, as under ``drf`` with
+``preempt``: that code sorts all jobs anew every round.
 """
 
 from typing import ClassVar
@@ -30,7 +30,9 @@ class DrfDemands(Greedy):
 
 
 class Poorest(Tied, Drf):
-    """By the dominant share of the job's tenant, then by another order."""
+    """By the dominant share of the job's tenant, then by another order; with preemption, as it was compared."""
+
+    preempts: ClassVar[bool] = True
 
     def __init__(self, ties: Order) -> None:
         Drf.__init__(self)

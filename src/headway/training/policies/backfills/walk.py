@@ -2,8 +2,8 @@
 its lane.
 
 A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does a job of
-another tenant hold back one that is first of its tenant and within its guarantee. A job that was stopped in this instant
-keeps its place in the queue and is not started before the next decision.
+another tenant hold back one that is first of its tenant and within its guarantee. A job that this decision has stopped
+keeps its place in the queue and is not started before the next one.
 """
 
 from collections.abc import Hashable, Iterable, Iterator

@@ -5,9 +5,9 @@ counted), divided by its weight. Jobs of one tenant go by submission. If the nex
 share does not fit, the cluster counts as full, as in the paper, and nobody is preempted.
 
 With ``preempt`` a job may take GPUs from a tenant with a larger share, but only as far as that one, after it has given
-them up, is still no worse off than the taker with its new job. Every swap therefore brings the two closer together and none can be reversed by the next, and a started job keeps its
-GPUs for a quantum. Where an allocation divides CPUs and memory a tenant holds what its jobs were given, and a waiting
-job counts with its full demand.
+them up, is still no worse off than the taker with its new job. Every swap therefore brings the two closer together and
+none can be reversed by the next, and a started job keeps its GPUs for a quantum. Where an allocation divides CPUs and
+memory a tenant holds what its jobs were given, and a waiting job counts with its full demand.
 
 Departures: jobs here are indivisible and may be most of the cluster; ties go to the job submitted first.
 """

@@ -1,6 +1,6 @@
 """Tiresias' discretised 2D-LAS (Gu et al., NSDI 2019): queues by attained GPU time, nearly first in first out in each.
 
-The rules are those of the authors' simulator ("dlas-gpu"). A job begins in the first queue and falls into the next one
+The rules are those of the authors' code ("dlas-gpu"). A job begins in the first queue and falls into the next one
 the moment it has held a threshold of GPU time, to the tail, behind those that wait there. Jobs are taken queue by
 queue; one that does not fit is skipped. Within a queue running jobs stand before waiting ones, in the order of their
 starts, so equals never preempt each other; only a job that has just fallen may lose its GPUs to those that wait in its
@@ -81,7 +81,7 @@ class Tiresias(Order):
     # --- who waits where --------------------------------------------------------------------------------------
 
     def key(self, now: int, js: JobState) -> Key:
-        """(queue, 0, minus when it was stopped, its place before) if it has run there, else (queue, 1, when it came)."""
+        """(queue, 0, minus when it was stopped, its place) if it has run there, else (queue, 1, when it came, …)."""
         if self.promote and js.attained and js.width:
             self._wait(now, js)
         counted = self._counted(js)
@@ -186,7 +186,7 @@ class Tiresias(Order):
         rate, offset = js.rank
         started = self._started.get(js.id, 0)
         place: list[int] = []
-        for bound in reversed(self._bounds[:queue]):
+        for bound in reversed(self._bounds[:queue] if rate else ()):
             fell = -((offset - bound) // rate)
             if fell <= started:
                 break

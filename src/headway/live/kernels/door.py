@@ -1,0 +1,186 @@
+"""Where programs ask for the shared block: a socket at its path, over which the broker hands out its memory.
+
+The memory itself has no name that anybody could truncate or write over (``memfd``), and it is sealed: it neither
+shrinks nor grows. A program that maps it never touches a page that is gone. See docs/decisions/0013.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+import threading
+from collections import deque
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from headway.errors import ShareError
+from headway.live.kernels import files, processes
+
+REMOVED = "was removed"
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_ANSWER_S = 2.0
+"""A broker that lives answers within a moment."""
+_BACKLOG = 128
+_JOINS_NS = 3_000_000_000
+"""Whoever gets a slot has it by then."""
+_WORD_S = 0.2
+"""Whoever asks says at once who it is; nobody is waited for longer."""
+_PROGRAM, _READER = b"p", b"r"
+"""What is said by a program, which wants a slot, and by who only looks."""
+_CREDENTIALS = struct.Struct("3i")
+
+
+def sealed_memory(size: int) -> int:
+    """A handle of that much new memory, all of it there from now on, whose size nobody can change. Raises OSError."""
+    handle = os.memfd_create("headway-share", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        # A page that could not be had later would end the program that touches it.
+        os.posix_fallocate(handle, 0, size)
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, SEALS)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def is_sealed(handle: int) -> bool:
+    """Whether nobody can make what is mapped from it shorter."""
+    try:
+        return bool(fcntl.fcntl(handle, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """The path as the address of a socket, which takes a hundred letters at most."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+class Door:
+    """The broker's side: a thread that answers whoever asks."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        """Open it at ``path``, in the place of whatever is there. Raises OSError."""
+        self.path = path
+        self._handle = handle
+        self.heard: deque[int] = deque(maxlen=256)
+        """Processes of programs that asked, as seen from here, in order."""
+        self._open()
+
+    def _open(self) -> None:
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.draft")
+        draft.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(self._socket.fileno(), 0o600)  # from its first moment: who may not write to it cannot ask
+            with _address(draft) as address:
+                self._socket.bind(address)
+            self._socket.listen(_BACKLOG)
+            self._inode = os.lstat(draft).st_ino
+            threading.Thread(
+                target=_answer, args=(self._socket, self._handle, self.heard), name="door", daemon=True
+            ).start()
+            draft.replace(self.path)  # whoever finds it is answered
+        except OSError:
+            self.close()
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
+
+    def closed_by_others(self) -> str:
+        """What has become of it, where somebody removed or replaced it; empty where it is as it was."""
+        try:
+            about = os.lstat(self.path)
+        except FileNotFoundError:
+            return REMOVED
+        except OSError as problem:
+            return f"cannot be looked at: {problem.strerror}"
+        return "" if stat.S_ISSOCK(about.st_mode) and about.st_ino == self._inode else "was replaced by something else"
+
+    def reopen(self) -> None:
+        """Put it back. Raises OSError."""
+        self.close()
+        self._open()
+
+    def close(self) -> None:
+        """Answer nobody any more. The path stays."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._socket.close()
+
+
+class Askers:
+    """Programs that asked for the block and got no slot: they go on ungated."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}
+
+    def without_slot(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
+        """Those of them that live and asked a while ago; ``here`` are the processes that hold a slot."""
+        while heard:
+            pid = heard.popleft()
+            self._known.setdefault(pid, (processes.start_ticks(pid), now_ns))
+        self._known = {
+            pid: (ticks, since)
+            for pid, (ticks, since) in self._known.items()
+            if pid not in here and processes.alive(pid, ticks)
+        }
+        return sorted(pid for pid, (_, since) in self._known.items() if now_ns - since > _JOINS_NS)
+
+
+def _peer(connected: socket.socket) -> tuple[int, int]:
+    """The process at the other end, 0 where it cannot be seen from here, and its user."""
+    told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(told)
+    return process, user
+
+
+def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
+    while True:
+        try:
+            asking, _ = listening.accept()
+        except OSError as problem:
+            if problem.errno in (errno.ECONNABORTED, errno.EINTR, errno.EMFILE, errno.ENFILE):
+                threading.Event().wait(0.05)
+                continue
+            return  # closed
+        with asking, contextlib.suppress(OSError):
+            asking.settimeout(_WORD_S)
+            socket.send_fds(asking, [b"\0"], [handle])
+            if asking.recv(1) == _PROGRAM and (process := _peer(asking)[0]):
+                heard.append(process)
+
+
+def asked(path: Path) -> int:
+    """A handle of the memory behind a door. Raises FileNotFoundError where none is, ShareError where it is not ours."""
+    about = os.lstat(path)
+    if not stat.S_ISSOCK(about.st_mode):
+        os.close(files.opened(path, os.O_RDWR))  # says what is wrong with a link, or with another user's
+        raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
+    if not files.trusted(about):
+        raise ShareError(files.foreign(path, socket=True))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(_ANSWER_S)
+        try:
+            with _address(path) as address:
+                asking.connect(address)
+            asking.send(_READER)
+            _, user = _peer(asking)
+            if os.geteuid() not in (0, user) and user != 0:
+                raise ShareError(f"{path} is answered by another user ({user}): have it removed")
+            _, handles, _, _ = socket.recv_fds(asking, 1, 1)
+        except TimeoutError:
+            raise ShareError(f"{path}: the broker does not answer: headway share stop --kill ends it") from None
+        except OSError as problem:
+            raise ShareError(f"no shared block at {path}: {problem.strerror}") from None
+    if len(handles) != 1:
+        raise ShareError(f"no shared block at {path}: the broker has none to give")
+    return handles[0]
