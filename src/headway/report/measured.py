@@ -24,7 +24,7 @@ from headway.metrics.training.sizes import size_class
 from headway.metrics.training.summary import REPLICATION, Summary, from_json, of_ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.window import Window, window_of
+from headway.metrics.training.window import Window, window_of
 from headway.report.names import cut_apart
 from headway.report.words import size_label
 from headway.training.cluster import Cluster

@@ -30,7 +30,7 @@ from headway.formats import cluster_file, cluster_table
 from headway.formats.plugins import TRUST, anchored, is_disarmed, is_from_outside, of_run
 from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, check_measure, span
 from headway.live.tasks import Far
-from headway.metrics.window import check_texts, window_of
+from headway.metrics.training.window import check_texts, window_of
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster

@@ -21,7 +21,7 @@ from headway.metrics.training.jobs import job_table, preempted_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
-from headway.metrics.window import Window, window_of
+from headway.metrics.training.window import Window, window_of
 from headway.report import figures, notebook, page, pivot, tables
 from headway.report.bars import bars
 from headway.report.explanation import Explanation

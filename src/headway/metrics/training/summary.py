@@ -23,7 +23,7 @@ from headway.metrics.training.ledger import FIRST_ACTION, Ledger
 from headway.metrics.training.overload import overload
 from headway.metrics.training.tenants import jain, tenant_fairness
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.window import Window, arrivals_of, span_of, still_growing
+from headway.metrics.training.window import Window, arrivals_of, span_of, still_growing
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
