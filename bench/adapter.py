@@ -123,7 +123,9 @@ def numbers(document: Document, policies: Sequence[str], scratch: Path) -> list[
 def run(document: Document, folder: Path) -> None:
     """Leave the folder of a run, with its results."""
     path = folder.with_name(f"{folder.name}.toml")
-    path.write_text(toml.write({**_named(document), "run": {**document.get("run", {}), "out": str(folder)}}), encoding="utf-8")
+    path.write_text(
+        toml.write({**_named(document), "run": {**document.get("run", {}), "out": str(folder)}}), encoding="utf-8"
+    )
     command("run", str(path), "--json")
 
 

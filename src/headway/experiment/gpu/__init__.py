@@ -24,9 +24,7 @@ class GpuDomain(Domain):
     examples = EXAMPLES
     view_module = "headway.experiment.gpu.view"
     example_policies = "time-slicing,mps,headway"
-    file_keys = dict.fromkeys(  # noqa: RUF012
-        ("gpu.high", "gpu.low"), lambda value: [Path(value)] if Path(value).is_file() else []
-    )
+    file_keys = dict.fromkeys(("gpu.high", "gpu.low"), lambda value: [Path(value)] if Path(value).is_file() else [])
 
     def prepare(self, experiment: GpuExperiment) -> GpuScene:
         """Find the programs, and draw where each begins."""

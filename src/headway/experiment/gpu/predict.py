@@ -23,9 +23,8 @@ from headway.experiment.gpu.sources import Source, source_of
 from headway.formats import kernel_programs
 from headway.kernels.device import Device
 from headway.kernels.other_machine import on_other_machine
-from headway.kernels.program import Client
+from headway.kernels.program import MILLION, Client
 from headway.profiling.kernel_store import KernelStore
-from headway.kernels.program import MILLION
 from headway.units import MILLISECOND, SECOND
 
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
