@@ -1,8 +1,8 @@
 """Headway from Python: the verbs of the command line, for notebooks and scripts.
 
-``work = hw.jobs("sacct.txt", cluster="nodes.txt")`` says what is to be scheduled; ``hw.simulate`` and ``hw.compare`` play
-it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has a flag is a keyword of the same name:
-``--preemption-cost 30s`` is ``preemption_cost="30s"``; whatever has none goes into ``set={"cluster.tenancy": "walls"}``.
+``work = hw.jobs("sacct.txt", cluster="nodes.txt")`` says what is to be scheduled; ``hw.simulate`` and ``hw.compare``
+play it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has a flag is a keyword of the same name:
+``--preemption-cost 30s`` is ``preemption_cost="30s"``; ``set={"cluster.tenancy": "walls"}`` is for those without one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,19 +93,22 @@ def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.S
 # --- verbs --------------------------------------------------------------------------------------------------------
 
 
-def simulate(work: Work, policy: Policy = "", **settings: Any) -> Run:
+def simulate(work: Work, policy: Policy = None, **settings: Any) -> Run:
     """Play one policy; return the run."""
-    found = simulate_all(work.with_settings(**settings), [given.policy_name(policy)], keep=True)
+    found = simulate_all(_with_policy(work, policy, settings), keep=True)
     _stop_if_stopped(found)
     return found.runs[0]
 
 
-def simulate_all(work: Work, policies: Sequence[str], *, keep: bool) -> Comparison:
+def simulate_all(work: Work, *, keep: bool) -> Comparison:
     """Play one policy, all its seeds, and return it as a comparison of one."""
-    document = copied(work.document)
-    if policies[0]:
-        toml.put(document, "policy.name", policies[0])
-    return played([("", typed(document, "settings"))], single=True, keep=keep)
+    return played([("", typed(copied(work.document), "settings"))], single=True, keep=keep)
+
+
+def _with_policy(work: Work, policy: Policy, settings: Mapping[str, Any]) -> Work:
+    """Return work with settings and a policy; without one, its own."""
+    named = {} if policy is None else {"policy": given.policy_name(policy)}
+    return work.with_settings(**settings, **named)
 
 
 def compare(
@@ -150,12 +153,9 @@ def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
     return opened_run(Path(folder), trust=trust)
 
 
-def environment(work: Work, policy: Policy = "", **settings: Any) -> Environment:
+def environment(work: Work, policy: Policy = None, **settings: Any) -> Environment:
     """Return a run that is played one decision at a time, for learned policies."""
-    document = copied(work.with_settings(**settings).document)
-    if policy != "":
-        toml.put(document, "policy.name", given.policy_name(policy))
-    return Environment(typed(document, "settings"))
+    return Environment(typed(copied(_with_policy(work, policy, settings).document), "settings"))
 
 
 def _stop_if_stopped(found: Comparison) -> None:

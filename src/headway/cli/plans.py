@@ -1,4 +1,4 @@
-"""``headway fleet plan``: how many workers of which kind a pipeline needs for a deadline and a rate, and what that costs."""
+"""``headway fleet plan``: how many workers of which kind a pipeline needs for a deadline and a rate, at what cost."""
 
 from inspect import Parameter
 from pathlib import Path
@@ -13,7 +13,6 @@ from headway.cli.scales import JSON
 from headway.errors import ExperimentError
 from headway.experiment.files import copied, typed
 from headway.experiment.fleet.planning import Plan, kind_name, plans, scenario_with
-from headway.formats import toml
 from headway.formats.cluster_table import within
 from headway.formats.serving_settings import ServingPolicyTable, check
 from headway.report.progress import share_bar
@@ -59,14 +58,11 @@ def plan(given: Given) -> None:
     if own and scenario:
         raise ExperimentError(f"{graph} is a scenario already: leave --scenario {scenario} out")
     chosen = graph if own else scenario_with(graph, scenario or "")
-    settings = {name: given[name] for name in ("slo", "rate", "requests", "control", "seed")}
+    settings = {name: given[name] for name in ("policy", "slo", "rate", "requests", "control", "seed")}
     more = {"workload.overload": True, **({} if own else {"workload.mix": {graph: 1.0}})}
     work = api.fleet(chosen, arrivals=given["arrivals"] or "poisson", set=more, **settings)
-    document = copied(work.document)
-    if given["policy"]:
-        toml.put(document, "policy.name", given["policy"])
     with share_bar("plan") as tell:
-        found = plans(check(typed(document, "flags")), given["in_time"], tell)
+        found = plans(check(typed(copied(work.document), "flags")), given["in_time"], tell)
     _show(found, given["in_time"], given["as_json"])
 
 

@@ -22,16 +22,15 @@ ABOUT = {
     "gpu": "Programs that share one GPU, kernel by kernel: who is slowed down, and what do the others get?",
 }
 RUN = common_flags.RUN
-POLICY = option("policy", str | None, "Who decides (headway policies); your own: ./mine.py:MyPolicy.")
-POLICIES = option("policies", str, "Policies to compare, with commas between them.", default=Parameter.empty)
+POLICY = setting(common_flags.POLICY)
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
-REPORT = option("report", str | None, "Make a page of it.", panel=RUN, metavar="FILE.html")
+REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
-BY = option("by", list[str] | None, "More tables: tenant, partition or level.", panel=RUN)
-SET = option(
-    "set", list[str] | None, "Any key of an experiment file: cluster.tenancy=walls.", panel=RUN, metavar="KEY=VALUE"
+BY = option("by", list[str] | None, "More tables: tenant, partition or level.", panel=RUN, metavar="TABLE")
+SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RUN, metavar="KEY=VALUE")
+PROCESSES = option(
+    "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False
 )
-PROCESSES = option("processes", int, "Runs at a time, each in its own process.", default=1, panel=RUN, min=1, max=256)
 _WANTED = ("as_json", "report", "picture", "by")
 
 
@@ -56,31 +55,27 @@ def add(group: typer.Typer, scale: Domain) -> None:
     """Add simulate, compare and sweep of a scale."""
     work = [_work(flag) for flag in scale.work]
     settings = [setting(flag) for flag in scale.flags]
-    seeds = [setting(common_flags.SEED), setting(common_flags.SEEDS)]
-    sure, out = setting(common_flags.CONFIDENCE), setting(common_flags.OUT)
-    details = [BY] if scale.name == "jobs" else []
+    first = [setting(common_flags.SEEDS), setting(common_flags.OUT), REPORT]
+    sure = setting(common_flags.CONFIDENCE)
+    last = [setting(common_flags.SEED), JSON, *([BY] if scale.name == "jobs" else []), SET]
 
-    @command(
-        group,
-        "simulate",
-        [*work, POLICY, *settings, *seeds, sure, out, JSON, REPORT, *details, SET],
-        _help(scale, "simulate"),
-    )
+    @command(group, "simulate", [*work, POLICY, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
         wanted = _wanted(given)
         check_wanted(wanted, scale.view, given.get("out"))
-        found = api.simulate_all(_given_work(scale, given), [given["policy"] or ""], keep=bool(wanted.report))
+        found = api.simulate_all(_given_work(scale, given), keep=bool(wanted.report))
         show_result(found, wanted)
 
-    compared = [*work, POLICIES, *settings, *seeds, setting(common_flags.BASELINE), sure, out, JSON, REPORT]
+    policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
+    compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
     pictured = [PICTURE] if scale.name == "jobs" else []
 
-    @command(group, "compare", [*compared, *pictured, *details, SET, PROCESSES], _help(scale, "compare"))
+    @command(group, "compare", [*compared, *pictured, PROCESSES], _help(scale, "compare"))
     def compare(given: Given) -> None:
         wanted = _wanted(given)
         check_wanted(wanted, scale.view, given.get("out"))
-        policies = split_policies(given["policies"], scale.example_policies)
-        found = api.compare(_given_work(scale, given), policies, processes=given["processes"], keep=bool(wanted.report))
+        names = split_policies(given["policies"], scale.example_policies)
+        found = api.compare(_given_work(scale, given), names, processes=given["processes"], keep=bool(wanted.report))
         show_result(found, wanted)
 
     _add_sweep(group, scale, work, settings)
@@ -118,11 +113,13 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter], setting
     axes = {flag.name for flag in scale.axes}
     parameters = [
         *work,
-        option("policies", str | None, "Policies, with commas between them.", panel="Grid"),
+        option("policies", str | None, f"Policies: {scale.example_policies}.", panel="Grid"),
         *(option(flag.name, str | None, flag.help, panel="Grid") for flag in scale.axes),
         option("vary", list[str] | None, "Any key: costs.preemption=0s,60s.", panel="Grid", metavar="KEY=V1,V2"),
-        option("grid", str | None, "An experiment as TOML, with a table [sweep].", panel="Grid", metavar="FILE.toml"),
-        option("out", str, "Its folder; what is done there is not done again.", "--out", "-o", default=Parameter.empty),
+        option(
+            "grid", str | None, "An experiment as TOML, with a table named sweep.", panel="Grid", metavar="FILE.toml"
+        ),
+        option("out", str, "Its folder.", "--out", "-o", default=Parameter.empty),
         *(each for each in settings if each.name not in axes),
         *(setting(flag) for flag in (common_flags.SEED, *common_flags.MEASURED)),
         JSON,

@@ -31,6 +31,8 @@ class Flag:
     """On the command line, where that is not its name with dashes."""
     several: bool = False
     """Whether a text holds several values with commas between them."""
+    needs: tuple[str, ...] = ()
+    """Of a table that is written as text: one of these keys must be there."""
     least: float | None = None
     most: float | None = None
 
@@ -52,11 +54,9 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
             continue
         if isinstance(value, str) and not value.strip():
             raise ExperimentError(f"{flag.option} is empty: give it a value, or leave it out")
-        put(
-            document,
-            flag.key,
-            split_policies(value, "a,b", flag.name) if flag.several and isinstance(value, str) else value,
-        )
+        if flag.several and isinstance(value, str):
+            value = split_policies(value, "a,b", flag.name)
+        put(document, flag.key, value, flag.needs)
     return document
 
 
@@ -82,11 +82,13 @@ def split_values(text: str, what: str = "values") -> list[Any]:
     return found
 
 
-def put(document: toml.Document, key: str, value: Any) -> None:
+def put(document: toml.Document, key: str, value: Any, needs: tuple[str, ...] = ()) -> None:
     """Set one key, or the keys of a table that is written as text: ``mtbf=30d,repair=4h``."""
     if key.endswith(".*"):
         table = key.removesuffix(".*")
         pairs = value if isinstance(value, Mapping) else split_pairs(str(value), table)
+        if needs and not pairs.keys() & set(needs):
+            raise ExperimentError(f"{table} needs {' or '.join(needs)}, e.g. mtbf=30d,repair=4h")
         for name, each in pairs.items():
             toml.put(document, f"{table}.{name}", each)
     else:
@@ -99,9 +101,8 @@ def split_pairs(text: str, table: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not name or not equals or not value:
-            raise ExperimentError(
-                f"{table} {text!r}: {part.strip()!r} is not understood: write it like mtbf=30d,repair=4h"
-            )
+            wrong = f"{name} has no value" if name and equals else f"{part.strip()!r} is not understood"
+            raise ExperimentError(f"{table} {text!r}: {wrong}: write it like mtbf=30d,repair=4h")
         if name in given:
             raise ExperimentError(f"{table} {text!r}: {name} is given twice")
         given[name] = value

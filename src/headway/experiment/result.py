@@ -5,9 +5,10 @@ from functools import cached_property
 from html import escape
 from io import StringIO
 from pathlib import Path
-from shutil import copytree
-from tempfile import TemporaryDirectory
+from shutil import copytree, rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
@@ -28,6 +29,14 @@ from headway.report.terminal import PlainConsole, width_of
 
 def silent(_line: str) -> None:
     """Tell nobody."""
+
+
+class _Temporary:
+    """A folder that is removed with the last object that needs it."""
+
+    def __init__(self) -> None:
+        self.folder = Path(mkdtemp(prefix="headway-"))
+        finalize(self, rmtree, self.folder, ignore_errors=True)
 
 
 class Run:
@@ -252,9 +261,8 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
     baseline = 0 if single else baseline_of(experiments)
     kept = None
     if keep and not all(each.run.out for _, each in experiments):
-        kept = TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True)
-        place = str(Path(kept.name) / "runs")
-        experiments = [(label, with_run(each, out=place)) for label, each in experiments]
+        kept = _Temporary()
+        experiments = [(label, with_run(each, out=str(kept.folder / "runs"))) for label, each in experiments]
     runs = apart(experiments)
     ended: list[Outcome] = []
     stopped = ""

@@ -57,7 +57,7 @@ def folder() -> Path:
 def _stored() -> Path:
     found = sorted(folder().glob(f"*/*/{NAME}"))
     if not found:
-        raise ProfileError(f"interference store: no {NAME} in {folder()}; headway share predict A B writes one")
+        raise ProfileError(f"interference store: no {NAME} in {folder()}; headway gpu predict A B writes one")
     if len(found) > 1:
         listed = ", ".join(str(path) for path in found)
         raise ProfileError(f"interference store: there is a table for each GPU and driver; name one of {listed}")

@@ -10,7 +10,7 @@ WORK = (
         metavar="HIGH",
         several=True,
     ),
-    Flag("low", "gpu.low", "Programs below; NAME@3 is one of priority 3.", list, metavar="[LOW…]"),
+    Flag("low", "gpu.low", "Programs below; NAME@3 is one of priority 3.", list, metavar="LOW"),
 )
 EXAMPLES = {
     "simulate": "resnet50 resnet101-b64 --policy headway --slo 1.05",
@@ -18,8 +18,8 @@ EXAMPLES = {
     "sweep": "resnet50 resnet101-b64 --policies mps,headway --vary gpu.think=0ms,5ms -o sweeps/gpu",
 }
 FLAGS = (
-    Flag("think", "gpu.think", "Time between the requests of the programs above, e.g. 5ms."),
+    Flag("think", "gpu.think", "Time between requests of those above: 5ms."),
     Flag("seconds", "gpu.seconds", "How long they are played: 2 if left out.", float),
     Flag("slo", "gpu.slo", "The slow-down that headway aims at, e.g. 1.05."),
-    Flag("floor", "gpu.floor", "The share that those below keep under headway, e.g. 5%."),
+    Flag("floor", "gpu.floor", "The share that those below keep, e.g. 5%."),
 )

@@ -180,7 +180,7 @@ def check_seconds(seconds: float) -> float:
 def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:
     """The clients of a run; where each begins in its program, and when, is drawn. ``sources``: those read already."""
     if not each.high:
-        raise ExperimentError("a run of kernels needs a program above: --high resnet50")
+        raise ExperimentError("a run of kernels needs a program above: headway gpu simulate resnet50 …")
     draw = stream(each.seed, "kernels")
     clients: list[Client] = []
     for text, usual in (*((text, 0) for text in each.high), *((text, LOW_PRIORITY) for text in each.low)):

@@ -33,7 +33,7 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
     found = [name for name, value in given.items() if value]
     if len(found) != 1:
-        none = "no jobs: give --trace FILE (in an experiment file trace.path, or --set trace.path=FILE)"
+        none = "no jobs: name a trace (headway jobs simulate TRACE …; in an experiment file trace.path)"
         both = f"both a {' and a '.join(found)}: give one"
         raise ExperimentError(f"the experiment has {both if found else none}")
     drawn: Key = ()

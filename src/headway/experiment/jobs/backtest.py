@@ -15,7 +15,7 @@ def recorded(each: Experiment) -> Mapping[str, int]:
     """How long each job of the trace really waited for its first start, by its name, in nanoseconds."""
     table = each.trace
     if not table.path:
-        raise ExperimentError("a backtest needs a history: give --trace FILE")
+        raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")
     if str(table.load) != "1" or table.estimates != "trace":
         raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
     asked = {"strict": table.strict, "skip_bad_rows": table.skip_bad_rows}

@@ -3,7 +3,7 @@
 from headway.experiment.common_flags import WARMUP
 from headway.experiment.flags import Flag
 
-JOBS, CLUSTER, COSTS, SHARES = "Jobs", "Cluster", "Preemption, migration, failures", "CPUs and memory"
+JOBS, MEASURED, PARTS = "Jobs", "Statistics", "Policy, CPUs and memory"
 
 WORK = (
     Flag(
@@ -19,41 +19,31 @@ AXES = (
 )
 EXAMPLES = {
     "simulate": "jobs.csv --nodes 16 --gpus-per-node 8 --policy srtf+easy --out runs/srtf",
-    "compare": "sacct.txt --cluster nodes.txt --policies slurm:slurm.conf,fifo+easy,srtf --report comparison.html",
+    "compare": "sacct.txt --cluster nodes.txt --policies fifo+easy,srtf --report page.html",
     "sweep": "jobs.csv --nodes 16,32 --gpus-per-node 8 --policies fifo,srtf --loads 0.8,1.0 -o sweeps/mine",
 }
 FLAGS = (
-    Flag(
-        "cluster", "cluster.file", "Files that describe it: scontrol show node -o, kubectl get nodes -o json, …", list
-    ),
-    Flag("nodes", "cluster.nodes", "Nodes of the cluster, where no file describes it.", int),
+    Flag("cluster", "cluster.file", "As scontrol or kubectl print it, or TOML.", list, metavar="FILE"),
+    Flag("nodes", "cluster.nodes", "Nodes, where no file describes the cluster.", int),
     Flag("gpus_per_node", "cluster.gpus_per_node", "GPUs of each node.", int),
-    Flag("preemption_cost", "costs.preemption", "Standstill after a preemption; the job's own times if left out."),
-    Flag("failures", "failures.*", "Node failures and repairs, as means: mtbf=30d,repair=4h."),
-    Flag("load", "trace.load", "Let jobs arrive so many times as fast."),
-    Flag("format", "trace.format", "Of the trace; told by its beginning (headway trace formats).", panel=JOBS),
-    Flag(
-        "map",
-        "trace.map",
-        "Any table: gpus=num_gpus,submit=timestamp,work=duration.",
-        panel=JOBS,
-        metavar="FIELD=COLUMN,…",
-    ),
-    Flag("estimates", "trace.estimates", "What users announce: trace, exact, factor:3 or user.", panel=JOBS),
-    Flag("skip_infeasible", "trace.skip_infeasible", "Drop and count jobs that could never run.", bool, JOBS),
-    Flag("strict", "trace.strict", "Stop at the first bad row instead of dropping it.", bool, JOBS),
-    Flag("skip_bad_rows", "trace.skip_bad_rows", "Go on although a rule drops over a tenth of the rows.", bool, JOBS),
-    Flag("measure_jobs", "measure.jobs", "Measure these jobs only, from 0: 4000:5000.", panel=JOBS, metavar="A:B"),
+    Flag("load", "trace.load", "Let jobs arrive so many times as fast.", metavar="FACTOR"),
+    Flag("preemption_cost", "costs.preemption", "Standstill after it; else the job's own.", metavar="TIME"),
+    Flag("failures", "failures.*", "Means of a node: mtbf=30d,repair=4h.", metavar="MEANS", needs=("mtbf",)),
+    Flag("format", "trace.format", "Of the trace; told by its beginning.", panel=JOBS),
+    Flag("map", "trace.map", "Any table: gpus=n,submit=t:ms,work=d.", panel=JOBS, metavar="FIELD=COLUMN"),
+    Flag("estimates", "trace.estimates", "trace, exact, factor:3 or user.", panel=JOBS),
+    Flag("skip_infeasible", "trace.skip_infeasible", "Drop jobs that could never run.", bool, JOBS),
+    Flag("strict", "trace.strict", "Stop at the first bad row.", bool, JOBS),
+    Flag("skip_bad_rows", "trace.skip_bad_rows", "Go on, however many are dropped.", bool, JOBS),
+    Flag("measure_jobs", "measure.jobs", "Measure these jobs only: 4000:5000.", panel=MEASURED, metavar="A:B"),
     WARMUP,
-    Flag("migration", "policy.migration", "off, costed, free or always.", panel=COSTS),
-    Flag("migration_cost", "costs.migration", "Standstill after a move: 60s if left out.", panel=COSTS),
-    Flag("preemption", "policy.preemption", "on or off; as the order wants it if left out.", panel=COSTS),
-    Flag("round", "policy.round", "Decide at multiples of this only, e.g. 300s.", panel=COSTS),
-    Flag(
-        "allocation", "policy.allocation", "Who divides CPUs and memory: proportional, tune, headway, …", panel=SHARES
-    ),
-    Flag("cpus_per_node", "cluster.cpus_per_node", "CPUs of each node; not counted if left out.", int, SHARES),
-    Flag("memory_per_node", "cluster.memory_per_node", "Memory of each node, e.g. 500GB.", panel=SHARES),
-    Flag("profiles", "speed.profiles", "Profiles of programs: files or folders.", list, SHARES),
-    Flag("models", "trace.models", "What jobs train that do not say it, in percent: 20,70,10.", panel=SHARES),
+    Flag("preemption", "policy.preemption", "on or off; as the order wants it if left out.", panel=PARTS),
+    Flag("migration", "policy.migration", "off, costed, free or always.", panel=PARTS),
+    Flag("migration_cost", "costs.migration", "Standstill after a move: 60s if left out.", panel=PARTS, metavar="TIME"),
+    Flag("round", "policy.round", "Decide at multiples of this only: 300s.", panel=PARTS, metavar="TIME"),
+    Flag("allocation", "policy.allocation", "Who divides CPUs and memory: proportional, tune, …", panel=PARTS),
+    Flag("cpus_per_node", "cluster.cpus_per_node", "CPUs of each node; not counted if left out.", int, PARTS),
+    Flag("memory_per_node", "cluster.memory_per_node", "Memory of each node: 500GB.", panel=PARTS, metavar="SIZE"),
+    Flag("profiles", "speed.profiles", "Profiles of programs: files or folders.", list, PARTS, metavar="PATH"),
+    Flag("models", "trace.models", "What jobs train that do not say it: 20,70,10 %.", panel=PARTS),
 )
