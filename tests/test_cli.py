@@ -378,9 +378,11 @@ def test_the_jobs_of_the_demo_keep_the_cluster_busy_for_a_week_and_nobody_outlas
     assert 0 < row["wait_mean_s"] < row["jct_mean_s"] / 2, "there is a queue, and it is no scandal"
 
 
-@pytest.mark.parametrize("command", ["", "simulate", "compare", "run", "demo", "policies", "story", "replay", "audit"])
+@pytest.mark.parametrize(
+    "command", ["", "jobs simulate", "jobs compare", "run", "demo", "policies", "story", "replay", "audit"]
+)
 def test_help_explains_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    ended = call(capsys, *([command] if command else []), "--help")
+    ended = call(capsys, *command.split(), "--help")
     assert ended.status == 0
     assert f"headway {command}" in ended.out or not command
     assert "NotImplemented" not in ended.out

@@ -82,7 +82,7 @@ def _told(problem: Any, words: Sequence[str]) -> str:
     line = str(problem.format_message())
     unknown = line.startswith("No such ")
     now = hint(words, getattr(problem, "option_name", "")) if unknown else ""
-    return f"{line.partition(' (')[0].rstrip('.')}: {now}" if now else line
+    return f"{line.partition('.')[0].partition(' (')[0]}: {now}" if now else line
 
 
 def _commands(given: Sequence[str]) -> Any:

@@ -78,7 +78,7 @@ def add(group: typer.Typer, scale: Domain) -> None:
         found = api.compare(_given_work(scale, given), names, processes=given["processes"], keep=bool(wanted.report))
         show_result(found, wanted)
 
-    _add_sweep(group, scale, work, settings)
+    _add_sweep(group, scale, work)
 
 
 def _help(scale: Domain, verb: str) -> str:
@@ -109,8 +109,8 @@ def _given_work(scale: Domain, given: Given) -> api.Work:
 # --- sweep ----------------------------------------------------------------------------------------------------------
 
 
-def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter], settings: list[Parameter]) -> None:
-    axes = {flag.name for flag in scale.axes}
+def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter]) -> None:
+    varied = {flag.key for flag in scale.axes}
     parameters = [
         *work,
         option("policies", str | None, f"Policies: {scale.example_policies}.", panel="Grid"),
@@ -120,7 +120,7 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter], setting
             "grid", str | None, "An experiment as TOML, with a table named sweep.", panel="Grid", metavar="FILE.toml"
         ),
         option("out", str, "Its folder.", "--out", "-o", default=Parameter.empty),
-        *(each for each in settings if each.name not in axes),
+        *(setting(flag) for flag in scale.flags if flag.key not in varied),
         *(setting(flag) for flag in (common_flags.SEED, *common_flags.MEASURED)),
         JSON,
         SET,
@@ -135,8 +135,8 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter], setting
     def sweep(given: Given) -> None:
         if given["engine"] not in ENGINES:
             raise ExperimentError(unknown_name("--engine", given["engine"], ENGINES))
-        settings = {name: value for name, value in given.items() if name not in ("out", *axes)}
-        document = _given_work(scale, {**settings, "set": given["set"]}).document
+        axes = {"out", *(flag.name for flag in scale.axes)}
+        document = _given_work(scale, {name: each for name, each in given.items() if name not in axes}).document
         run_sweep(scale, document, _axes(scale, given), given)
 
 

@@ -25,12 +25,11 @@ from headway.experiment.flags import Flag
 from headway.live.tasks import Far
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.table import Table
 
     from headway.experiment.folder import Limits
     from headway.metrics.compare import Batches, Replication, Sample
-    from headway.report.export import Written
+    from headway.report.export import Tables, Written
 
 Row = Mapping[str, Any]
 Progress = Callable[[Far], None]
@@ -247,7 +246,7 @@ class View(ABC):
         """Write a trace for Perfetto."""
 
     @abstractmethod
-    def tables(self, stored: StoredRun) -> "Mapping[str, Callable[[], pl.DataFrame]]":
+    def tables(self, stored: StoredRun) -> "Tables":
         """Return the tables of a run for other programs, by name, each made when it is asked for."""
 
     def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:

@@ -21,8 +21,8 @@ from headway.experiment.registry import domain_of
 from headway.experiment.several import apart, note_order, play
 from headway.files import write_whole
 from headway.formats import toml
+from headway.report import frames
 from headway.report.names import shortened
-from headway.report.palette import coloured
 from headway.report.progress import share_bar
 from headway.report.terminal import PlainConsole, width_of
 
@@ -198,20 +198,11 @@ class Comparison:
 
     def table(self, name: str) -> Any:
         """Return one of the tables of all runs as a polars frame, with a column for the policy."""
-        import polars as pl
-
-        frames = [
-            run.table(name).with_columns(pl.lit(label).alias("policy")).select("policy", pl.exclude("policy"))
-            for label, run in zip(self.names, self.runs, strict=True)
-        ]
-        return pl.concat(frames, how="diagonal_relaxed")
+        return frames.stacked({label: run.table(name) for label, run in zip(self.names, self.runs, strict=True)})
 
     def frame(self) -> Any:
         """Return the numbers as a polars frame, one row a run."""
-        import polars as pl
-
-        flat = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in self.rows]
-        return pl.DataFrame(flat, infer_schema_length=None)
+        return frames.of_rows(self.rows)
 
     def jobs(self) -> Any:
         """Return one row a job and policy."""
@@ -294,12 +285,10 @@ def _page(places: Sequence[Place], target: Path, baseline: int, title: str) -> P
 
 
 def _figure(view: View, shown: Sequence[Shown], baseline: int, name: str) -> Any:
-    from plotly.graph_objects import Figure
-
     made = view.figures(shown, baseline)
     if name not in made:
         raise ExperimentError(unknown_name("figure", name, made))
-    return Figure(coloured(made[name]()))
+    return frames.figure(made[name]())
 
 
 def _text(view: View, rows: Sequence[Row]) -> str:

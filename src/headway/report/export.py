@@ -17,6 +17,9 @@ from headway.files import packed, replacing
 from headway.metrics.training.ledger import Ledger
 from headway.report.perfetto import trace_events
 
+Tables = Mapping[str, Callable[[], pl.DataFrame]]
+"""The tables of a run by name, each made when it is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -44,7 +47,7 @@ def write_pieces(path: Path, made: Iterator[str]) -> Written:
 
 
 def write_tables(
-    tables: Mapping[str, Callable[[], pl.DataFrame]],
+    tables: Tables,
     folder: Path,
     kind: str,
     tell: Callable[[str, float], None] | None = None,

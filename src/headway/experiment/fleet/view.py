@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from rich.table import Table
 
 from headway.core.tape import Tape
@@ -18,7 +17,7 @@ from headway.metrics.compare import Replication, change
 from headway.metrics.serving.summary import messages, summarise
 from headway.report import serving_export, serving_page, serving_tables
 from headway.report import serving_figures as figures
-from headway.report.export import Written, write_pieces
+from headway.report.export import Tables, Written, write_pieces
 from headway.report.names import shortened
 from headway.report.serving_perfetto import trace_events
 from headway.report.serving_story import RequestStory as Story
@@ -133,7 +132,7 @@ class FleetView(View):
         """Write every worker over time."""
         return write_pieces(path, trace_events(*_parts(stored), stored.folder.name))
 
-    def tables(self, stored: StoredRun) -> Mapping[str, Callable[[], pl.DataFrame]]:
+    def tables(self, stored: StoredRun) -> Tables:
         """Return requests, tasks, batches and workers."""
         return serving_export.tables(*_parts(stored))
 

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from rich.table import Table
 
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.gpu.scene import GpuScene, numbers
 from headway.metrics.compare import Replication, change
 from headway.report import kernel_export, kernel_page, kernel_tables
-from headway.report.export import Written, write_pieces
+from headway.report.export import Tables, Written, write_pieces
 from headway.report.kernel_story import Story, story
 from headway.units import format_duration
 
@@ -74,7 +73,7 @@ class GpuView(View):
             path, kernel_export.trace_events(stored.scene.clients, stored.tape, title=stored.folder.name)
         )
 
-    def tables(self, stored: StoredRun) -> Mapping[str, Callable[[], pl.DataFrame]]:
+    def tables(self, stored: StoredRun) -> Tables:
         """Return requests, kernels and delays."""
         return kernel_export.tables(stored.scene.clients, stored.tape)
 

@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-import polars as pl
 from rich.table import Table
 
 from headway.errors import TapeError
@@ -25,7 +24,7 @@ from headway.metrics.training.window import Window, window_of
 from headway.report import figures, notebook, page, pivot, tables
 from headway.report.bars import bars
 from headway.report.explanation import Explanation
-from headway.report.export import Written, write_perfetto
+from headway.report.export import Tables, Written, write_perfetto
 from headway.report.measured import Comparison, Measured
 from headway.report.story import Story, story
 from headway.training.job import Job
@@ -176,7 +175,7 @@ class JobsView(View):
         """Write every GPU over time."""
         return write_perfetto(_ledger(stored), path, stored.folder.name, lambda share: tell(path.name, share))
 
-    def tables(self, stored: StoredRun) -> Mapping[str, Callable[[], pl.DataFrame]]:
+    def tables(self, stored: StoredRun) -> Tables:
         """Return jobs, stays, tenants, nodes and the timeline."""
         return notebook.tables(_ledger(stored), stored.tape)
 
