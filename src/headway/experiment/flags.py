@@ -32,7 +32,9 @@ class Flag:
     several: bool = False
     """Whether a text holds several values with commas between them."""
     needs: tuple[str, ...] = ()
-    """Of a table that is written as text: one of these keys must be there."""
+    """Of a table that is written as text, ``mtbf=30d,repair=4h``: one of these keys must be there."""
+    beside: tuple[str, ...] = ()
+    """And these may be."""
     least: float | None = None
     most: float | None = None
 
@@ -56,8 +58,21 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
             raise ExperimentError(f"{flag.option} is empty: give it a value, or leave it out")
         if flag.several and isinstance(value, str):
             value = split_policies(value, "a,b", flag.name)
-        put(document, flag.key, value, flag.needs)
+        if flag.needs and isinstance(value, str):
+            value = split_pairs(value, flag.name)
+            _check_keys(flag, value)
+        put(document, flag.key, value)
     return document
+
+
+def _check_keys(flag: Flag, given: Mapping[str, Any]) -> None:
+    """Refuse a table without what it needs, or with something else."""
+    known = (*flag.needs, *flag.beside)
+    for name in given:
+        if name not in known:
+            raise ExperimentError(f"{flag.name}: {unknown_name('key', name, known)}, e.g. mtbf=30d,repair=4h")
+    if not any(name in given for name in flag.needs):
+        raise ExperimentError(f"{flag.name} needs {' or '.join(flag.needs)}, e.g. mtbf=30d,repair=4h")
 
 
 def split_policies(text: str, example: str = "fifo,srtf+easy", what: str = "policies") -> list[str]:
@@ -82,13 +97,11 @@ def split_values(text: str, what: str = "values") -> list[Any]:
     return found
 
 
-def put(document: toml.Document, key: str, value: Any, needs: tuple[str, ...] = ()) -> None:
+def put(document: toml.Document, key: str, value: Any) -> None:
     """Set one key, or the keys of a table that is written as text: ``mtbf=30d,repair=4h``."""
     if key.endswith(".*"):
         table = key.removesuffix(".*")
         pairs = value if isinstance(value, Mapping) else split_pairs(str(value), table)
-        if needs and not pairs.keys() & set(needs):
-            raise ExperimentError(f"{table} needs {' or '.join(needs)}, e.g. mtbf=30d,repair=4h")
         for name, each in pairs.items():
             toml.put(document, f"{table}.{name}", each)
     else:

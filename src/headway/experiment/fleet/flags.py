@@ -37,6 +37,7 @@ FLAGS = (
         "Means: mtbf=30d,repair=4h, or every=30s.",
         panel=FLEET,
         needs=("mtbf", "every"),
+        beside=("repair",),
     ),
     Flag("push_interval", "serving.push_interval", "How often workers tell of themselves.", panel=FLEET),
     Flag("control", "serving.control", "central or decentralised; else the policy's.", panel=FLEET),
