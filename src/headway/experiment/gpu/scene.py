@@ -1,7 +1,7 @@
 """Prepare a run of programs that share one GPU: from names and settings to clients, a device and a policy.
 
-A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one of
-an experiment.
+A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one
+of an experiment.
 """
 
 from collections.abc import Callable, Mapping, Sequence
