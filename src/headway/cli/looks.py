@@ -7,8 +7,7 @@ import typer
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
-from headway.core.replay import first_difference
-from headway.experiment.registry import domain_of
+from headway.experiment.result import Run
 from headway.experiment.stored import stored as opened
 
 
@@ -30,7 +29,7 @@ def story(
     headway story runs/srtf 17
     """
     stored = opened(folder, trust=trust, note=console.note)
-    told = domain_of(stored.scene.experiment).view.story(stored, job)
+    told = Run(stored).story(job)
     for line in stored.scene.untold("story"):
         console.note(line)
     if as_json:
@@ -46,11 +45,10 @@ def replay(folder: RunArgument, trust: TrustFlag = False) -> None:
     headway replay runs/srtf
     """
     stored = opened(folder, "what is there was checked", trust=trust, note=console.note)
-    again = stored.scene.replay(stored.tape, complete=stored.complete)
-    if (difference := first_difference(stored.tape, again, *stored.scene.words())) is not None:
+    if (difference := Run(stored).replay()) is not None:
         console.note(f"different: {difference}")
         raise typer.Exit(1)
-    console.say(f"identical: {len(again):,} rows, digest {again.digest}")
+    console.say(f"identical: {len(stored.tape):,} rows, digest {stored.tape.digest}")
 
 
 @app.command()
@@ -60,7 +58,7 @@ def audit(folder: RunArgument, trust: TrustFlag = False) -> None:
     headway audit runs/srtf
     """
     stored = opened(folder, "what is there was checked", trust=trust, note=console.note)
-    findings = stored.scene.audit(stored.tape, complete=stored.complete)
+    findings = Run(stored).audit()
     for line in stored.scene.untold("audit"):
         console.note(line)
     for finding in findings[:20]:

@@ -26,7 +26,7 @@ def measure(task: Named, progress: Progress | None = None) -> Outcome:
     label, experiment = task
     try:
         return measured(experiment, label, progress)
-    except Exception as problem:
+    except BaseException as problem:
         if (line := blamed(problem)) is None:
             raise
         raise ExperimentError(line) from problem  # here: no traceback comes back from another process
