@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from headway.cli.pages import folders, opened
+from headway.cli import console
+from headway.experiment.jobs import view
+from headway.experiment.pages import folders, opened
 from headway.metrics.compare import Row
 from headway.metrics.training.summary import from_json
 from headway.report import headline, page
@@ -31,7 +33,7 @@ DRAWN = (
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """Two policies with three seeds each, kept in a folder; what the terminal is told of them."""
     monkeypatch.chdir(tmp_path)
-    ended = call(capsys, "compare", *DRAWN, "--out", "runs", "--report", "page.html", "--json")
+    ended = call(capsys, "jobs", "compare", *DRAWN, "--out", "runs", "--report", "page.html", "--json")
     assert ended.status == 0, ended.err
     assert "means over seeds; its map and figures show seed 5\n" in ended.err
     rows: list[dict[str, Any]] = json.loads(ended.out)
@@ -39,7 +41,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def compared() -> Comparison:
-    return Comparison(opened(folders(["runs"]), silent))
+    return view.compared(opened(folders(["runs"], console.note), silent, console.note), 0)
 
 
 def test_the_page_tells_what_the_terminal_tells(runs: list[dict[str, Any]]) -> None:

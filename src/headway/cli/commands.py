@@ -45,7 +45,7 @@ def run(given: Given) -> None:
     flags = {flag.key: given[flag.name] for flag in (*common_flags.MEASURED, common_flags.OUT)}
     own = [f"{key}={json.dumps(value)}" for key, value in flags.items() if value is not None]
     experiments = read(given["path"], [*(given["set"] or ()), *own])
-    wanted = _wanted(given)
+    wanted = _wanted(given, several=len(experiments) > 1)
     check_wanted(wanted, domain_of(experiments[0][1]).view, experiments[0][1].run.out)
     show_result(api.run_all(experiments, given["processes"], keep=bool(wanted.report)), wanted)
 
@@ -96,7 +96,7 @@ def policies(given: Given) -> None:
     console.print_json(tables.parts()) if given["as_json"] else console.out().print(tables.parts_table())
 
 
-def _wanted(given: Given) -> Wanted:
+def _wanted(given: Given, *, several: bool = False) -> Wanted:
     names: tuple[str, ...] = ("as_json", "report", "picture", "by")
     chosen: dict[str, Any] = {name: given[name] for name in names if name in given}
-    return Wanted(**chosen)
+    return Wanted(**chosen, several=several)

@@ -26,6 +26,8 @@ class Wanted:
     by: Sequence[str] | None = None
     picture: str | None = None
     report: str | None = None
+    several: bool = False
+    """Whether there are several runs, each in a folder of its own below the one that is named."""
 
 
 def check_wanted(wanted: Wanted, view: View, out: str | None) -> None:
@@ -35,7 +37,7 @@ def check_wanted(wanted: Wanted, view: View, out: str | None) -> None:
     to_be_made = [*folders, *(folder.parent for folder in folders)]
     for flag, text in (("--picture", wanted.picture), ("--report", wanted.report)):
         if text is not None:
-            check_output(Path(text), flag)
+            check_output(Path(text), flag, () if wanted.several else tuple(folders))
     if wanted.picture is not None:
         _check_picture(Path(wanted.picture), to_be_made)
     if wanted.report is not None:

@@ -97,7 +97,8 @@ def _work(flag: Flag, required: bool = True) -> Parameter:
 
 
 def _wanted(given: Given) -> Wanted:
-    return Wanted(**{name: given[name] for name in _WANTED if name in given})
+    chosen = {name: given[name] for name in _WANTED if name in given}
+    return Wanted(**chosen, several="policies" in given)
 
 
 def _given_work(scale: Domain, given: Given) -> api.Work:

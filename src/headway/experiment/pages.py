@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.domain import Row, Shown, Tell
-from headway.experiment.folder import check_output, open_run, scale_name
+from headway.experiment.folder import check_output, open_run, scale_name, unproven
 from headway.experiment.folder import read as read_folder
 from headway.experiment.registry import domain_of
 from headway.experiment.several import noted_order
@@ -52,7 +52,9 @@ def page_of(
         )
     runs = opened(places, tell, note, trust=trust)
     at = baseline if isinstance(baseline, int) else position(runs, baseline)
-    return domain_of(runs[0].stored.scene.experiment).view.page(runs, at, title, tell)
+    least_sure = next((run.stored for run in runs if not run.stored.result), runs[0].stored)
+    with unproven(least_sure.folder, least_sure.result):
+        return domain_of(least_sure.scene.experiment).view.page(runs, at, title, tell)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------

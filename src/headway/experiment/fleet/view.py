@@ -113,7 +113,12 @@ class FleetView(View):
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""
-        shown = [serving_page.Shown(run.stored.result, *_parts(run.stored)) for run in runs]
+        shown = []
+        for run in runs:
+            if not run.stored.result:
+                why = "the run was killed before it had numbers; story and export read it"
+                raise TapeError(f"run folder {run.stored.folder}: {why}")
+            shown.append(serving_page.Shown(run.stored.result, *_parts(run.stored)))
         return serving_page.build(shown, baseline, title)
 
     def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:

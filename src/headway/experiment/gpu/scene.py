@@ -1,7 +1,7 @@
 """Prepare a run of programs that share one GPU: from names and settings to clients, a device and a policy.
 
-A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one of
-an experiment.
+A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one
+of an experiment.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
 from headway.kernels.program import Client, cold
 from headway.kernels.replay import about, fresh_state, replay
-from headway.kernels.rows import CLIENT_KINDS, Kind
+from headway.kernels.rows import CLIENT_KINDS, KERNEL_KINDS, Kind
 from headway.kernels.state import KernelsState
 from headway.live.tasks import Far
 from headway.metrics.kernels import summarise
@@ -94,8 +94,10 @@ class GpuScene(Scene):
         return False
 
     def rows(self) -> tuple[type[IntEnum], Limits]:
-        """Return the kinds of rows about clients, and how many there are."""
-        return Kind, {"subject": (len(self.clients), CLIENT_KINDS)}
+        """Return the kinds of rows about clients and kernels, and how many there are of both."""
+        count, kernels = len(self.clients), max(len(client.program.kernels) for client in self.clients)
+        held_up = (int(Kind.HELD_UP),)
+        return Kind, {"subject": (count, CLIENT_KINDS), "place": (kernels, KERNEL_KINDS), "detail": (count, held_up)}
 
     def begin(self) -> Begun:
         """Make the GPU before anything has happened."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.domain import Progress, StoredRun
 from headway.experiment.flags import split_pairs
-from headway.experiment.folder import check_folder, check_output, claimed, origin
+from headway.experiment.folder import check_folder, claimed, origin
 from headway.experiment.jobs.changes import Changes
 from headway.experiment.jobs.whatif import WhatIf, auditable, check_writable, store, time_of, what_if
 from headway.experiment.measured import numbers
@@ -131,7 +131,6 @@ def ask(
     """Continue a run from a moment of it under changes; with a folder the result is stored there."""
     changes = changes_of(given)
     if folder is not None:
-        check_output(folder, "--out")
         check_folder(folder)
         check_writable(folder)
     time = time_of(at, stored)
@@ -147,7 +146,8 @@ def ask(
 
 def _stopped(found: WhatIf, target: Path | None) -> str:
     whole = target is not None and auditable(found.plan, found.left_out)
-    return f"stopped at {format_duration(found.after.reached)}; {f'the tape is in {target}' if whole else 'nothing is kept'}"
+    kept = f"the tape is in {target}" if whole else "nothing is kept"
+    return f"stopped at {format_duration(found.after.reached)}; {kept}"
 
 
 def _keep(target: Path | None, found: WhatIf, result: dict[str, Any]) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def changes_of(given: Mapping[str, Any]) -> Changes:
             raise ExperimentError(unknown_name("change", name, CHANGES))
     failures = given.get("failures")
     if isinstance(failures, str):
-        failures = {} if failures.strip() == "off" else split_pairs(failures, "failures")
+        failures = {} if failures.strip() == "off" else split_pairs(failures, "--failures")
     return Changes(
         add_nodes=[part for text in _listed(given.get("add_nodes")) for part in text.split(",")],
         remove_nodes=_text("--remove-nodes", given.get("remove_nodes")),

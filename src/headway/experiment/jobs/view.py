@@ -159,11 +159,11 @@ class JobsView(View):
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
-        return page.build(_compared(runs, baseline), title, tell)
+        return page.build(compared(runs, baseline), title, tell)
 
     def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
         """Return distributions of waits and times to completion, use over time, and what was lost."""
-        both = _compared(runs, baseline)
+        both = compared(runs, baseline)
         return {
             "waits": lambda: figures.distribution(both, [run.wait for run in both.runs], "wait"),
             "jct": lambda: figures.distribution(both, [run.jct for run in both.runs], "time to completion"),
@@ -201,7 +201,7 @@ def _scene(result: RunResult) -> JobsScene:
     return result.scene
 
 
-def _compared(runs: Sequence[Shown], baseline: int) -> Comparison:
+def compared(runs: Sequence[Shown], baseline: int) -> Comparison:
     """Return runs as their page compares them."""
     shown = []
     for run in runs:
