@@ -6,10 +6,10 @@ from pathlib import Path
 
 from headway.formats.toml_text import write
 from tests.fuzz.play import Input
-from tests.fuzz.samples import EXPERIMENT, OWN_ORDER, RUNS, SAMPLES, SCENARIO, SWEEP, TRACE
+from tests.fuzz.samples import EXPERIMENT, OWN_ORDER, RUNS, SAMPLES, SCENARIO, SWEEPS, TRACE
 
 Make = Callable[[Path, Path], Input]
-ON = ("--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
+ON = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
 
 
 def jobs(*words: str, must_fail: str = "") -> Make:
@@ -27,7 +27,7 @@ def price_is_no_number(folder: Path, _: Path) -> Input:
     scenario = deepcopy(SCENARIO)
     scenario["fleet"]["prices"]["cpu_hour"] = float("nan")
     (folder / "mine.toml").write_text(write(scenario))
-    return Input(("simulate", "--scenario", "mine.toml", "--json"), "a price of nan")
+    return Input(("fleet", "simulate", "mine.toml", "--json"), "a price of nan")
 
 
 def less_than_no_gpus(folder: Path, _: Path) -> Input:
@@ -35,7 +35,7 @@ def less_than_no_gpus(folder: Path, _: Path) -> Input:
     (folder / "jobs.csv").write_text(TRACE)
     nodes = (SAMPLES / "scontrol-nodes.txt").read_text()
     (folder / "nodes.txt").write_text(nodes.replace("Gres=gpu:a100:", "Gres=gpu:a100:-", 1))
-    return Input(("simulate", "--trace", "jobs.csv", "--cluster", "nodes.txt", "--skip-infeasible"), "-8 GPUs")
+    return Input(("jobs", "simulate", "jobs.csv", "--cluster", "nodes.txt", "--skip-infeasible"), "-8 GPUs")
 
 
 def two_kinds_of_nodes(folder: Path, _: Path) -> Input:
@@ -53,7 +53,7 @@ def own_order(key: str, must_fail: str) -> Make:
     def make(folder: Path, _: Path) -> Input:
         (folder / "jobs.csv").write_text(TRACE)
         (folder / "mine.py").write_text(OWN_ORDER.format(key=key))
-        return Input(("simulate", *ON, "--policy", "./mine.py:Mine"), must_fail)
+        return Input(("jobs", "simulate", *ON, "--policy", "./mine.py:Mine"), must_fail)
 
     return make
 
@@ -69,15 +69,30 @@ def nobody(run: str) -> Make:
 
 def path_of_no_file(folder: Path, _: Path) -> Input:
     """A sweep over a trace whose path holds a NUL."""
-    (folder / "grid.toml").write_text(write({**SWEEP, "trace": {"path": "a\0b"}}))
-    return Input(("sweep", "grid.toml", "--out", "swept", "--processes", "1"), "a path that holds a NUL")
+    (folder / "grid.toml").write_text(write({**SWEEPS["jobs"], "trace": {"path": "a\0b"}}))
+    return Input(
+        ("jobs", "sweep", "--grid", "grid.toml", "--out", "swept", "--processes", "1"), "a path that holds a NUL"
+    )
 
 
 FIXED: tuple[Make, ...] = (
     price_is_no_number,
     less_than_no_gpus,
-    jobs("sweep", *ON, "--policies", "fifo", "--loads", "", "--out", "swept", "--processes", "1", must_fail="no loads"),
-    jobs("compare", *ON, "--policies", "fifo,fifo"),
+    jobs(
+        "jobs",
+        "sweep",
+        *ON,
+        "--policies",
+        "fifo",
+        "--loads",
+        "",
+        "--out",
+        "swept",
+        "--processes",
+        "1",
+        must_fail="no loads",
+    ),
+    jobs("jobs", "compare", *ON, "--policies", "fifo,fifo"),
     nobody("first"),
     nobody("served"),
     two_kinds_of_nodes,
@@ -85,13 +100,25 @@ FIXED: tuple[Make, ...] = (
     own_order("float('nan')", "keys that are nan"),
     own_order("float('nan') if js.id % 2 else 1.0", "keys of which some are nan"),
     jobs(
-        *("sweep", *ON, "--policies", "fifo", "--loads", "nan", "--out", "swept", "--processes", "1"),
+        *("jobs", "sweep", *ON, "--policies", "fifo", "--loads", "nan", "--out", "swept", "--processes", "1"),
         must_fail="a load of nan",
     ),
-    jobs("simulate", *ON, "--round", "1ns"),
-    jobs("simulate", *ON, "--failures", "mtbf=1ns,repair=1h"),
+    jobs("jobs", "simulate", *ON, "--round", "1ns"),
+    jobs("jobs", "simulate", *ON, "--failures", "mtbf=1ns,repair=1h"),
     jobs(
-        *("sweep", *ON, "--policies", "fifo", "--vary", "costs.preemption=nan", "--out", "swept", "--processes", "1"),
+        *(
+            "jobs",
+            "sweep",
+            *ON,
+            "--policies",
+            "fifo",
+            "--vary",
+            "costs.preemption=nan",
+            "--out",
+            "swept",
+            "--processes",
+            "1",
+        ),
         must_fail="a cost of nan",
     ),
     jobs("trace", "slice", "jobs.csv", "out.csv", "--jobs", ":"),
