@@ -1,4 +1,4 @@
-"""The commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
+"""Make the commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
 
 from inspect import Parameter
 from typing import Any
@@ -16,11 +16,6 @@ from headway.experiment.domain import Domain
 from headway.experiment.flags import Flag, split_policies, split_values
 from headway.experiment.registry import DOMAINS, domain
 
-ABOUT = {
-    "jobs": "Training jobs on a cluster: which policy, quota or hardware would shorten the queues?",
-    "fleet": "Inference pipelines on a fleet: which policy, how many workers, at what cost?",
-    "gpu": "Programs that share one GPU, kernel by kernel: who is slowed down, and what do the others get?",
-}
 RUN = common_flags.RUN
 POLICY = option("policy", str | None, "Who decides (headway policies); your own: ./mine.py:MyPolicy.")
 POLICIES = option("policies", str, "Policies to compare, with commas between them.", default=Parameter.empty)
@@ -37,28 +32,26 @@ _WANTED = ("as_json", "report", "picture", "by")
 
 def groups() -> dict[str, typer.Typer]:
     """Add a group of commands for each scale, and return them by name."""
-    made = {}
-    for name in DOMAINS:
-        group = typer.Typer(
-            name=name,
-            help=ABOUT.get(name, f"Simulate and compare: {name}."),
-            no_args_is_help=True,
-            rich_markup_mode="rich",
-            context_settings={"help_option_names": ["-h", "--help"]},
-        )
-        add(group, domain(name))
+    made = {name: group_of(domain(name)) for name in DOMAINS}
+    for group in made.values():
         app.add_typer(group)
-        made[name] = group
     return made
 
 
-def add(group: typer.Typer, scale: Domain) -> None:
-    """Add simulate, compare and sweep of a scale."""
+def group_of(scale: Domain) -> typer.Typer:
+    """Return the commands of a scale: simulate, compare and sweep."""
+    group = typer.Typer(
+        name=scale.name,
+        help=scale.about,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     work = [_work(flag) for flag in scale.work]
     settings = [setting(flag) for flag in scale.flags]
     seeds = [setting(common_flags.SEED), setting(common_flags.SEEDS)]
     sure, out = setting(common_flags.CONFIDENCE), setting(common_flags.OUT)
-    details = [BY] if scale.name == "jobs" else []
+    details = [BY] if "by" in scale.extras else []
 
     @command(
         group,
@@ -73,7 +66,7 @@ def add(group: typer.Typer, scale: Domain) -> None:
         show_result(found, wanted)
 
     compared = [*work, POLICIES, *settings, *seeds, setting(common_flags.BASELINE), sure, out, JSON, REPORT]
-    pictured = [PICTURE] if scale.name == "jobs" else []
+    pictured = [PICTURE] if "picture" in scale.extras else []
 
     @command(group, "compare", [*compared, *pictured, *details, SET, PROCESSES], _help(scale, "compare"))
     def compare(given: Given) -> None:
@@ -84,6 +77,7 @@ def add(group: typer.Typer, scale: Domain) -> None:
         show_result(found, wanted)
 
     _add_sweep(group, scale, work, settings)
+    return group
 
 
 def _help(scale: Domain, verb: str) -> str:
@@ -107,8 +101,9 @@ def _wanted(given: Given) -> Wanted:
 
 def _given_work(scale: Domain, given: Given) -> api.Work:
     """Return what was asked for as work with settings."""
-    settings = {flag.name: given[flag.name] for flag in (*scale.flags, *common_flags.ALL) if flag.name in given}
-    return api.work(scale.name, {flag.name: given[flag.name] for flag in scale.work}, set=given["set"], **settings)
+    flags = (*scale.work, *scale.flags, *common_flags.ALL)
+    settings = {flag.name: given[flag.name] for flag in flags if flag.name in given}
+    return api.work(scale.name, set=given["set"], **settings)
 
 
 # --- sweep ----------------------------------------------------------------------------------------------------------

@@ -52,11 +52,9 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
             continue
         if isinstance(value, str) and not value.strip():
             raise ExperimentError(f"{flag.option} is empty: give it a value, or leave it out")
-        put(
-            document,
-            flag.key,
-            split_policies(value, "a,b", flag.name) if flag.several and isinstance(value, str) else value,
-        )
+        if isinstance(value, str) and flag.several:
+            value = split_policies(value, "a,b", flag.name)
+        put(document, flag.key, [value] if flag.kind is list and isinstance(value, str) else value)
     return document
 
 

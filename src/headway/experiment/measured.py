@@ -15,7 +15,7 @@ from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import Outcome, Progress, RunResult, View
 from headway.experiment.files import Named
-from headway.experiment.folder import check_folder, claimed, store_result
+from headway.experiment.folder import claimed, store_result
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
 from headway.metrics import compare
@@ -64,8 +64,6 @@ def seeded(experiment: Any) -> list[Any]:
     count, first, out = experiment.measure.seeds, experiment.run.seed, experiment.run.out
     if count == 1 or not domain_of(experiment).draws(experiment):
         return [experiment]
-    if out:
-        check_folder(Path(out))
     return [
         with_run(experiment, seed=seed, out=str(Path(out) / f"seed-{seed}") if out else "")
         for seed in range(first, first + count)
