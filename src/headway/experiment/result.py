@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from shutil import copytree
-from tempfile import TemporaryDirectory
+from shutil import copytree, rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
@@ -27,6 +28,14 @@ from headway.report.progress import share_bar
 
 def silent(_line: str) -> None:
     """Tell nobody."""
+
+
+class Kept:
+    """A folder that is removed once nobody holds this any more."""
+
+    def __init__(self) -> None:
+        self.folder = Path(mkdtemp(prefix="headway-"))
+        finalize(self, rmtree, self.folder, ignore_errors=True)
 
 
 class Run:
@@ -272,8 +281,8 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
     baseline = 0 if single else baseline_of(experiments)
     kept = None
     if keep and not all(each.run.out for _, each in experiments):
-        kept = TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True)
-        place = str(Path(kept.name) / "runs")
+        kept = Kept()
+        place = str(kept.folder / "runs")
         experiments = [(label, with_run(each, out=place)) for label, each in experiments]
     runs = apart(experiments)
     ended: list[Outcome] = []
