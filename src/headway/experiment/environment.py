@@ -36,6 +36,8 @@ class Environment:
         self.scene = domain_of(chosen).prepare(with_run(chosen, out=""))
         begun = self.scene.begin()
         self.state = begun.state
+        self.policy = begun.policy
+        """Ranks the queue, and may be asked where something would go; it decides nothing here."""
         self._tape = TapeWriter()
         self._scheduler = Scheduler(begun.state, begun.policy, begun.executor, self._tape, exact=False)
         self._instants: Iterator[int] = self._scheduler.instants()
