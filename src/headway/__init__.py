@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway.api import simulate as simulate
     from headway.api import sweep as sweep
     from headway.api import synthetic as synthetic
+    from headway.api import work as work
     from headway.errors import HeadwayError as HeadwayError
     from headway.program.cached import CachedDataset as CachedDataset
     from headway.program.steps import step as step
@@ -27,7 +28,10 @@ __version__ = "0.1.0"
 
 _NAMES = {
     **dict.fromkeys(
-        ("Work", "compare", "environment", "fleet", "gpu", "jobs", "open", "run", "simulate", "sweep", "synthetic"),
+        (
+            *("Work", "compare", "environment", "fleet", "gpu", "jobs", "open", "run", "simulate", "sweep"),
+            *("synthetic", "work"),
+        ),
         "api",
     ),
     "HeadwayError": "errors",

@@ -14,10 +14,10 @@ from headway.errors import ExperimentError
 from headway.experiment import common_flags, given
 from headway.experiment.environment import Environment
 from headway.experiment.files import Named, copied, read, typed, under_each
-from headway.experiment.flags import Flag, document_of
 from headway.experiment.pool import LocalPool
 from headway.experiment.registry import domain, domain_of
-from headway.experiment.result import Comparison, Run, opened_run, played
+from headway.experiment.result import Comparison, Run, played, silent
+from headway.experiment.stored import stored
 from headway.experiment.sweep import Sweep
 from headway.experiment.sweep import sweep as run_sweep
 from headway.formats import toml
@@ -35,54 +35,39 @@ class Work:
         self.document: toml.Document = {"scale": scale, **document}
 
     def with_settings(self, **settings: Any) -> "Work":
-        """Return the same work with more settings, by the names of the flags."""
-        return Work(self.domain.name, _merged(self.document, self.domain.flags, settings))
+        """Return the same work with more settings, by the names of the flags; ``set`` holds keys that have none."""
+        flags = (*self.domain.work, *self.domain.flags, *common_flags.ALL)
+        document = copied(self.document)
+        given.put_settings(document, flags, settings)
+        return Work(self.domain.name, document)
 
     def __repr__(self) -> str:
         keys = ", ".join(f"{key}={value!r}" for key, value in toml.leaves(self.document) if key != "scale")
         return f"hw.{self.domain.name}: {keys or 'no settings'}"
 
 
-def _merged(document: toml.Document, flags: Iterable[Flag], settings: Mapping[str, Any]) -> toml.Document:
-    """Return a document with settings put into it; ``set`` holds keys that have no flag, and comes last."""
-    own = settings.get("set") or {}
-    flagged = document_of((*flags, *common_flags.ALL), {key: each for key, each in settings.items() if key != "set"})
-    whole = copied(document)
-    for key, value in toml.leaves(flagged):
-        toml.put(whole, key, value)
-    for assignment in own if not isinstance(own, Mapping) else ():
-        toml.override(whole, assignment)
-    for key, value in own.items() if isinstance(own, Mapping) else ():
-        toml.put(whole, key, value)
-    return whole
-
-
 # --- what is scheduled --------------------------------------------------------------------------------------------
 
 
-def work(scale: str, what: Mapping[str, Any], **settings: Any) -> Work:
-    """Say what is to be scheduled, by the name of its scale."""
-    flags = domain(scale).work
-    return Work(scale, document_of(flags, what)).with_settings(**settings)
+def work(scale: str, **settings: Any) -> Work:
+    """Say what is to be scheduled, by the name of its scale and the names of its arguments and flags."""
+    return Work(scale, {}).with_settings(**settings)
 
 
 def jobs(trace: Any = None, **settings: Any) -> Work:
     """Say which training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and on which cluster."""
     table = given.trace_table(trace)
-    if "cluster" in settings and isinstance(settings["cluster"], str | PathLike):
-        settings["cluster"] = [str(settings["cluster"])]
     return Work("jobs", {"trace": table} if table else {}).with_settings(**settings)
 
 
 def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
     """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
-    return work("fleet", {"scenario": str(scenario)}, **settings)
+    return work("fleet", scenario=scenario, **settings)
 
 
 def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
     """Say which programs share one GPU: those above, and those below."""
-    above, below = ([each] if isinstance(each, str) else list(each) for each in (high, low))
-    return work("gpu", {"high": above, "low": below}, **settings)
+    return work("gpu", high=[high] if isinstance(high, PathLike) else high, low=low, **settings)
 
 
 def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.Synthetic:
@@ -94,10 +79,8 @@ def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.S
 
 
 def simulate(work: Work, policy: Policy = None, **settings: Any) -> Run:
-    """Play one policy; return the run."""
-    found = simulate_all(_with_policy(work, policy, settings), keep=True)
-    _stop_if_stopped(found)
-    return found.runs[0]
+    """Play one policy; return the run. Of several seeds the numbers are over all, and the tables of the first."""
+    return _ended(simulate_all(_with_policy(work, policy, settings), keep=True)).runs[0]
 
 
 def simulate_all(work: Work, *, keep: bool) -> Comparison:
@@ -107,26 +90,26 @@ def simulate_all(work: Work, *, keep: bool) -> Comparison:
 
 def _with_policy(work: Work, policy: Policy, settings: Mapping[str, Any]) -> Work:
     """Return work with settings and a policy; without one, its own."""
-    named = {} if policy is None else {"policy": given.policy_name(policy)}
-    return work.with_settings(**settings, **named)
+    named = {} if policy is None or policy == "" else {"policy": given.policy_name(policy)}
+    return _settled(work, {**settings, **named})
 
 
 def compare(
-    work: Work, policies: Sequence[Policy], *, processes: int = 1, keep: bool = True, **settings: Any
+    work: Work, policies: Policy | Iterable[Policy], *, processes: int = 1, keep: bool = True, **settings: Any
 ) -> Comparison:
     """Play several policies over the same work, side by side; return their table, figures and runs."""
     names = given.policy_names(policies)
-    document = work.with_settings(**settings).document
-    at_once = 1 if any(GIVEN in name for name in names) else processes  # objects are known in this process alone
+    document = _settled(work, settings).document
+    at_once = given.whole(processes, "processes")
+    if any(GIVEN in name for name in names):  # objects are known in this process alone
+        at_once = 1
     found = played(under_each(document, names), at_once, keep=keep)
-    if keep:
-        _stop_if_stopped(found)
-    return found
+    return _ended(found) if keep else found
 
 
-def run(path: str | PathLike[str], *, processes: int = 1, set: Sequence[str] = ()) -> Comparison:
-    """Run an experiment file, with a run for each of its variants."""
-    return run_all(read(Path(path), set), processes, keep=True)
+def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
+    """Run an experiment file, with a run for each of its variants; ``seeds``, ``out`` and their like as settings."""
+    return _ended(run_all(read(path, set, **settings), given.whole(processes, "processes"), keep=True))
 
 
 def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:
@@ -138,19 +121,25 @@ def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comp
 def sweep(
     work: Work,
     folder: str | PathLike[str],
-    vary: Mapping[str, Sequence[Any]],
+    vary: Mapping[str, Iterable[Any]],
     *,
     processes: int = 1,
+    retry: bool = False,
     **settings: Any,
 ) -> Sweep:
     """Run every combination of some keys' values; what is done in the folder is not done again."""
-    axes = {key: [given.policy_name(each) if key == "policy.name" else each for each in vary[key]] for key in vary}
-    return run_sweep(work.with_settings(**settings).document, axes, Path(folder), LocalPool(processes))
+    document = _settled(work, settings).document
+    axes = {key: given.axis(key, values) for key, values in vary.items()}
+    pool = LocalPool(given.whole(processes, "processes"))
+    found = run_sweep(document, axes, Path(folder), pool, retry=retry, note=silent)
+    if found.stopped:
+        raise KeyboardInterrupt(f"stopped; the same sweep goes on with what is left to do in {folder}")
+    return found
 
 
 def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
     """Return a run that was kept; a Python file that it names is run only if it is trusted."""
-    return opened_run(Path(folder), trust=trust)
+    return Run(stored(Path(folder), trust=trust), trust=trust)
 
 
 def environment(work: Work, policy: Policy = None, **settings: Any) -> Environment:
@@ -158,9 +147,17 @@ def environment(work: Work, policy: Policy = None, **settings: Any) -> Environme
     return Environment(typed(copied(_with_policy(work, policy, settings).document), "settings"))
 
 
-def _stop_if_stopped(found: Comparison) -> None:
-    """Raise what Ctrl-C raises, where it ended a run in good order."""
+def _settled(work: Work, settings: Mapping[str, Any]) -> Work:
+    """Return work with settings."""
+    if not isinstance(work, Work):
+        raise ExperimentError(f"what is scheduled is hw.jobs(…), hw.fleet(…) or hw.gpu(…), not a {type(work).__name__}")
+    return work.with_settings(**settings)
+
+
+def _ended(found: Comparison) -> Comparison:
+    """Return runs that went to their end; raise what Ctrl-C raises, where it ended one of them in good order."""
     if found.stopped:
         raise KeyboardInterrupt(found.stopped)
     if not found.outcomes:
         raise ExperimentError("nothing was run")
+    return found

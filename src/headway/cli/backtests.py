@@ -40,7 +40,7 @@ def add(group: typer.Typer) -> None:
 def backtest(given: Given) -> None:
     """Replay a history under each policy."""
     settings = {flag.name: given[flag.name] for flag in _SETTINGS}
-    document = copied(api.work("jobs", {"trace": given["trace"]}, set=given["set"], **settings).document)
+    document = copied(api.work("jobs", trace=given["trace"], set=given["set"], **settings).document)
     config, names = given["config"], split_policies(given["policies"])
     site = slurm_site.read(config) if config is not None else slurm_site.Site(WITHOUT_CONFIG)
     notes = list(site.notes)

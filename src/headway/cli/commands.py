@@ -1,6 +1,5 @@
 """The commands that know no scale: run an experiment file, the demo, the list of policies."""
 
-import json
 from typing import Any
 
 from headway import api
@@ -42,9 +41,8 @@ _SEEDS, _BASELINE = setting(common_flags.SEEDS), setting(common_flags.BASELINE)
 )
 def run(given: Given) -> None:
     """Run the experiments of a file."""
-    flags = {flag.key: given[flag.name] for flag in (*common_flags.MEASURED, common_flags.OUT)}
-    own = [f"{key}={json.dumps(value)}" for key, value in flags.items() if value is not None]
-    experiments = read(given["path"], [*(given["set"] or ()), *own])
+    settings = {flag.name: given[flag.name] for flag in (*common_flags.MEASURED, common_flags.OUT)}
+    experiments = read(given["path"], given["set"], **settings)
     wanted = _wanted(given, several=len(experiments) > 1)
     check_wanted(wanted, domain_of(experiments[0][1]).view, experiments[0][1].run.out)
     show_result(api.run_all(experiments, given["processes"], keep=bool(wanted.report)), wanted)

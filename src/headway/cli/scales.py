@@ -1,4 +1,4 @@
-"""The commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
+"""Make the commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
 
 from inspect import Parameter
 from typing import Any
@@ -16,11 +16,6 @@ from headway.experiment.domain import Domain
 from headway.experiment.flags import Flag, split_policies, split_values
 from headway.experiment.registry import DOMAINS, domain
 
-ABOUT = {
-    "jobs": "Training jobs on a cluster: which policy, quota or hardware would shorten the queues?",
-    "fleet": "Inference pipelines on a fleet: which policy, how many workers, at what cost?",
-    "gpu": "Programs that share one GPU, kernel by kernel: who is slowed down, and what do the others get?",
-}
 RUN = common_flags.RUN
 POLICY = setting(common_flags.POLICY)
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
@@ -36,28 +31,26 @@ _WANTED = ("as_json", "report", "picture", "by")
 
 def groups() -> dict[str, typer.Typer]:
     """Add a group of commands for each scale, and return them by name."""
-    made = {}
-    for name in DOMAINS:
-        group = typer.Typer(
-            name=name,
-            help=ABOUT.get(name, f"Simulate and compare: {name}."),
-            no_args_is_help=True,
-            rich_markup_mode="rich",
-            context_settings={"help_option_names": ["-h", "--help"]},
-        )
-        add(group, domain(name))
+    made = {name: group_of(domain(name)) for name in DOMAINS}
+    for group in made.values():
         app.add_typer(group)
-        made[name] = group
     return made
 
 
-def add(group: typer.Typer, scale: Domain) -> None:
-    """Add simulate, compare and sweep of a scale."""
+def group_of(scale: Domain) -> typer.Typer:
+    """Return the commands of a scale: simulate, compare and sweep."""
+    group = typer.Typer(
+        name=scale.name,
+        help=scale.about,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     work = [_work(flag) for flag in scale.work]
     settings = [setting(flag) for flag in scale.flags]
     first = [setting(common_flags.SEEDS), setting(common_flags.OUT), REPORT]
     sure = setting(common_flags.CONFIDENCE)
-    last = [setting(common_flags.SEED), JSON, *([BY] if scale.name == "jobs" else []), SET]
+    last = [setting(common_flags.SEED), JSON, *([BY] if "by" in scale.extras else []), SET]
 
     @command(group, "simulate", [*work, POLICY, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
@@ -68,7 +61,7 @@ def add(group: typer.Typer, scale: Domain) -> None:
 
     policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
     compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
-    pictured = [PICTURE] if scale.name == "jobs" else []
+    pictured = [PICTURE] if "picture" in scale.extras else []
 
     @command(group, "compare", [*compared, *pictured, PROCESSES], _help(scale, "compare"))
     def compare(given: Given) -> None:
@@ -79,6 +72,7 @@ def add(group: typer.Typer, scale: Domain) -> None:
         show_result(found, wanted)
 
     _add_sweep(group, scale, work)
+    return group
 
 
 def _help(scale: Domain, verb: str) -> str:
@@ -103,8 +97,9 @@ def _wanted(given: Given) -> Wanted:
 
 def _given_work(scale: Domain, given: Given) -> api.Work:
     """Return what was asked for as work with settings."""
-    settings = {flag.name: given[flag.name] for flag in (*scale.flags, *common_flags.ALL) if flag.name in given}
-    return api.work(scale.name, {flag.name: given[flag.name] for flag in scale.work}, set=given["set"], **settings)
+    flags = (*scale.work, *scale.flags, *common_flags.ALL)
+    settings = {flag.name: given[flag.name] for flag in flags if flag.name in given}
+    return api.work(scale.name, set=given["set"], **settings)
 
 
 # --- sweep ----------------------------------------------------------------------------------------------------------

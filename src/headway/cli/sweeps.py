@@ -10,9 +10,10 @@ from headway.cli import STOPPED, console
 from headway.cli.options import Given
 from headway.cli.results import show
 from headway.errors import ExperimentError
+from headway.experiment.cells import Axes, outstanding
 from headway.experiment.domain import Domain
 from headway.experiment.pool import LocalPool
-from headway.experiment.sweep import Axes, Sweep, compared_key, grid_of, outstanding, sweep
+from headway.experiment.sweep import Sweep, compared_key, grid_of, sweep
 from headway.formats import toml
 from headway.live.ray_pool import RayPool
 from headway.live.tasks import Pool

@@ -78,7 +78,7 @@ class Scene(ABC):
 
     @abstractmethod
     def begin(self) -> Any:
-        """Make the state, the policy and the executor of a run before anything has happened: a ``Begun``, or its like."""
+        """Make state, policy and executor of a run before anything has happened: a ``Begun``, or its like."""
 
     @abstractmethod
     def store(self, folder: Path) -> Any:
@@ -87,6 +87,11 @@ class Scene(ABC):
     @abstractmethod
     def far(self, state: Any, now: int) -> Far:
         """Say how far a run is that has come to this state."""
+
+    def alive(self, state: Any, now: int) -> int:
+        """Count what has arrived and not ended."""
+        far = self.far(state, now)
+        return far.waiting + far.running
 
     @abstractmethod
     def rows(self) -> "tuple[type[IntEnum], Limits]":
@@ -291,6 +296,8 @@ class Domain(ABC):
     """As users say it: jobs, fleet, gpu."""
     subject: str
     """What arrives: job, request."""
+    about: str
+    """What its commands are about, in a line of help."""
     tables: type[Any]
     """The typed tables of an experiment."""
     work: tuple[Flag, ...]
@@ -301,6 +308,8 @@ class Domain(ABC):
     """Settings that a sweep varies by a flag of their own: several values with commas between them."""
     examples: Mapping[str, str]
     """A command line for the help of each verb: what follows ``headway SCALE VERB``."""
+    extras: tuple[str, ...] = ()
+    """What its commands offer besides tables and pages: ``by`` (more tables), ``picture`` (bars as SVG)."""
     view_module: str
     example_policies: str
     """As an example in messages: 'fifo,srtf+easy'."""

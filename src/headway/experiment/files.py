@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError
+from headway.experiment import common_flags
 from headway.experiment.domain import Domain
+from headway.experiment.given import put_settings
 from headway.experiment.registry import DOMAINS, domain
 from headway.formats import toml
 
@@ -14,11 +17,10 @@ Named = tuple[str, Any]
 """What a run is called, '' for its policy; and its experiment."""
 
 
-def read(path: str | Path, overrides: Sequence[str] = ()) -> list[Named]:
-    """Return the experiments of a TOML file by name."""
+def read(path: str | PathLike[str], overrides: Any = (), **settings: Any) -> list[Named]:
+    """Return the experiments of a TOML file by name, with some settings changed that every scale has."""
     document = toml.read(Path(path))
-    for assignment in overrides:
-        toml.override(document, assignment)
+    put_settings(document, common_flags.ALL, {**settings, "set": overrides})
     return list(variants(document, str(path)))
 
 

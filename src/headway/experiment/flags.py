@@ -61,7 +61,7 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
         if flag.needs and isinstance(value, str):
             value = split_pairs(value, flag.name)
             _check_keys(flag, value)
-        put(document, flag.key, value)
+        put(document, flag.key, [value] if flag.kind is list and isinstance(value, str) else value)
     return document
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from html import escape
-from io import StringIO
 from pathlib import Path
 from shutil import copytree, rmtree
 from tempfile import mkdtemp
@@ -14,25 +12,26 @@ from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
 from headway.experiment.files import Named
-from headway.experiment.folder import EXPERIMENT_NAME, check_folder, open_run, unproven
+from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
+from headway.experiment.given import policy_name
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
 from headway.experiment.registry import domain_of
 from headway.experiment.several import apart, note_order, play
 from headway.files import write_whole
 from headway.formats import toml
+from headway.formats.plugins import GIVEN
 from headway.report import frames
 from headway.report.names import shortened
 from headway.report.progress import share_bar
-from headway.report.terminal import PlainConsole, width_of
 
 
 def silent(_line: str) -> None:
     """Tell nobody."""
 
 
-class _Temporary:
-    """A folder that is removed with the last object that needs it."""
+class Kept:
+    """A folder that is removed once nobody holds this any more."""
 
     def __init__(self) -> None:
         self.folder = Path(mkdtemp(prefix="headway-"))
@@ -42,8 +41,22 @@ class _Temporary:
 class Run:
     """One run that is over: what it says, and what can be asked of it."""
 
-    def __init__(self, stored: StoredRun, kept: object = None) -> None:
+    def __init__(
+        self,
+        stored: StoredRun,
+        *,
+        trust: bool = False,
+        row: Row | None = None,
+        notes: Sequence[str] = (),
+        seeds: Sequence[Path] = (),
+        kept: object = None,
+    ) -> None:
         self.stored = stored
+        self.notes = list(notes)
+        """What a reader of its numbers should know."""
+        self._trust = trust
+        self._row = stored.result if row is None else row
+        self._place = Place(stored.folder, "", tuple(seeds))
         self._kept = kept
         """Keeps a folder that goes with the object."""
 
@@ -54,8 +67,8 @@ class Run:
 
     @property
     def row(self) -> Row:
-        """Its numbers; empty for a run that was killed."""
-        return self.stored.result
+        """Its numbers, over all seeds where it has several; empty for a run that was killed."""
+        return self._row
 
     @property
     def view(self) -> View:
@@ -73,6 +86,10 @@ class Run:
 
     def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
         """Continue the run from a moment of it under changes, and say who gains and who loses."""
+        if "policy" in changes:
+            changes["policy"] = policy_name(changes["policy"])
+        if isinstance(own := changes.get("set"), Mapping):
+            changes["set"] = [f"{key}={value}" for key, value in own.items()]
         return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
 
     def audit(self) -> list[Any]:
@@ -115,27 +132,27 @@ class Run:
 
     def figure(self, name: str) -> Any:
         """Return one of the figures of its page, for plotly."""
-        return _figure(self.view, _shown([Place(self.folder, "")]), 0, name)
+        return _figure(self.view, _shown([self._place], self._trust), 0, name)
 
     def report(self, path: str | Path, title: str = "") -> Path:
         """Make a page of it."""
-        return _page([Place(self.folder, "")], Path(path), 0, title)
+        return _page([self._place], Path(path), 0, title, self._trust)
 
     def save(self, folder: str | Path) -> "Run":
-        """Copy it to a folder of its own, and return it from there."""
+        """Copy it to a folder of its own, and return it from there; of several seeds the first."""
         target = Path(folder)
-        check_folder(target)
-        copytree(self.folder, target, dirs_exist_ok=True)
-        document = toml.read(target / EXPERIMENT_NAME)
-        toml.put(document, "run.out", str(target))
-        write_whole(target / EXPERIMENT_NAME, toml.write(document))
-        return Run(open_run(target, trust=True))
+        with claimed(target), whole_or_nothing(target):
+            copytree(self.folder, target, dirs_exist_ok=True)
+            document = toml.read(target / EXPERIMENT_NAME)
+            toml.put(document, "run.out", str(target))
+            write_whole(target / EXPERIMENT_NAME, toml.write(document))
+        return Run(open_run(target, trust=self._trust), trust=self._trust, notes=self.notes)
 
     def __repr__(self) -> str:
-        return _text(self.view, [self.row])
+        return _text(self.view, [self.row], self.notes)
 
     def _repr_html_(self) -> str:
-        return _html(self.view, [self.row])
+        return frames.html(repr(self))
 
 
 class Comparison:
@@ -188,7 +205,17 @@ class Comparison:
     @cached_property
     def runs(self) -> list[Run]:
         """Each run; of several seeds the first."""
-        return [Run(open_run(place.folder, trust=True), self._kept) for place in self.places]
+        return [
+            Run(
+                open_run(place.folder, trust=True),
+                trust=True,
+                row=outcome.row,
+                notes=outcome.notes,
+                seeds=place.seeds,
+                kept=self._kept,
+            )
+            for place, outcome in zip(self.places, self.outcomes, strict=True)
+        ]
 
     def notes(self) -> list[str]:
         """Return what there is to say about the runs, each thing once."""
@@ -204,7 +231,7 @@ class Comparison:
 
     def frame(self) -> Any:
         """Return the numbers as a polars frame, one row a run."""
-        return frames.of_rows(self.rows)
+        return frames.frame(self.rows)
 
     def jobs(self) -> Any:
         """Return one row a job and policy."""
@@ -224,29 +251,31 @@ class Comparison:
 
     def figure(self, name: str) -> Any:
         """Return one of the figures of the page, for plotly."""
-        return _figure(self.view, _shown(self.places), self.baseline, name)
+        return _figure(self.view, _shown(self.places, True), self.baseline, name)
 
     def report(self, path: str | Path, title: str = "") -> Path:
         """Make a page of all runs."""
-        return _page(self.places, Path(path), self.baseline, title)
+        return _page(self.places, Path(path), self.baseline, title, True)
 
     def __getitem__(self, which: int | str) -> Run:
-        names = [*self.names, *(str(row["policy"]) for row in self.rows)]
-        if isinstance(which, str) and which not in names:
-            raise ExperimentError(unknown_name("run", which, self.names))
-        at = which if isinstance(which, int) else names.index(which) % len(self.rows)
-        return self.runs[at]
+        """Return a run by its position, or by its name: in short, in full, or as it was asked for."""
+        if isinstance(which, int):
+            return self.runs[which]
+        asked = [each.policy.name.removeprefix(GIVEN) for _, each in self.experiments]
+        for names in (self.names, [str(row["policy"]) for row in self.rows], asked):
+            if which in names:
+                return self.runs[names.index(which)]
+        raise ExperimentError(unknown_name("run", str(which), self.names))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return _text(self.view, self.rows)
+        return _text(self.view, self.rows, self.notes())
 
     def _repr_html_(self) -> str:
-        names = list(self.view.figures(_shown(self.places), self.baseline))[:1]
-        drawn = "".join(self.figure(name).to_html(full_html=False, include_plotlyjs=True) for name in names)
-        return _html(self.view, self.rows) + drawn
+        first = next(iter(self.view.figures(_shown(self.places, True), self.baseline)), "")
+        return frames.html(repr(self), self.figure(first) if first else None)
 
 
 def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
@@ -254,8 +283,9 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
     baseline = 0 if single else baseline_of(experiments)
     kept = None
     if keep and not all(each.run.out for _, each in experiments):
-        kept = _Temporary()
-        experiments = [(label, with_run(each, out=str(kept.folder / "runs"))) for label, each in experiments]
+        kept = Kept()
+        place = str(kept.folder / "runs")
+        experiments = [(label, with_run(each, out=place)) for label, each in experiments]
     runs = apart(experiments)
     ended: list[Outcome] = []
     stopped = ""
@@ -270,19 +300,14 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
     return Comparison(runs, ended, baseline=baseline, single=single, stopped=stopped, kept=kept)
 
 
-def opened_run(folder: str | Path, *, trust: bool = False) -> Run:
-    """Return a run that was kept; a Python file that it names is run only if it is trusted."""
-    return Run(open_run(folder, trust=trust))
+def _shown(places: Sequence[Place], trust: bool) -> tuple[Shown, ...]:
+    return opened(places, lambda _what, _share: None, silent, trust=trust)
 
 
-def _shown(places: Sequence[Place]) -> tuple[Shown, ...]:
-    return opened(places, lambda _what, _share: None, silent, trust=True)
-
-
-def _page(places: Sequence[Place], target: Path, baseline: int, title: str) -> Path:
+def _page(places: Sequence[Place], target: Path, baseline: int, title: str, trust: bool) -> Path:
     check_target(target, False)
     with share_bar("report") as tell:
-        write(target, page_of(places, tell, silent, baseline=baseline, title=title, trust=True))
+        write(target, page_of(places, tell, silent, baseline=baseline, title=title, trust=trust))
     return target
 
 
@@ -293,17 +318,8 @@ def _figure(view: View, shown: Sequence[Shown], baseline: int, name: str) -> Any
     return frames.figure(made[name]())
 
 
-def _text(view: View, rows: Sequence[Row]) -> str:
-    if not rows or not rows[0]:
-        return "no results"
-    table, _ = view.comparison(rows)
-    console = PlainConsole(width=width_of(table), height=25, record=True, file=StringIO())
-    console.print(table)
-    return console.export_text().rstrip()
-
-
-def _html(view: View, rows: Sequence[Row]) -> str:
-    return f"<pre>{escape(_text(view, rows))}</pre>"
+def _text(view: View, rows: Sequence[Row], notes: Sequence[str]) -> str:
+    return frames.text(view.comparison(rows)[0], notes) if rows and rows[0] else "no results"
 
 
 def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> list[str]:

@@ -14,6 +14,7 @@ class FleetDomain(Domain):
 
     name = "fleet"
     subject = "request"
+    about = "Inference pipelines on a fleet: which policy, how many workers, at what cost?"
     tables = ServingExperiment
     work = WORK
     flags = FLAGS

@@ -108,6 +108,10 @@ class FleetScene(Scene):
         running = sum(len(worker.running) for worker in state.workers)
         return Far(now, self.requests[-1].arrival, total, total - state.to_come - alive, alive, running)
 
+    def alive(self, state: ServingState, now: int) -> int:
+        """Count the requests that are not answered; several tasks of one may run at a time."""
+        return len(state.requests)
+
     def about(self, row: Sequence[int]) -> str:
         """Return the request or worker of a row."""
         return about(row)

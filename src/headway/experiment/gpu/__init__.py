@@ -18,6 +18,7 @@ class GpuDomain(Domain):
 
     name = "gpu"
     subject = "program"
+    about = "Programs that share one GPU, kernel by kernel: who is slowed down, and what do the others get?"
     tables = GpuExperiment
     work = WORK
     flags = FLAGS

@@ -16,6 +16,8 @@ class JobsDomain(Domain):
 
     name = "jobs"
     subject = "job"
+    about = "Training jobs on a cluster: which policy, quota or hardware would shorten the queues?"
+    extras = ("by", "picture")
     tables = Experiment
     work = WORK
     flags = FLAGS

@@ -155,7 +155,10 @@ class JobsView(View):
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> asking.Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
-        return asking.ask(stored, at, changes, folder)
+        answer = asking.ask(stored, at, changes, folder)
+        if answer.found.after.stopped:
+            raise KeyboardInterrupt(*answer.kept)
+        return answer
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
