@@ -34,7 +34,7 @@ def model(
 
     headway profile model serve.py:classify --out classify.toml
 
-    headway simulate --scenario mine.toml --set serving.profile=classify.toml
+    headway fleet simulate mine.toml --set serving.profile=classify.toml
     """
     if device not in ("cuda", "cpu"):
         raise ProfileError(f"--device {device}: must be cuda or cpu")
