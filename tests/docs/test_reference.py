@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from headway.cli.program import app
-from headway.cli.runs import measure
 from headway.errors import TraceError
+from headway.experiment.measured import measured
 from headway.formats import toml
 from headway.formats.plugins import GROUP
 from headway.formats.settings import Experiment
