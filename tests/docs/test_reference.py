@@ -126,6 +126,7 @@ def test_a_command_or_flag_that_a_document_names_exists(path: Path) -> None:
         if program in OWN_PROGRAMS and words:
             command = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
             assert command in COMMANDS, line
+            assert not words[1:] or not hasattr(COMMANDS[command], "commands"), line
             known = {flag for option in COMMANDS[command].params for flag in (*option.opts, *option.secondary_opts)}
             assert flags <= known, line
         elif program.startswith("--"):
