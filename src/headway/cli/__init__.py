@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _blamed(problem: BaseException) -> str | None:
-    if "headway.cli.blame" not in sys.modules:  # the commands themselves could not be imported
+    if "headway.experiment.blame" not in sys.modules:  # the commands themselves could not be imported
         return None
     from headway.experiment.blame import blamed
 
