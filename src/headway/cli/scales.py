@@ -1,6 +1,7 @@
 """Make the commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
 
 from inspect import Parameter
+from math import inf
 from typing import Any
 
 import typer
@@ -139,6 +140,9 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter]) -> None
 def _axes(scale: Domain, given: Given) -> dict[str, list[Any]]:
     """Return what the flags vary."""
     axes: dict[str, list[Any]] = {}
+    for name in ("policies", *(flag.name for flag in scale.axes)):
+        if given[name] is not None and not given[name].strip():
+            raise ExperimentError(f"--{name} is empty: give it a value, or leave it out")
     if given["policies"] is not None:
         axes["policy.name"] = list(split_policies(given["policies"], scale.example_policies))
     for flag in scale.axes:
@@ -157,6 +161,6 @@ def _numbers(text: str, flag: Flag) -> list[Any]:
     found = split_values(text, flag.option)
     for value in found:
         good = isinstance(value, int | float if flag.kind is float else int) and not isinstance(value, bool)
-        if not good or not value > 0:
+        if not good or not 0 < value < inf:
             raise ExperimentError(f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} 40,80")
     return found

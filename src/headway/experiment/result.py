@@ -280,6 +280,8 @@ class Comparison:
 
 def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
     """Play some experiments. ``keep``: their tapes are needed afterwards, in a folder that goes with the result."""
+    for _, each in () if single else experiments:
+        domain_of(each).policy_name(each)  # one that cannot be made is refused before the first is played
     baseline = 0 if single else baseline_of(experiments)
     kept = None
     if keep and not all(each.run.out for _, each in experiments):

@@ -75,7 +75,8 @@ def predict(
     clients, cpu_ppm = clients_of(each, sources), MILLION
     if alone:
         clients, cpu_ppm = on_other_machine(clients, each.device, alone, said)
-    for line in (*(line for source in sources.values() for line in source.notes), *notes(clients)):
+    noted = (f"note: {line}" for line in notes(clients))
+    for line in (*(line for source in sources.values() for line in source.notes), *noted):
         said(line)
     rows = compare(each, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * each.horizon)})
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}

@@ -17,7 +17,7 @@ from headway.experiment.domain import Begun, Scene, Tell
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
-from headway.formats.plugins import resolve
+from headway.formats.plugins import anchored, as_named, is_disarmed, resolve
 from headway.kernels.audit import audit
 from headway.kernels.device import Device
 from headway.kernels.policies.parts import KernelsPolicy
@@ -82,8 +82,8 @@ class GpuScene(Scene):
         return policy_of(self.setting)
 
     def policy_name(self) -> str:
-        """Return the policy with the options that differ from their defaults."""
-        return describe(self.policy())
+        """Return the policy with the options that differ from their defaults; as named where it is not trusted."""
+        return as_named(self.setting.policy) if is_disarmed(self.setting.policy) else describe(self.policy())
 
     def given(self) -> Mapping[str, Sequence[Any]]:
         """Return the clients."""
@@ -151,10 +151,14 @@ def setting_of(experiment: "GpuExperiment") -> Setting:
 
 def prepare(experiment: "GpuExperiment") -> GpuScene:
     """Make the clients of a run; where each begins in its program, and when, is drawn from the seed."""
+    from msgspec.structs import replace as changed
+
     setting = setting_of(experiment)
     clients = clients_of(setting)
     policy_of(setting)
-    return GpuScene(setting, clients, experiment, (*notes(clients), *few(setting, [setting.policy])))
+    named = changed(experiment.policy, name=anchored(setting.policy))
+    resolved = changed(experiment, policy=named, variants=[])
+    return GpuScene(setting, clients, resolved, (*notes(clients), *few(setting, [setting.policy])))
 
 
 def options(slo: str | None, floor: str | None) -> dict[str, float]:
