@@ -41,9 +41,9 @@ Tell = Callable[[str, float], None]
 class Begun(NamedTuple):
     """What one run consists of while it goes on."""
 
-    state: State[Any, Any]
+    state: State[Any, Any, Any]
     policy: Policy[Any, Any]
-    executor: Executor[Any, Any]
+    executor: Executor[Any, Any, Any]
 
 
 class Scene(ABC):

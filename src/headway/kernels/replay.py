@@ -81,6 +81,9 @@ class RecordedEvents:
     def execute(self, now: int, action: Action) -> None:
         """Nothing: its consequences are recorded."""
 
+    def follow(self, now: int, caused: None) -> None:
+        """Nothing: a state of kernels causes nothing."""
+
 
 def about(row: Sequence[int]) -> str:
     """Return what a row of the tape is about: a client."""

@@ -20,6 +20,7 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
+    Sent,
     TaskArrived,
     Woke,
     WorkerFailed,
@@ -91,17 +92,18 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
 class RecordedEvents:
     """An executor whose events come from a tape and that carries nothing out: what was done is on the tape already."""
 
-    def __init__(self, requests: Sequence[Request], tape: Tape, state: ServingState) -> None:
+    def __init__(self, requests: Sequence[Request], tape: Tape) -> None:
         self._steps = events_of(requests, tape)
-        self._state = state
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """The next recorded instant."""
-        self._state.outbox.clear()  # when inputs came is recorded
         return next(self._steps, None)
 
     def execute(self, now: int, action: Action) -> None:
         """Nothing: its consequences are recorded."""
+
+    def follow(self, now: int, caused: list[Sent]) -> None:
+        """Nothing: when inputs came is recorded."""
 
 
 def replay(
@@ -142,7 +144,7 @@ def replay_on(
     """
     writer = TapeWriter()
     with suppress(StalledRunError):  # a recording ends where it ends
-        Scheduler(state, policy, RecordedEvents(requests, tape, state), writer, exact=False).run()
+        Scheduler(state, policy, RecordedEvents(requests, tape), writer, exact=False).run()
     again = writer.close()
     if complete and not state.over() and again.digest == tape.digest:
         left = state.to_come + len(state.requests)

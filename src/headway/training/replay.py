@@ -28,6 +28,7 @@ from headway.training.events import (
 )
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.respeed import Respeeded
 from headway.training.rows import WORD_BITS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -156,6 +157,9 @@ class RecordedEvents:
     def execute(self, now: int, action: Action) -> None:
         """Nothing: its consequences are recorded."""
 
+    def follow(self, now: int, caused: Respeeded) -> None:
+        """Nothing: when jobs ended is recorded."""
+
 
 def replay(
     cluster: Cluster,
@@ -245,7 +249,6 @@ class Walk:
         else:
             for action in step.actions:
                 self._commit(step.time, action)
-        self.state.respeeded.clear()
 
     def _commit(self, now: int, action: Action) -> None:
         if (refusal := self.state.check(action)) is not None:

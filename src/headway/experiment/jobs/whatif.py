@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from headway.core.scheduler import happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
 from headway.experiment.domain import Progress, RunResult, StoredRun
@@ -234,21 +235,24 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     state, executor, scene = moment.state, moment.executor, planned.scene
     came_back = [node for node in planned.upgraded if state.pool.schedulable >> node & 1]
     for node in (*planned.removed, *planned.upgraded):
-        state.apply(now - 1, NodeDrained(node, evict=True))
+        happen(state, executor, now - 1, NodeDrained(node, evict=True))
     if not planned.same_cluster:
         moment.policy = renewed(moment.policy, scene.policy())
-        moment.state = state = transferred(
+        moment.state, caused = transferred(
             now, state, scene.cluster, moment.policy, speed=scene.speed(), costs=scene.costs()
         )
+        state = moment.state
         executor.move_to(state)
         executor.completions = scene.completions()
+        if caused is not None:
+            executor.follow(now, caused)
     for node in (*came_back, *planned.added):
-        state.apply(now, NodeRecovered(node))
+        happen(state, executor, now, NodeRecovered(node))
     _change_faults(now, moment, planned)
-    made_room = _send_away(now, state, left_out)
+    made_room = _send_away(now, moment, left_out)
     if left_out or not planned.same_arrivals:
         gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
-        executor.expect([job for job in scene.jobs[here:] if job.id not in gone])
+        moment.expect([job for job in scene.jobs[here:] if job.id not in gone])
     if not planned.same_policy:
         executor.forget_wakes()
     if made_room or not planned.same_policy or not planned.same_cluster:
@@ -274,12 +278,13 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
     executor.befall(faults, [each for each in coming if each[1].node not in gone], unless=called_off)
 
 
-def _send_away(now: int, state: TrainingState, jobs: Sequence[int]) -> bool:
+def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
     """Cancel what lives of these jobs; whether any did."""
+    state = moment.state
     here = [job for job in jobs if job in state.jobs]
     for job in here:
         js = state.jobs[job]
-        state.apply(now, JobCancelled(job, js.lease if job in state.running else 0))
+        happen(state, moment.executor, now, JobCancelled(job, js.lease if job in state.running else 0))
     return bool(here)
 
 
