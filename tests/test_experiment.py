@@ -106,7 +106,7 @@ def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
 def test_variants_are_the_file_with_their_keys_set(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text(
-        '[cluster]\nnodes = 4\ngpus_per_node = 8\n[[variants]]\nname = "a"\n[[variants]]\nname = "b"\n'
+        'scale = "jobs"\n[cluster]\nnodes = 4\ngpus_per_node = 8\n[[variants]]\nname = "a"\n[[variants]]\nname = "b"\n'
         'set.policy.name = "srtf"\nset."cluster.nodes" = 5\n'
     )
     (_, a), (name, b) = files.read(path, ["policy.backfill=fit", "run.seed=7"])

@@ -79,7 +79,7 @@ class Scene(ABC):
 
     @abstractmethod
     def begin(self) -> Any:
-        """Make the state, the policy and the executor of a run before anything has happened: a ``Begun``, or its like."""
+        """Make the state, the policy and the executor before anything has happened: a ``Begun``, or its like."""
 
     @abstractmethod
     def store(self, folder: Path) -> Any:
@@ -321,6 +321,10 @@ class Domain(ABC):
     @abstractmethod
     def policy_name(self, experiment: Any) -> str:
         """Return the policy of an experiment as it is written in full."""
+
+    def file_and_more(self, value: str) -> tuple[str, str]:
+        """Split a value of ``file_keys`` into what names a file and what is said of it: ``a.parquet`` and ``@3``."""
+        return value, ""
 
     def draws(self, experiment: Any) -> bool:
         """Return whether another seed gives another run."""

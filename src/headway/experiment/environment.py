@@ -1,7 +1,7 @@
 """Play a run one decision at a time, for policies that are learned: the signatures of Gymnasium, without it.
 
-``reset`` leads to the first instant at which something may be decided; ``step`` takes actions, commits those that can be
-done, and leads to the next one. What is seen is the state itself, which must not be changed. The reward is minus the
+``reset`` leads to the first instant at which something may be decided; ``step`` takes actions, commits those that can
+be done, and leads to the next one. What is seen is the state itself, which must not be changed. The reward is minus the
 time that unfinished work spent in the system since the last step, in seconds: its sum is minus the total of all
 completion times. Policies that place something need an order to rank the queue by; ``policy`` names it.
 """

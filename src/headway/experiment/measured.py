@@ -18,6 +18,7 @@ from headway.experiment.files import Named
 from headway.experiment.folder import check_folder, claimed, store_result
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
+from headway.formats.settings import check_measure
 from headway.metrics import compare
 
 NOTHING_DRAWN = "nothing is drawn here: every seed gives the same run, so there is one; intervals are over its jobs"
@@ -61,7 +62,7 @@ def _where(result: RunResult) -> str:
 
 def seeded(experiment: Any) -> list[Any]:
     """Return the experiment once for each of its seeds, each with its own folder; once where nothing is drawn."""
-    count, first, out = experiment.measure.seeds, experiment.run.seed, experiment.run.out
+    count, first, out = check_measure(experiment.measure).seeds, experiment.run.seed, experiment.run.out
     if count == 1 or not domain_of(experiment).draws(experiment):
         return [experiment]
     if out:
