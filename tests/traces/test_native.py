@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from headway.errors import TraceError
 from headway.traces import load, philly_like, write
 from headway.training.job import Job, Outcome, workload
-from headway.units import SECOND
+from headway.units import DAY, SECOND
 
+MOST_WRITING = 100 * 365 * DAY
+"""What the checkpoints of one job may take."""
 TIME = st.one_of(st.integers(0, 2**62), st.integers(0, 10**6).map(lambda whole: whole * SECOND))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 GPU_TYPE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=";"), min_size=1, max_size=5)
@@ -23,6 +25,8 @@ def _job(draw: st.DrawFn, number: int) -> Job:
     nodes = draw(st.integers(0, 3))
     gpus = draw(st.integers(1, 64)) * max(nodes, 1)
     outcome = draw(st.sampled_from(Outcome))
+    checkpoint = draw(TIME)
+    least = min(work, work * checkpoint // MOST_WRITING) + 1
     return Job(
         id=0,
         submit=draw(TIME),
@@ -41,9 +45,9 @@ def _job(draw: st.DrawFn, number: int) -> Job:
         qos=draw(TEXT),
         user=draw(TEXT),
         preemptible=draw(st.booleans()),
-        checkpoint=draw(TIME),
+        checkpoint=checkpoint,
         restore=draw(TIME),
-        checkpoint_every=draw(TIME),
+        checkpoint_every=draw(st.just(0) | st.integers(least, 2**62 + 1)),
         communication_ppm=draw(st.integers(0, 10**6)),
         outcome=outcome,
         outcome_after=draw(st.integers(1, work)) if outcome else 0,

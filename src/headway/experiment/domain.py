@@ -330,6 +330,10 @@ class Domain(ABC):
     def policy_name(self, experiment: Any) -> str:
         """Return the policy of an experiment as it is written in full."""
 
+    def file_and_more(self, value: str) -> tuple[str, str]:
+        """Split a value of ``file_keys`` into what names a file and what is said of it: ``a.parquet`` and ``@3``."""
+        return value, ""
+
     def draws(self, experiment: Any) -> bool:
         """Return whether another seed gives another run."""
         return True

@@ -238,7 +238,8 @@ def _scale(folder: Path) -> tuple[Domain, toml.Document]:
     if version != SCHEMA_VERSION:
         said = "no version" if version is None else f"version {version!r}"
         raise TapeError(
-            f"run folder {folder}: has {said}, and this headway reads version {SCHEMA_VERSION}: run the experiment again"
+            f"run folder {folder}: has {said}, and this headway reads version {SCHEMA_VERSION}: "
+            "run the experiment again"
         )
     return scale_of(document, str(path)), document
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 import headway
-from headway.errors import TraceError
+from headway.errors import InputError, TraceError
 from headway.experiment.domain import Domain
 from headway.experiment.files import scale_of
 from headway.experiment.measured import with_run
@@ -26,18 +26,22 @@ from headway.files import stamp
 from headway.formats import toml
 from headway.formats.plugins import GROUP, anchored, rooted
 
-Located = Callable[[str], list[Path]]
+Way = Callable[[str], str]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
+_SHIPPED = ("profiles", "scenarios")
+"""Folders of the package whose files runs read by name."""
 
 
 def digest(experiment: Any) -> str:
     """Return what the result of an experiment depends on, as 24 characters."""
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(experiment)
-    for key, located in domain.file_keys.items():
-        _change(tables, key, partial(_or_contents, located))
+    for key, value in list(toml.leaves(tables)):
+        if key in domain.file_keys and value:
+            values = value if isinstance(value, list) else [value]
+            toml.put(tables, key, "\n".join(_or_contents(domain, key, each) for each in values))
     for key in domain.policy_keys:
         _change(tables, key, _with_contents)
     for key in ("seeds", "baseline"):
@@ -55,20 +59,25 @@ def _with_contents(spec: str) -> str:
     return spec
 
 
-def _or_contents(located: Located, value: str) -> str:
-    """Return the contents of the files that a value means; the value where it means none."""
-    return _all_contents(located(value)) or value
+def _or_contents(domain: Domain, key: str, value: str) -> str:
+    """Return the contents of the files that a value means, and what is said of them; the value where it means none."""
+    name, said = domain.file_and_more(value)
+    files = domain.file_keys[key](name)
+    return "\n".join(_contents(str(file)) for file in files) + said if files else value
 
 
-def _all_contents(files: list[Path]) -> str:
-    return "+".join(_contents(str(file)) for file in files)
-
-
-def _change(document: toml.Document, key: str, way: Callable[[Any], Any]) -> None:
-    """Put the value of a key another way, each of several where it is a list; what is empty stays."""
+def _change(document: toml.Document, key: str, way: Way) -> None:
+    """Put the value of a key another way."""
     for leaf, value in list(toml.leaves(document)):
-        if leaf == key and value:
-            toml.put(document, key, [way(each) for each in value] if isinstance(value, list) else way(value))
+        if leaf == key:
+            toml.put(document, key, _changed(value, way))
+
+
+def _changed(value: Any, way: Way) -> Any:
+    """Put a text another way, or each of a list of them; what is empty stays, and what is no text is judged later."""
+    if isinstance(value, list):
+        return [_changed(each, way) for each in value]
+    return way(value) if isinstance(value, str) and value else value
 
 
 def _contents(path: str) -> str:
@@ -80,8 +89,8 @@ def _hashed(path: str, _stamp: tuple[int, ...]) -> str:
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as problem:
-        raise TraceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except (OSError, ValueError) as problem:
+        raise TraceError(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from None
 
 
 @cache
@@ -103,7 +112,8 @@ def code_of(package: Path) -> str:
 
 
 def _sources(package: Path) -> Iterator[Path]:
-    for path in sorted((*package.rglob("*.py"), *package.glob("profiles/*.toml"))):
+    shipped = (path for folder in _SHIPPED for path in (package / folder).rglob("*") if path.is_file())
+    for path in sorted({*package.rglob("*.py"), *shipped}):
         if path.relative_to(package).parts[0] not in _WITHOUT:
             yield path
 
@@ -115,17 +125,11 @@ def in_place(experiment: Any) -> Any:
     """Return the same experiment with absolute paths and no folder: it may run in any process on any machine."""
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(with_run(experiment, out=""))
-    for key, located in domain.file_keys.items():
-        _change(tables, key, partial(_in_place, located))
+    for key in domain.file_keys:
+        _change(tables, key, partial(_own_file, domain, key))
     for key in domain.policy_keys:
         _change(tables, key, anchored)
     return toml.typed(tables, domain.tables, "settings")
-
-
-def _in_place(located: Located, value: str) -> str:
-    """Return where the file lies that a value means, or the folder of several; the value itself where it means none."""
-    files = located(value)
-    return str(files[0].resolve()) if len(files) == 1 else str(Path(value).expanduser().resolve()) if files else value
 
 
 def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[toml.Document, dict[str, list[Any]]]:
@@ -136,22 +140,26 @@ def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[
     for key, way in _ways(domain).items():
         _change(named, key, way)
         if key in axes:
-            again[key] = [way(value) if isinstance(value, str) else value for value in axes[key]]
+            again[key] = _changed(axes[key], way)
     baseline = next((value for leaf, value in toml.leaves(document) if leaf == "measure.baseline"), "")
     for key, way in _ways(domain).items():
-        if baseline and way(baseline) in again.get(key, ()):
-            toml.put(named, "measure.baseline", way(baseline))
+        if (own := _changed(baseline, way)) and own in again.get(key, ()):
+            toml.put(named, "measure.baseline", own)
             break
     return named, again
 
 
-def _ways(domain: Domain) -> dict[str, Callable[[str], str]]:
-    return {**dict.fromkeys(domain.file_keys, _own_file), **dict.fromkeys(domain.policy_keys, rooted)}
+def _ways(domain: Domain) -> dict[str, Way]:
+    files: dict[str, Way] = {key: partial(_own_file, domain, key) for key in domain.file_keys}
+    return {**files, **dict.fromkeys(domain.policy_keys, rooted)}
 
 
-def _own_file(value: str) -> str:
-    """Return where a file lies; a name, and what no file can be called, stays as it is."""
-    if "\0" in value:
+def _own_file(domain: Domain, key: str, value: str) -> str:
+    """Return where a file or folder lies; a name, and what no file can be called, stays as it is."""
+    name, said = domain.file_and_more(value)
+    try:
+        place = Path(name).expanduser().resolve()
+        files = [file.resolve() for file in domain.file_keys[key](name)]
+    except (InputError, ValueError):  # whoever reads it says what is wrong
         return value
-    path = Path(value).expanduser()
-    return str(path.resolve()) if path.exists() or path.suffix else value
+    return f"{place}{said}" if any(place in (file, file.parent) for file in files) else value

@@ -205,7 +205,7 @@ def _kept(cell: Cell, folder: Path) -> Any:
 def grid_of(given: toml.Document, varied: Axes, folder: Path, grid: str | None) -> tuple[toml.Document, Axes]:
     """Return an experiment and what varies in it: of the file, then as given; of the folder's own file if none is."""
     own = folder / GRID_NAME
-    if not grid and set(given) <= {"scale"} and not varied and own.is_file():
+    if not grid and set(given) <= {"scale", "measure"} and not varied and own.is_file():
         grid = str(own)
     document: toml.Document = toml.read(Path(grid)) if grid else {}
     axes = axes_of(document)

@@ -23,10 +23,10 @@ class FleetDomain(Domain):
     view_module = "headway.experiment.fleet.view"
     example_policies = "hash,compass,headway"
     file_keys = {  # noqa: RUF012
-        "serving.scenario": lambda value: [scenario_file.path_of(value)],
-        "serving.profile": lambda value: [] if value in scenario_file.NAMED_PROFILES else [Path(value)],
+        "serving.scenario": scenario_file.files_of,
+        "serving.profile": lambda value: [] if value in scenario_file.NAMED_PROFILES else [Path(value).expanduser()],
         "serving.interference": lambda value: [pair_file.path_of(value)],
-        "workload.arrivals": lambda value: [Path(value)] if Path(value).is_file() else [],
+        "workload.arrivals": lambda value: [path] if (path := Path(value).expanduser()).is_file() else [],
     }
 
     def prepare(self, experiment: ServingExperiment) -> FleetScene:

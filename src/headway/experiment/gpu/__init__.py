@@ -7,6 +7,7 @@ import msgspec
 from headway.experiment.domain import Domain
 from headway.experiment.gpu.flags import EXAMPLES, FLAGS, WORK
 from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
+from headway.experiment.gpu.sources import files_of
 from headway.formats import kernel_clients
 from headway.formats.kernel_settings import GpuExperiment
 from headway.formats.plugins import of_run
@@ -25,7 +26,7 @@ class GpuDomain(Domain):
     examples = EXAMPLES
     view_module = "headway.experiment.gpu.view"
     example_policies = "time-slicing,mps,headway"
-    file_keys = dict.fromkeys(("gpu.high", "gpu.low"), lambda value: [Path(value)] if Path(value).is_file() else [])
+    file_keys = dict.fromkeys(("gpu.high", "gpu.low"), files_of)
 
     def prepare(self, experiment: GpuExperiment) -> GpuScene:
         """Find the programs, and draw where each begins."""
@@ -37,6 +38,11 @@ class GpuDomain(Domain):
         policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
         experiment = msgspec.structs.replace(experiment, policy=policy)
         return GpuScene(setting_of(experiment), clients, experiment)
+
+    def file_and_more(self, value: str) -> tuple[str, str]:
+        """Split off the priority of a program."""
+        name, at, priority = value.rpartition("@")
+        return (name, f"@{priority}") if at else (value, "")
 
     def policy_name(self, experiment: GpuExperiment) -> str:
         """Return the policy with the options that differ from their defaults."""

@@ -53,6 +53,14 @@ def source_of(name: str) -> Source:
     return replace(found, notes=(which, *found.notes))
 
 
+def files_of(name: str) -> list[Path]:
+    """Return the files that a program is read from; none of one that comes with headway, or that is not known."""
+    if name.endswith(kernel_programs.SUFFIXES):
+        return [Path(name)]
+    having = [] if name in kernel_programs.shipped() else [s.path(name) for s in stores() if s.path(name).is_file()]
+    return [path for first in having[:1] for path in (first, first.with_suffix(TRACE)) if path.is_file()]
+
+
 def _stored(store: KernelStore, name: str) -> Source:
     """A program of the store: from the trace that lies beside its profile, else from the means in it."""
     path = store.path(name).with_suffix(TRACE)

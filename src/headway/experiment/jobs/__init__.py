@@ -26,8 +26,8 @@ class JobsDomain(Domain):
     view_module = "headway.experiment.jobs.view"
     example_policies = "fifo,srtf+easy"
     file_keys = {  # noqa: RUF012
-        "trace.path": lambda value: [Path(value)],
-        "cluster.file": lambda value: [Path(value)],
+        "trace.path": lambda value: [Path(value).expanduser()],
+        "cluster.file": lambda value: [Path(value).expanduser()],
         "cluster.interference": lambda value: [pair_file.path_of(value)],
         "speed.profiles": lambda value: list(profile_file.listed([value])),
     }
