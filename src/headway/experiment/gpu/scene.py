@@ -10,6 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError
@@ -17,7 +19,7 @@ from headway.experiment.domain import Begun, Scene, Tell
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
-from headway.formats.plugins import resolve
+from headway.formats.plugins import anchored, resolve
 from headway.kernels.audit import audit
 from headway.kernels.device import Device
 from headway.kernels.policies.parts import KernelsPolicy
@@ -154,7 +156,9 @@ def prepare(experiment: "GpuExperiment") -> GpuScene:
     setting = setting_of(experiment)
     clients = clients_of(setting)
     policy_of(setting)
-    return GpuScene(setting, clients, experiment, (*notes(clients), *few(setting, [setting.policy])))
+    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
+    return GpuScene(setting, clients, resolved, (*notes(clients), *few(setting, [setting.policy])))
 
 
 def options(slo: str | None, floor: str | None) -> dict[str, float]:
