@@ -12,6 +12,7 @@ from headway.experiment.folder import open_run
 JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
 FLAGS = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
 FLEET = ("compass", "--workers", "2", "--rate", "2", "--requests", "30")
+GPU = ("vgg16", "resnet101-b64", "--seconds", "0.01")
 ORDER = '''
 """First come, first served; tells that it was imported."""
 
@@ -25,6 +26,12 @@ from headway.training.policies.orders.fifo import Fifo
 class {name}(Fifo):
     name = "{label}"
 '''
+SERVING = ORDER.replace("training.policies.orders.fifo import Fifo", "serving.policies.hash import Hash").replace(
+    "(Fifo)", "(Hash)"
+)
+GATE = ORDER.replace("training.policies.orders.fifo import Fifo", "kernels.policies.mps import Mps").replace(
+    "(Fifo)", "(Mps)"
+)
 SCENARIO = '''
 """The pipelines of compass; tells that it was run."""
 
@@ -115,6 +122,34 @@ def test_with_trust_the_file_is_run(here: Path, capsys: pytest.CaptureFixture[st
     assert (code, err) == (0, "")
     assert "nothing found" in out
     assert "waits" in call(capsys, "story", "a", "7", "--trust")[1]
+
+
+@pytest.mark.parametrize(
+    ("scale", "flags", "source", "subject"), [("fleet", FLEET, SERVING, "3"), ("gpu", GPU, GATE, "vgg16")]
+)
+def test_so_it_is_at_the_other_scales(
+    here: Path, scale: str, flags: tuple[str, ...], source: str, subject: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / f"own_{scale}.py").write_text(source.format(name="Own", label=f"own-{scale}"))
+    assert call(capsys, scale, "simulate", *flags, "--policy", f"./own_{scale}.py:Own", "--out", "a")[0] == 0
+    own = f"{here / f'own_{scale}.py'}:Own"
+    assert f'name = "{own}"' in Path("a/experiment.toml").read_text()
+    (here / "imported").unlink()
+    (here / "elsewhere").mkdir()
+    other = here / "elsewhere" / "own.py"  # not imported in this process yet
+    shutil.copy(here / f"own_{scale}.py", other)
+    shutil.copytree("a", "b")
+    text = Path("b/experiment.toml").read_text()
+    Path("b/experiment.toml").write_text(text.replace(str(here / f"own_{scale}.py"), str(other)))
+    for arguments in (("audit", "b"), ("story", "b", subject), ("export", "b", "--csv", "t"), ("report", "b")):
+        code, _, err = call(capsys, *arguments)
+        assert code == 0, err
+    assert f"own-{scale}" in Path("report.html").read_text()
+    code, out, err = call(capsys, "replay", "b")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{other}:Own: a run folder is data" in err
+    assert not list(here.rglob("imported"))
+    assert call(capsys, "replay", "a", "--trust")[0] == 0
 
 
 def test_a_relative_file_is_never_taken_from_the_current_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

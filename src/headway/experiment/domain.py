@@ -192,6 +192,8 @@ class View(ABC):
     """The numbers that every reader of results relies on, in this order; more follow."""
     replication: "Replication"
     """How the rows of several seeds become one."""
+    averages_on_page: bool = False
+    """Whether a page of several seeds tells means over them; else it shows the run of one."""
 
     @abstractmethod
     def numbers(self, result: RunResult) -> Outcome:

@@ -12,7 +12,7 @@ from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.domain import Row, Shown, Tell
 from headway.experiment.folder import check_output, open_run, scale_name, unproven
 from headway.experiment.folder import read as read_folder
-from headway.experiment.registry import domain_of
+from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import noted_order
 from headway.experiment.stored import Note, inside, what_followed
 from headway.files import write_whole
@@ -117,13 +117,16 @@ def opened(places: Sequence[Place], tell: Tell, note: Note, *, trust: bool = Fal
         found.append(_read(*_of_seeds(place, note), trust))
     if shown := {run.seeds[0]["seed"] for run in found if run.seeds}:
         which = f"seed {shown.pop()}" if len(shown) == 1 else "the first of each"
-        note(f"note: numbers of the report are means over seeds; its map and figures show {which}")
+        if domain_of(found[0].stored.scene.experiment).view.averages_on_page:
+            note(f"note: numbers of the report are means over seeds; its map and figures show {which}")
+        else:
+            note(f"note: the report shows {which} alone, no means over seeds")
     return tuple(_told_apart(found))
 
 
 def _of_seeds(place: Place, note: Note) -> tuple[Place, tuple[Row, ...]]:
     """Return a run and the results of its seeds; a seed without any, or that was stopped, is left out."""
-    results = {folder: result for folder in place.seeds if (result := _result(folder, note)) and not result["stopped"]}
+    results = {folder: result for folder in place.seeds if _is_whole(folder, result := _result(folder, note))}
     if len(results) < len(place.seeds):
         left_out = [folder.name for folder in place.seeds if folder not in results]
         note(f"note: {place.folder.parent}: no results of {', '.join(left_out)}: left out of means over seeds")
@@ -132,6 +135,14 @@ def _of_seeds(place: Place, note: Note) -> tuple[Place, tuple[Row, ...]]:
     first = next(iter(results))
     shown = place.shown and f"{place.shown.removesuffix(place.folder.name)}{first.name}"
     return Place(first, shown, place.seeds), tuple(results.values())
+
+
+def _is_whole(folder: Path, result: Row) -> bool:
+    """Return whether these are the results of a run that went to its end, with everything that a mean needs."""
+    view = domain(scale_name(folder)).view
+    return result.get("stopped") is False and all(
+        key in result for key in (*view.first_keys, *view.replication.of_one_seed)
+    )
 
 
 def _read(place: Place, seeds: tuple[Row, ...], trust: bool) -> Shown:

@@ -27,7 +27,7 @@ from headway.experiment.jobs.interference import unknown_programs
 from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.files import write_whole
 from headway.formats import cluster_file, cluster_table
-from headway.formats.plugins import TRUST, anchored, is_disarmed, is_from_outside, of_run
+from headway.formats.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
 from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, check_measure, span
 from headway.live.tasks import Far
 from headway.metrics.training.window import check_texts, window_of
@@ -145,6 +145,8 @@ class JobsScene(Scene):
             "story": "why it waited is left out",
             "audit": "what only it could prove, guarantees of tenants and shares, was not checked",
         }[verb]
+        if any(GIVEN in getattr(self.experiment.policy, key) for key in PARTS):
+            return [f"note: the policy was given as a Python object and is not known in this program: {what}"]
         why = "the policy is a Python file that the run folder names and was not run"
         return [f"note: {why}: {what} ({TRUST} runs it)"]
 

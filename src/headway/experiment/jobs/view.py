@@ -45,6 +45,7 @@ class JobsView(View):
         *("wall_s", "jobs_per_s", "peak_rss_bytes"),
     )
     replication = REPLICATION
+    averages_on_page = True
 
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured jobs."""
