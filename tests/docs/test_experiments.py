@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from headway.cli import main
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, TapeError
 from headway.experiment import files
 from headway.experiment.fleet import scene as fleet
-from headway.experiment.folder import open_run
+from headway.experiment.folder import SCHEMA_VERSION, open_run
 from headway.experiment.jobs.division import COMPLETIONS, MODELS
 from headway.experiment.jobs.parts import MIGRATIONS, SWITCH
 from headway.experiment.jobs.scene import prepare
+from headway.experiment.registry import DOMAINS, domain
 from headway.formats import cluster_table, toml
 from headway.formats.kernel_settings import GpuExperiment
 from headway.formats.profile_file import SHIPPED
@@ -25,7 +26,7 @@ from headway.formats.serving_settings import ServingExperiment
 from headway.formats.settings import Experiment
 from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.sensitivity import Matrix
-from tests.docs.pages import PAGES, ROOT, blocks, code, name, read
+from tests.docs.pages import PAGES, ROOT, blocks, code, name, read, tables
 
 PAGE = read("docs/experiments.md")
 MAIN, CLUSTER, DIVISION, VARIANTS, GPU = (block.text for block in blocks(PAGE, "toml"))
@@ -98,6 +99,42 @@ def test_the_experiment_on_the_page_runs_and_leaves_the_files_that_it_names(fold
     stored = open_run(folder / "runs" / "mine")
     assert {tenant.name for tenant in stored.scene.cluster.tenants} == {"a", "b", "c"}
     assert stored.scene.policy().name == "tiresias(thresholds=1h/10h)+easy+migrate+quantum(5m)"
+
+
+def test_the_experiment_of_one_gpu_has_every_key_and_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = tomllib.loads(GPU)
+    assert set(_keys(GpuExperiment)) - set(_given(document)) == set()
+    (folder / "pair.toml").write_text(GPU)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "pair.toml", "--set", "gpu.seconds=0.03"])
+    assert ended.value.code == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 2
+    comment = next(line.partition("#")[2] for line in GPU.splitlines() if line.startswith("out = "))
+    kept = sorted((folder / "runs" / "pair").iterdir())
+    assert [open_run(variant).scene.policy().name for variant in kept] == ["mps", "headway"]
+    for variant in kept:
+        assert {path.name for path in variant.iterdir()} == set(re.findall(r"[\w.]+", comment))
+        assert open_run(variant).scene.experiment.gpu.slo == "1.05"
+
+
+def test_the_scales_of_the_page_are_those_that_exist() -> None:
+    ((_, rows),) = (found for found in tables(PAGE) if found[0][0] == "`scale`")
+    assert [row[0].strip("`") for row in rows] == list(DOMAINS)
+    for scale, _, own in rows:
+        known = {field.encode_name for field in msgspec.structs.fields(domain(scale.strip("`")).tables)}
+        listed = set(re.findall(r"`\[(\w+)\]`", own))
+        assert known - {"scale", "policy", "run", "measure", "variants"} == listed
+
+
+def test_a_run_folder_says_its_version_and_scale_first(folder: Path) -> None:
+    (folder / "mine.toml").write_text(MAIN)
+    with pytest.raises(SystemExit):
+        main(["run", "mine.toml"])
+    stored = (folder / "runs" / "mine" / "experiment.toml").read_text().splitlines()
+    assert stored[:2] == [f"version = {SCHEMA_VERSION}", 'scale = "jobs"']
+    (folder / "runs" / "mine" / "experiment.toml").write_text("\n".join(stored[1:]))
+    with pytest.raises(TapeError, match="run the experiment again"):
+        open_run(folder / "runs" / "mine")
 
 
 def test_the_cluster_on_the_page_is_built_as_its_comments_say(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """docs/python.md: its blocks run one after the other, and its lists are those of the package."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +21,25 @@ def _keywords(cell: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder in which the blocks ran, and what they left behind."""
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folder in which the blocks ran, which is the current one, and what they left behind."""
     folder = tmp_path_factory.mktemp("python")
     scope: dict[str, Any] = {"__name__": "notebook"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for block in blocks(PAGE, "python"):
             exec(block.text, scope)
-    return folder, scope
+        yield folder, scope
 
 
 def test_the_blocks_run_and_leave_what_they_say(played: tuple[Path, dict[str, Any]]) -> None:
     folder, scope = played
-    assert {path.name for path in folder.iterdir()} == {"run.html", "both.html", "sweeps", "runs"}
+    assert {path.name for path in folder.iterdir()} == {"srtf.html", "both.html", "sweeps", "runs"}
     assert {path.name for path in (folder / "runs").iterdir()} == {"srtf", "fifo"}
     assert scope["found"].names == ["fifo", "narrow"]
     assert scope["again"].audit() == []
-    assert scope["run"].replay() is None
-    assert "job 17" in repr(scope["run"].story(17))
+    assert scope["result"].replay() is None
+    assert "job 17" in repr(scope["result"].story(17))
     assert scope["busy"].document["trace"]["load"] == 1.2
     assert len(scope["swept"].rows) == 4
 
@@ -54,7 +55,7 @@ def test_the_environment_of_the_page_earns_what_fifo_with_fit_does(played: tuple
 
 def test_the_tables_and_figures_of_each_scale_are_those_that_exist(played: tuple[Path, dict[str, Any]]) -> None:
     scope = played[1]
-    runs = [scope["run"], scope["fleet"], scope["pair"][0]]
+    runs = [scope["result"], scope["fleet"], scope["pair"][0]]
     ((_, rows),) = (found for found in tables(PAGE) if found[0][1:] == list(DOMAINS))
     assert [_keywords(cell) for cell in rows[0][1:]] == [run.tables() for run in runs]
     for run, cell in zip(runs, rows[1][1:], strict=True):
