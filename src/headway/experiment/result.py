@@ -331,7 +331,7 @@ def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> list[str]:
         alike.setdefault(note.partition(";")[0], []).append(note)
     lines = []
     for head, same in alike.items():
-        names = [name for note in same for name in notes[note]]
-        whose = "" if len(names) == runs else f"{', '.join(dict.fromkeys(names))}: "
+        names = dict.fromkeys(name for note in same for name in notes[note])
+        whose = "" if len(names) == runs else f"{', '.join(names)}: "
         lines.append(f"{whose}{same[0] if len(same) == 1 else head}")
     return lines
