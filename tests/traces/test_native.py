@@ -26,7 +26,7 @@ def _job(draw: st.DrawFn, number: int) -> Job:
     gpus = draw(st.integers(1, 64)) * max(nodes, 1)
     outcome = draw(st.sampled_from(Outcome))
     checkpoint = draw(TIME)
-    least = min(work, work * checkpoint // MOST_WRITING) + 1
+    least = work * checkpoint // MOST_WRITING + 1  # of those that end in time, work by work // every writes
     return Job(
         id=0,
         submit=draw(TIME),

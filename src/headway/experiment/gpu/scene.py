@@ -10,8 +10,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError

@@ -18,6 +18,8 @@ from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
 
 LOOK_EVERY = 500 * MILLISECOND
+STUCK = 4
+"""Looks in a row at which tasks wait beside idle processes: then another process is started elsewhere."""
 MEMORY = 20 * SECOND
 """Over how long rates are averaged."""
 WAITED = 1.0
@@ -104,6 +106,8 @@ class Warming:
         self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
         """By function: how many processes can be busy at once."""
         self._looked = -LOOK_EVERY
+        self._stuck = [0] * len(functions)
+        """By function: looks in a row at which its tasks waited beside idle processes."""
 
     def _break_even(self, state: ServingState, function: int, lost: float, worths: Sequence[float]) -> int:
         """How long a process may be idle before that has cost what its absence would, and another start.
@@ -172,6 +176,10 @@ class Warming:
                     self.there[index] = NEVER
                 have = idle[index] + running[index] + starting[index]
                 wanted = max(self.target(now, index), int(index in waiting))
+                stuck = index in waiting and idle[index] and not running[index] and not starting[index]
+                self._stuck[index] = self._stuck[index] + 1 if stuck else 0
+                if self._stuck[index] >= STUCK:  # none of them is where the tasks fit, and nothing would ever happen
+                    wanted = max(wanted, have + 1)
                 yield from self._to(now, state, index, have, wanted)
             if function.mask:
                 yield from self._fetch(state, index)
