@@ -15,9 +15,10 @@ from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import Outcome, Progress, RunResult, View
 from headway.experiment.files import Named
-from headway.experiment.folder import check_folder, claimed, store_result
+from headway.experiment.folder import claimed, store_result
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
+from headway.formats.settings import check_measure
 from headway.metrics import compare
 
 NOTHING_DRAWN = "nothing is drawn here: every seed gives the same run, so there is one; intervals are over its jobs"
@@ -61,11 +62,10 @@ def _where(result: RunResult) -> str:
 
 def seeded(experiment: Any) -> list[Any]:
     """Return the experiment once for each of its seeds, each with its own folder; once where nothing is drawn."""
-    count, first, out = experiment.measure.seeds, experiment.run.seed, experiment.run.out
+    count = check_measure(experiment.measure).seeds
+    first, out = experiment.run.seed, experiment.run.out
     if count == 1 or not domain_of(experiment).draws(experiment):
         return [experiment]
-    if out:
-        check_folder(Path(out))
     return [
         with_run(experiment, seed=seed, out=str(Path(out) / f"seed-{seed}") if out else "")
         for seed in range(first, first + count)

@@ -26,7 +26,7 @@ def measure(task: Named, progress: Progress | None = None) -> Outcome:
     label, experiment = task
     try:
         return measured(experiment, label, progress)
-    except Exception as problem:
+    except BaseException as problem:
         if (line := blamed(problem)) is None:
             raise
         raise ExperimentError(line) from problem  # here: no traceback comes back from another process
@@ -50,7 +50,12 @@ def apart(experiments: Sequence[Named]) -> list[Named]:
 
 def play(experiments: Sequence[Named], processes: int = 1) -> Iterator[Outcome]:
     """Yield the outcome of each experiment, all its seeds together, in order; the last one may have been stopped."""
-    runs = [(number, label, each) for number, (label, one) in enumerate(experiments) for each in seeded(one)]
+    runs = []
+    for number, (label, one) in enumerate(experiments):
+        seeds = seeded(one)
+        if len(seeds) > 1 and one.run.out:
+            check_folder(Path(one.run.out))
+        runs += [(number, label, each) for each in seeds]
     if len(runs) > len(experiments):
         runs.sort(key=lambda run: run[2].run.seed)  # a workload that is drawn serves all policies
     left = [sum(run[0] == number for run in runs) for number in range(len(experiments))]

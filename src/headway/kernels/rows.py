@@ -24,3 +24,5 @@ class Kind(IntEnum):
 
 CLIENT_KINDS = tuple(int(kind) for kind in Kind if kind not in (Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED))
 """Rows whose subject is a client."""
+KERNEL_KINDS = tuple(map(int, (Kind.FINISHED, Kind.HELD_UP, Kind.LAUNCHED, Kind.REACHED, Kind.LET_GO)))
+"""Rows whose place is a kernel."""

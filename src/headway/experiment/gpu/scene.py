@@ -1,7 +1,7 @@
 """Prepare a run of programs that share one GPU: from names and settings to clients, a device and a policy.
 
-A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one of
-an experiment.
+A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one
+of an experiment.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError
@@ -17,6 +19,7 @@ from headway.experiment.domain import Begun, Scene, Tell
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
+from headway.formats.cluster_table import within
 from headway.formats.plugins import anchored, as_named, is_disarmed, resolve
 from headway.kernels.audit import audit
 from headway.kernels.device import Device
@@ -24,7 +27,7 @@ from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
 from headway.kernels.program import Client, cold
 from headway.kernels.replay import about, fresh_state, replay
-from headway.kernels.rows import CLIENT_KINDS, Kind
+from headway.kernels.rows import CLIENT_KINDS, KERNEL_KINDS, Kind
 from headway.kernels.state import KernelsState
 from headway.live.tasks import Far
 from headway.metrics.kernels import summarise
@@ -94,8 +97,10 @@ class GpuScene(Scene):
         return False
 
     def rows(self) -> tuple[type[IntEnum], Limits]:
-        """Return the kinds of rows about clients, and how many there are."""
-        return Kind, {"subject": (len(self.clients), CLIENT_KINDS)}
+        """Return the kinds of rows about clients and kernels, and how many there are of both."""
+        count, kernels = len(self.clients), max(len(client.program.kernels) for client in self.clients)
+        held_up = (int(Kind.HELD_UP),)
+        return Kind, {"subject": (count, CLIENT_KINDS), "place": (kernels, KERNEL_KINDS), "detail": (count, held_up)}
 
     def begin(self) -> Begun:
         """Make the GPU before anything has happened."""
@@ -149,13 +154,12 @@ def setting_of(experiment: "GpuExperiment") -> Setting:
 
 def prepare(experiment: "GpuExperiment") -> GpuScene:
     """Make the clients of a run; where each begins in its program, and when, is drawn from the seed."""
-    from msgspec.structs import replace as changed
-
+    within("seed", experiment.run.seed, 0, 2**63 - 1)
     setting = setting_of(experiment)
     clients = clients_of(setting)
     policy_of(setting)
-    named = changed(experiment.policy, name=anchored(setting.policy))
-    resolved = changed(experiment, policy=named, variants=[])
+    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
     return GpuScene(setting, clients, resolved, (*notes(clients), *few(setting, [setting.policy])))
 
 
