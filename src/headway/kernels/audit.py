@@ -106,8 +106,8 @@ class _Book:
         self.device = device
         self.launched = 0
         self.finished = 0
-        self.ended = 0
-        """Waits that are over."""
+        self.began = client.start
+        """When the request in progress began."""
         self.reached = -1
         self.gated: bool | None = None
         """Whether it has to ask; None: not known yet."""
@@ -149,6 +149,8 @@ class _Book:
         if asked:
             if self.reached != number:
                 add("gate", f"launch {number} is let go, and does not wait at the gate")
+            elif kernel != self.client.launch(number).kernel:
+                add("kernel", f"launch {number} is let go as kernel {kernel}; it waits as another")
         else:
             self._comes(time, number, kernel, add)
             if self.gated:
@@ -194,11 +196,10 @@ class _Book:
             add("request", f"request {request} ends where request {self.client.request(number)} is due")
         if time < self.waited_end + self.device.wait:
             add("request", f"request {request} ends before its thread could know it")
-        if began > time:
-            add("request", f"request {request} began at {began} ns, after its end")
+        if began != self.began:
+            add("request", f"request {request} began at {self.began} ns; the tape says {began}")
         self.waits_with = -1
-        self.ended += 1
-        self.earliest = time + self.client.launch(number).think + self.client.think
+        self.began = self.earliest = time + self.client.launch(number).think + self.client.think
 
     def leave(self, launched: int, add: Add) -> None:
         """It launches nothing any more."""

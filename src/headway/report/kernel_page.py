@@ -140,7 +140,10 @@ class _Page:
             ("seed", f"{run.row['seed']:g}"),
         )
         items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
-        lead = "Everything here is simulated from recorded launches: kernels take what they took alone, and longer side by side."
+        lead = (
+            "Everything here is simulated from recorded launches: kernels take what they took alone, and longer side "
+            "by side."
+        )
         return (
             f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>'
             f'<dl class="facts">{items}</dl></header>'

@@ -110,8 +110,9 @@ class Story:
 
 def story(clients: Sequence[Client], device: Device, tape: Tape, subject: str) -> Story:
     """Tell of one program, or of one of its requests."""
-    name, colon, number = subject.partition(":")
     names = [client.name for client in clients]
+    whole = subject in names or ":" not in subject
+    name, colon, number = (subject, "", "") if whole else subject.rpartition(":")
     if name not in names:
         raise TapeError(unknown_name("program", name, names))
     each = passages(clients, tape)[names.index(name)]

@@ -10,6 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError
@@ -17,6 +19,7 @@ from headway.experiment.domain import Begun, Scene, Tell
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
+from headway.formats.cluster_table import within
 from headway.formats.plugins import anchored, as_named, is_disarmed, resolve
 from headway.kernels.audit import audit
 from headway.kernels.device import Device
@@ -151,13 +154,12 @@ def setting_of(experiment: "GpuExperiment") -> Setting:
 
 def prepare(experiment: "GpuExperiment") -> GpuScene:
     """Make the clients of a run; where each begins in its program, and when, is drawn from the seed."""
-    from msgspec.structs import replace as changed
-
+    within("seed", experiment.run.seed, 0, 2**63 - 1)
     setting = setting_of(experiment)
     clients = clients_of(setting)
     policy_of(setting)
-    named = changed(experiment.policy, name=anchored(setting.policy))
-    resolved = changed(experiment, policy=named, variants=[])
+    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
     return GpuScene(setting, clients, resolved, (*notes(clients), *few(setting, [setting.policy])))
 
 
