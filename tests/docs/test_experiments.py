@@ -110,8 +110,8 @@ def test_the_experiment_of_one_gpu_has_every_key_and_runs(folder: Path, capsys: 
     assert ended.value.code == 0
     assert len(capsys.readouterr().out.splitlines()) == 1 + 2
     comment = next(line.partition("#")[2] for line in GPU.splitlines() if line.startswith("out = "))
-    kept = sorted((folder / "runs" / "pair").iterdir())
-    assert [open_run(variant).scene.policy().name for variant in kept] == ["mps", "headway"]
+    kept = [path for path in (folder / "runs" / "pair").iterdir() if path.is_dir()]
+    assert {open_run(variant).scene.policy().name for variant in kept} == {"mps", "headway"}
     for variant in kept:
         assert {path.name for path in variant.iterdir()} == set(re.findall(r"[\w.]+", comment))
         assert open_run(variant).scene.experiment.gpu.slo == "1.05"

@@ -64,6 +64,17 @@ def test_the_tables_and_figures_of_each_scale_are_those_that_exist(played: tuple
         assert set(_keywords(cell)) == set(re.findall(r"[\w-]+", str(refused.value).partition("valid: ")[2]))
 
 
+def test_the_line_of_the_readme_is_a_comparison(
+    played: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = played[1]
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{20 * i},{600 + i},{1 + i % 4}\n" for i in range(20))
+    Path("jobs.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
+    (line,) = (span for span in spans(read("README.md")) if span.startswith("hw."))
+    assert eval(line, scope).names == ["fifo", "narrow"]
+
+
 def test_every_public_name_is_on_the_page() -> None:
     named = set(re.findall(r"\bhw\.(\w+)", "\n".join(spans(PAGE))))
     assert set(headway._NAMES) - named == set()
