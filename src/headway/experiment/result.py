@@ -12,7 +12,7 @@ from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
 from headway.experiment.files import Named
-from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, whole_or_nothing
+from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
 from headway.experiment.given import policy_name
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
@@ -77,7 +77,8 @@ class Run:
 
     def story(self, subject: Any) -> Told:
         """Tell what happened to one job, request or program."""
-        return Told(self.view.story(self.stored, str(subject)))
+        with unproven(self.folder, self.stored.result):
+            return Told(self.view.story(self.stored, str(subject)))
 
     def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
         """Say why a job does not run at a time, what would make room, and when to expect its start."""
@@ -98,7 +99,8 @@ class Run:
     def replay(self) -> str | None:
         """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
         scene = self.stored.scene
-        again = scene.replay(self.stored.tape, complete=self.stored.complete)
+        with unproven(self.folder, self.stored.result):
+            again = scene.replay(self.stored.tape, complete=self.stored.complete)
         return first_difference(self.stored.tape, again, *scene.words())
 
     def tables(self) -> list[str]:
@@ -229,7 +231,7 @@ class Comparison:
 
     def frame(self) -> Any:
         """Return the numbers as a polars frame, one row a run."""
-        return frames.frame(self.rows)
+        return frames.of_rows(self.rows)
 
     def jobs(self) -> Any:
         """Return one row a job and policy."""
