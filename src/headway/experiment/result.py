@@ -231,7 +231,7 @@ class Comparison:
 
     def frame(self) -> Any:
         """Return the numbers as a polars frame, one row a run."""
-        return frames.frame(self.rows)
+        return frames.of_rows(self.rows)
 
     def jobs(self) -> Any:
         """Return one row a job and policy."""

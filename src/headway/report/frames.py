@@ -6,7 +6,6 @@ from io import StringIO
 from typing import Any
 
 import polars as pl
-from plotly.graph_objects import Figure
 from rich.table import Table
 
 from headway.report import pivot
@@ -14,7 +13,7 @@ from headway.report.palette import coloured
 from headway.report.terminal import PlainConsole, width_of
 
 
-def frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def of_rows(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return the numbers of rows as a frame; lists and tables inside them are left out."""
     flat = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in rows]
     return pivot.frame(flat)
@@ -29,8 +28,10 @@ def stacked(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(named, how="diagonal_relaxed")
 
 
-def figure(drawn: dict[str, Any]) -> Figure:
-    """Return a figure of a page as an object of plotly."""
+def figure(drawn: Mapping[str, Any]) -> Any:
+    """Return a figure of a page as an object of plotly, in the colours of a light page."""
+    from plotly.graph_objects import Figure
+
     return Figure(coloured(drawn))
 
 
@@ -41,6 +42,6 @@ def text(table: Table, notes: Sequence[str] = ()) -> str:
     return "\n".join([console.export_text().rstrip(), *(f"note: {note}" for note in notes)])
 
 
-def html(shown: str, drawn: Figure | None = None) -> str:
+def html(shown: str, drawn: Any = None) -> str:
     """Return text, and a figure below it, as a notebook shows them; it asks nothing of a network."""
     return f"<pre>{escape(shown)}</pre>" + ("" if drawn is None else drawn.to_html(full_html=False))
