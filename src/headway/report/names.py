@@ -13,7 +13,7 @@ _LEFT_OUT = "(…)"
 
 
 def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what runs are called: by their variant, with the policy where several have the same, else by the policy."""
+    """Return what runs are called: their variant, with the policy where several have the same, else their policy."""
     variants = [str(row.get("variant") or "") for row in rows]
     count = Counter(variants)
     return [
