@@ -52,18 +52,16 @@ def test_a_run_prints_its_numbers_as_json_in_a_known_order(capsys: pytest.Captur
 
 def test_the_same_seed_gives_the_same_run_and_another_another(capsys: pytest.CaptureFixture[str]) -> None:
     def digest(*more: str) -> str:
-        return str(
-            json.loads(_run(capsys, "fleet", "simulate", *SMALL, "--policy", "compass", "--json", *more))["digest"]
-        )
+        shown = _run(capsys, "fleet", "simulate", *SMALL, "--policy", "compass", "--json", *more)
+        return str(json.loads(shown)["digest"])
 
     assert digest() == digest()
     assert digest() != digest("--seed", "43")
 
 
 def test_a_policy_goes_by_the_name_it_was_given_whatever_the_fidelity(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = _run(
-        capsys, "fleet", "simulate", *SMALL, "--policy", "compass(adjust=off)", "--fidelity", "authors", "--json"
-    )
+    words = (*SMALL, "--policy", "compass(adjust=off)", "--fidelity", "authors", "--json")
+    shown = _run(capsys, "fleet", "simulate", *words)
     assert json.loads(shown)["policy"] == "compass(adjust=off)"
 
 
@@ -89,9 +87,8 @@ def test_a_kept_run_is_audited_replayed_told_exported_and_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     run = str(tmp_path / "run")
-    shown = _run(
-        capsys, "fleet", "simulate", *SMALL, "--policy", "compass", "--out", run, "--report", str(tmp_path / "a.html")
-    )
+    words = ("--policy", "compass", "--out", run, "--report", str(tmp_path / "a.html"))
+    shown = _run(capsys, "fleet", "simulate", *SMALL, *words)
     assert "compass" in shown
     assert "translation" in shown
     assert "nothing found" in _run(capsys, "audit", run)
@@ -144,9 +141,8 @@ def test_a_policy_from_a_file_serves_beside_the_others(capsys: pytest.CaptureFix
         "            yield from self.queue.decide(state, state.workers[worker])\n"
     )
     out = str(tmp_path / "runs")
-    rows = json.loads(
-        _run(capsys, "fleet", "compare", *SMALL, "--policies", f"hash,{path}:Stay", "--json", "--out", out)
-    )
+    words = (*SMALL, "--policies", f"hash,{path}:Stay", "--json", "--out", out)
+    rows = json.loads(_run(capsys, "fleet", "compare", *words))
     assert rows[1]["policy"] == "stay"
     assert rows[1]["completed"] == 60
     stay = str(next(each for each in Path(out).iterdir() if "Stay" in each.name))
