@@ -67,6 +67,12 @@ def path_of_no_file(folder: Path, _: Path) -> Input:
     )
 
 
+def path_is_a_number(folder: Path, _: Path) -> Input:
+    """A sweep over a trace whose path is a number."""
+    (folder / "grid.toml").write_text(write({**SWEEPS["jobs"], "trace": {"path": -1}}))
+    return Input(("jobs", "sweep", "--grid", "grid.toml", "--out", "swept", "--processes", "1"), "a number as a path")
+
+
 def command(*words: str, must_fail: str = "") -> Make:
     """A command over the small trace and the scenario."""
 
@@ -182,4 +188,5 @@ FIXED: tuple[Make, ...] = (
             ("plan", "mine.toml", "--rate", "2"),
         )
     ),
+    path_is_a_number,
 )
