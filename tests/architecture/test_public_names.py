@@ -16,11 +16,11 @@ from headway.experiment.registry import DOMAINS, domain
 
 API = [
     *("CachedDataset", "HeadwayError", "Work", "compare", "environment", "fleet", "gpu", "jobs", "open", "run"),
-    *("simulate", "step", "steps", "sweep", "synthetic"),
+    *("simulate", "step", "steps", "sweep", "synthetic", "work"),
 ]
 RUN_NAMES = [
-    *("audit", "explain", "figure", "folder", "jobs", "replay", "report", "requests", "row", "save", "stored", "story"),
-    *("table", "tables", "tenants", "timeline", "view", "whatif"),
+    *("audit", "explain", "figure", "folder", "jobs", "notes", "replay", "report", "requests", "row", "save", "stored"),
+    *("story", "table", "tables", "tenants", "timeline", "view", "whatif"),
 ]
 COMPARISON_NAMES = [
     *("baseline", "experiments", "figure", "frame", "jobs", "names", "notes", "outcomes", "places", "report"),

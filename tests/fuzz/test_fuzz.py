@@ -15,7 +15,7 @@ from tests.fuzz.inputs import FIRST_DRAWN
 from tests.fuzz.play import _wrong
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-AT_A_TIME = 25
+AT_A_TIME = 100
 FIRSTS = range(FIRST_DRAWN, FIRST_DRAWN + 300, AT_A_TIME)
 
 

@@ -1,6 +1,7 @@
 """The cells of a sweep, and the folder that their results are kept in: each is there as a whole or not at all."""
 
 import fcntl
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,12 +68,13 @@ class Store:
             yield
 
     def read(self, cell: Cell) -> Record | None:
-        """What is known of a cell; None when it has not been run to an end."""
+        """Return what is known of a cell; None when it was not run to an end, or its file was changed since."""
         try:
             record = json.loads((self.cells / f"{cell.digest}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        return record if isinstance(record, dict) and "row" in record and "error" in record else None
+        whole = isinstance(record, dict) and record.pop("checksum", "") == _checksum(record)
+        return record if whole else None
 
     def kept(self, cell: Cell) -> bool:
         """Whether the folder of its run is there, and the run went to its end."""
@@ -89,7 +91,7 @@ class Store:
     def write(self, cell: Cell, record: Record) -> None:
         """Put down what became of a cell, as a whole or not at all."""
         whole = {"values": dict(cell.values), "seed": cell.seed, **record}
-        text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
+        text = json.dumps({**whole, "checksum": _checksum(whole)}, indent=1, allow_nan=False) + "\n"
         write_whole(self.cells / f"{cell.digest}.json", text.encode())
 
     def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
@@ -100,6 +102,10 @@ class Store:
             toml.put(kept[TABLE], key, values)
         write_whole(path, toml.write(kept).encode())
         return path
+
+
+def _checksum(record: Record) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False, keep: bool = False) -> list[Cell]:

@@ -5,7 +5,6 @@ Python and ``costs.preemption`` in an experiment file. Whatever has no flag is s
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,13 +87,7 @@ def split_policies(text: str, example: str = "fifo,srtf+easy", what: str = "poli
 
 def split_values(text: str, what: str = "values") -> list[Any]:
     """Return values between commas, each as TOML, or plain text where it is none."""
-    found: list[Any] = []
-    for piece in split_policies(text, "0.8,1.0", what):
-        try:
-            found.append(tomllib.loads(f"value = {piece}")["value"])
-        except tomllib.TOMLDecodeError:
-            found.append(piece)
-    return found
+    return [toml.value_of(piece) for piece in split_policies(text, "0.8,1.0", what)]
 
 
 def put(document: toml.Document, key: str, value: Any) -> None:

@@ -54,24 +54,13 @@ class FleetView(View):
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured requests."""
         scene, state = _scene(result), result.end.state
-        built = scene.built
-        row: dict[str, Any] = dict(
-            summarise(
-                built.catalogue,
-                built.fleet,
-                scene.requests,
-                result.tape,
-                latency=scene.latency(),
-                warmup=warmup_share(scene.experiment),
-                policy=result.policy,
-            )
-        )
+        row = _summary(scene, result.tape, result.policy)
         decided = np.array(result.decide_ns, dtype=np.int64)
         row |= {
             "decide_p50_us": float(np.percentile(decided, 50)) / MICROSECOND if len(decided) else None,
             "decide_p99_us": float(np.percentile(decided, 99)) / MICROSECOND if len(decided) else None,
             "optimality_gap": optimality_gap(scene, row["cost_per_request_usd"]),
-            "messages": messages(result.tape, state.pushes, len(built.fleet.workers), central=scene.central()),
+            "messages": messages(result.tape, state.pushes, len(scene.built.fleet.workers), central=scene.central()),
             "pushes": state.pushes,
             "staleness_mean_ms": state.stale_ns / state.reads / MILLISECOND if state.reads else 0.0,
             "tasks_per_s": row["tasks"] / result.wall_s,
@@ -113,13 +102,7 @@ class FleetView(View):
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""
-        shown = []
-        for run in runs:
-            if not run.stored.result:
-                why = "the run was killed before it had numbers; story and export read it"
-                raise TapeError(f"run folder {run.stored.folder}: {why}")
-            shown.append(serving_page.Shown(run.stored.result, *_parts(run.stored)))
-        return serving_page.build(shown, baseline, title)
+        return serving_page.build([_shown(run) for run in runs], baseline, title)
 
     def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
         """Return distributions of latency and slow-down, where time goes, and requests under way."""
@@ -148,6 +131,25 @@ VIEW = FleetView()
 def _scene(result: RunResult) -> FleetScene:
     assert isinstance(result.scene, FleetScene)
     return result.scene
+
+
+def _summary(scene: FleetScene, tape: Tape, policy: str) -> dict[str, Any]:
+    """Return the numbers that a tape alone says."""
+    parts = (scene.built.catalogue, scene.built.fleet, scene.requests, tape)
+    return dict(summarise(*parts, latency=scene.latency(), warmup=warmup_share(scene.experiment), policy=policy))
+
+
+def _shown(run: Shown) -> serving_page.Shown:
+    """Return a run as its page shows it: every number from the tape, for a stored one may have been changed."""
+    scene: FleetScene = run.stored.scene
+    variant, policy = (run.stored.result.get(key) or "" for key in ("variant", "policy"))
+    row = _summary(scene, run.stored.tape, str(policy or run.label)) | {
+        "variant": str(variant),
+        "seed": scene.experiment.run.seed,
+        "stopped": not run.stored.complete,
+        "scenario": scene.experiment.serving.scenario,
+    }
+    return serving_page.Shown(row, *_parts(run.stored))
 
 
 def _parts(stored: StoredRun) -> tuple[Catalogue, Fleet, Sequence[Request], Tape]:

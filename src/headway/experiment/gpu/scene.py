@@ -33,7 +33,7 @@ from headway.live.tasks import Far
 from headway.metrics.kernels import summarise
 from headway.sim.kernels import SimulatedGpu
 from headway.streams import stream
-from headway.units import MILLISECOND, SECOND
+from headway.units import MILLISECOND, SECOND, format_duration
 
 if TYPE_CHECKING:
     from headway.formats.kernel_settings import GpuExperiment
@@ -148,7 +148,7 @@ def setting_of(experiment: "GpuExperiment") -> Setting:
         check_seconds(table.seconds),
         experiment.run.seed,
         options(table.slo or None, table.floor or None),
-        settle=span(table.settle, "gpu settle"),
+        settle=check_settle(span(table.settle, "gpu settle")),
     )
 
 
@@ -183,6 +183,13 @@ def check_seconds(seconds: float) -> float:
     if not 0 < seconds <= MOST_SECONDS:
         raise ExperimentError(f"--seconds {seconds:g} must be above 0 and at most {MOST_SECONDS}")
     return seconds
+
+
+def check_settle(settle: int) -> int:
+    """Return a time to settle that is no longer than a run may be."""
+    if settle > MOST_SECONDS * SECOND:
+        raise ExperimentError(f"gpu settle {format_duration(settle)} must be at most {MOST_SECONDS} s")
+    return settle
 
 
 def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:

@@ -9,6 +9,7 @@ from rich.table import Table
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.gpu.scene import GpuScene, numbers
 from headway.metrics.compare import Replication, change
+from headway.metrics.kernels import summarise
 from headway.report import kernel_export, kernel_page, kernel_tables
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.kernel_story import Story, story
@@ -88,5 +89,6 @@ def _scene(result: RunResult) -> GpuScene:
 
 def _shown(run: Shown) -> kernel_page.Shown:
     scene: GpuScene = run.stored.scene
-    row = run.stored.result or numbers(scene, run.stored.tape) | {"seed": scene.setting.seed}
-    return kernel_page.Shown(run.label, row, scene.clients, scene.setting.device, run.stored.tape)
+    setting, tape = scene.setting, run.stored.tape
+    row = summarise(scene.clients, setting.device, tape, setting.horizon, setting.settle) | {"seed": setting.seed}
+    return kernel_page.Shown(run.label, row, scene.clients, setting.device, tape)
