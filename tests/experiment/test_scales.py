@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from headway.api import open as opened_run
 from headway.cli import main
 from headway.errors import TapeError
 from headway.experiment.files import typed
 from headway.experiment.folder import EXPERIMENT_NAME, SCHEMA_VERSION, open_run
 from headway.experiment.measured import measured
-from headway.experiment.result import opened_run
 from headway.formats.plugins import offer
 from headway.kernels.actions import LetGo
 from headway.kernels.policies.parts import KernelsPolicy, in_turn

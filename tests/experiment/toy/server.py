@@ -119,6 +119,9 @@ class Server:
         task = self._tasks[action.task]
         self._end = (now + task.length, task)
 
+    def follow(self, now: int, caused: None) -> None:
+        """Do nothing: a change of this state causes nothing else."""
+
 
 class Recorded:
     """The events of a tape."""
@@ -138,6 +141,9 @@ class Recorded:
 
     def execute(self, now: int, action: StartTask) -> None:
         """Do nothing: what followed is recorded."""
+
+    def follow(self, now: int, caused: None) -> None:
+        """Do nothing, likewise."""
 
 
 class InOrder:
