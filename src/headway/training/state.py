@@ -2,8 +2,8 @@
 
 ``apply`` takes events, ``commit`` takes actions that ``check`` allows; both write what they did to the journal and
 return the running jobs that end at another time for it, None when there are none. Free resources live in ``pool``,
-waiting jobs in ``queue``, quotas in ``accounts``; how jobs are kept in order is told by the policy's ``Arrangement``, so
-that deciding costs what changed and not what exists.
+waiting jobs in ``queue``, quotas in ``accounts``; how jobs are kept in order is told by the policy's ``Arrangement``,
+so that deciding costs what changed and not what exists.
 """
 
 from collections.abc import Callable, Hashable
