@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway import experiment as training
 from headway.cli import main
 from headway.core.tape import Tape
-from headway.experiment import kernels, serving
+from headway.experiment.files import variants
+from headway.experiment.play import play
+from headway.experiment.registry import domain_of
 from headway.formats import cluster_file, cluster_table, toml
-from headway.formats.serving_settings import ServingExperiment
 from headway.kernels.policies import registry as kernel_names
 from headway.kernels.rows import Kind as KernelKind
 from headway.serving.policies import registry as serving_names
@@ -33,9 +33,9 @@ from headway.traces import registry, requests
 from headway.training.job import Outcome
 from headway.training.policies import registry as training_names
 from headway.training.rows import Kind
-from headway.units import parse_duration
 
 Document = Mapping[str, Any]
+_OF_EVERY_RUN = ("seed", "seeds", "stopped", "variant", "baseline", "slowdown_change", "low_share_change")
 
 
 class Prepared:
@@ -44,24 +44,14 @@ class Prepared:
     def __init__(self, document: Document, first: int = 0) -> None:
         """``first``: only so many jobs of the trace, the first to come."""
         self.scale = scale_of(document)
-        if self.scale == "kernels":
-            self.each = _kernels(document)
-            self.clients = kernels.clients_of(self.each)
-        elif self.scale == "serving":
-            self.fleet = serving.prepare(toml.typed(dict(document), ServingExperiment, "case"))
-        else:
-            ((_, each),) = training.variants(dict(document), "case")
-            self.scene = training.prepare(each)
-            if first:
-                self.scene = replace(self.scene, jobs=self.scene.jobs[:first])
+        ((_, experiment),) = variants(_named(document), "case")
+        self.scene: Any = domain_of(experiment).prepare(experiment)
+        if first:
+            self.scene = replace(self.scene, jobs=self.scene.jobs[:first])
 
     def play(self, folder: Path | None = None) -> Tape:
         """Play it out, in memory or into a folder."""
-        if self.scale == "kernels":
-            return kernels.play(self.each, self.clients, folder).tape
-        if self.scale == "serving":
-            return serving.play(self.fleet, folder).tape
-        return training.play(self.scene, folder).tape
+        return play(self.scene, folder).tape
 
     def ended(self, tape: Tape) -> int:
         """Jobs that finished, failed or were cancelled; requests that were answered or given up; kernels that ended."""
@@ -79,17 +69,10 @@ def scale_of(document: Document) -> str:
     return next((scale for scale in ("serving", "kernels") if scale in document), "training")
 
 
-def _kernels(document: Document) -> kernels.KernelsExperiment:
-    table, policy = document["kernels"], document["policy"]["name"]
-    think = parse_duration(table["think"], what="think") if "think" in table else 0
-    return kernels.KernelsExperiment(
-        tuple(table["high"]),
-        tuple(table["low"]),
-        policy,
-        think,
-        float(table["seconds"]),
-        int(document.get("run", {}).get("seed", 0)),
-    )
+def _named(document: Document) -> dict[str, Any]:
+    """The document as an experiment file says it."""
+    scale = {"training": "jobs", "serving": "fleet", "kernels": "gpu"}[scale_of(document)]
+    return {"scale": scale, **{"gpu" if key == "kernels" else key: value for key, value in document.items()}}
 
 
 # --- names ----------------------------------------------------------------------------------------------------
@@ -127,19 +110,22 @@ def command(*arguments: str) -> str:
 
 def numbers(document: Document, policies: Sequence[str], scratch: Path) -> list[dict[str, Any]]:
     """The rows that a comparison of policies prints as JSON; the first policy is the baseline."""
-    if scale_of(document) == "kernels":
-        return kernels.compare(_kernels({**document, "policy": {"name": policies[0]}}), policies)
-    variants = [{"name": policy, "set": {"policy": {"name": policy}}} for policy in policies]
+    each = [{"name": policy, "set": {"policy": {"name": policy}}} for policy in policies]
     path = scratch / "experiment.toml"
-    path.write_text(toml.write({**document, "variants": variants}), encoding="utf-8")
+    path.write_text(toml.write({**_named(document), "variants": each}), encoding="utf-8")
     found = json.loads(command("run", str(path), "--json"))
-    return found if isinstance(found, list) else [found]
+    rows = found if isinstance(found, list) else [found]
+    if scale_of(document) == "kernels":  # what runs of all scales have came later than the numbers that are kept
+        return [{key: value for key, value in row.items() if key not in _OF_EVERY_RUN} for row in rows]
+    return rows
 
 
 def run(document: Document, folder: Path) -> None:
     """Leave the folder of a run, with its results."""
     path = folder.with_name(f"{folder.name}.toml")
-    path.write_text(toml.write({**document, "run": {**document.get("run", {}), "out": str(folder)}}), encoding="utf-8")
+    path.write_text(
+        toml.write({**_named(document), "run": {**document.get("run", {}), "out": str(folder)}}), encoding="utf-8"
+    )
     command("run", str(path), "--json")
 
 
@@ -167,9 +153,9 @@ def export(folder: Path, target: Path) -> None:
 
 def compare_text(document: Document, policies: Sequence[str], scratch: Path) -> str:
     """The table that a comparison prints; its columns of wall time differ from run to run."""
-    variants = [{"name": policy, "set": {"policy": {"name": policy}}} for policy in policies]
+    each = [{"name": policy, "set": {"policy": {"name": policy}}} for policy in policies]
     path = scratch / "experiment.toml"
-    path.write_text(toml.write({**document, "variants": variants}), encoding="utf-8")
+    path.write_text(toml.write({**_named(document), "variants": each}), encoding="utf-8")
     return command("run", str(path))
 
 

@@ -23,9 +23,10 @@ from typing import Any
 
 import msgspec
 
-from headway import experiment as wiring
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
+from headway.experiment.jobs.scene import JobsScene, prepare
+from headway.experiment.play import play
 from headway.formats.settings import Experiment
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action
@@ -49,7 +50,7 @@ SLOWEST_MS = {"opt": 2000.0, "tune": 50.0}
 LEAST_RATIO = 0.9
 
 
-def scene(nodes: int, rate: str, gpus: str, split: str, allocation: str, jobs: int) -> wiring.Scene:
+def scene(nodes: int, rate: str, gpus: str, split: str, allocation: str, jobs: int) -> JobsScene:
     """A workload of the paper's simulator on nodes of 8 GPUs, 24 CPUs and 500 GB, in rounds of 300 s."""
     tables: dict[str, dict[str, Any]] = {
         "trace": {"synergy": {"jobs": jobs, "rate": rate, "split": split, "gpus": gpus}},
@@ -58,7 +59,7 @@ def scene(nodes: int, rate: str, gpus: str, split: str, allocation: str, jobs: i
         "speed": {"model": "matrix"},
         "run": {"seed": 1},
     }
-    return wiring.prepare(msgspec.convert(tables, Experiment))
+    return prepare(msgspec.convert(tables, Experiment))
 
 
 def speed(nodes: int, rate: str, gpus: str, split: str, jobs: int) -> bool:
@@ -66,7 +67,7 @@ def speed(nodes: int, rate: str, gpus: str, split: str, jobs: int) -> bool:
     well = True
     for allocation in ("tune", "opt"):
         made = scene(nodes, rate, gpus, split, allocation, jobs)
-        runs = [wiring.play(made) for _ in range(2)]
+        runs = [play(made) for _ in range(2)]
         finished = int((runs[0].tape.column("kind") == Kind.FINISHED).sum())
         assert finished == jobs, f"{finished} of {jobs} jobs finished"
         assert runs[0].tape.digest == runs[1].tape.digest, "repetitions differ"
@@ -97,7 +98,7 @@ def decision(gpus: str, split: str) -> bool:
     return well
 
 
-def _decisions(made: wiring.Scene) -> tuple[float, float]:
+def _decisions(made: JobsScene) -> tuple[float, float]:
     policy = made.policy()
     state = TrainingState(made.cluster, to_come=len(made.jobs), arrangement=policy, speed=made.speed())
     policy.bind(state)

@@ -3,7 +3,7 @@
     python -m bench.backtest --jobs 300 --folder /tmp/backtest
 
 leaves what an operator would dump (``sacct.txt``, ``nodes.txt``, ``partitions.txt``, ``config.txt``) in the folder, and
-prints what ``headway backtest`` says about them. Needs what bench/slurm_lab.py needs.
+prints what ``headway jobs backtest`` says about them. Needs what bench/slurm_lab.py needs.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def record(folder: Path, jobs: int, nodes: int, mean_s: float, seed: int = 0) ->
 def arguments(folder: Path) -> list[str]:
     """The command that an operator would give."""
     files = ["--cluster", str(folder / "nodes.txt"), "--cluster", str(folder / "partitions.txt")]
-    return ["backtest", "--trace", str(folder / "sacct.txt"), *files, "--config", str(folder / "config.txt")]
+    return ["jobs", "backtest", str(folder / "sacct.txt"), *files, "--config", str(folder / "config.txt")]
 
 
 def main() -> None:

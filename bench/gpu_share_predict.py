@@ -18,7 +18,7 @@ from typing import Any
 from bench.gpu_share_keep import short
 from bench.gpu_share_merge import key
 from bench.gpu_share_rows import Measured, rows
-from headway.experiment.kernels import predict
+from headway.experiment.gpu.predict import predict
 from headway.kernels.device import Device
 
 MS = 1_000_000

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
-from headway.experiment.kernels import KernelsExperiment, compare
+from headway.experiment.gpu.scene import Setting, clients_of, compare
 from headway.formats import kernel_trace
 from headway.formats.kernel_programs import FOLDER, from_trace
 from headway.formats.kernel_trace import KernelTrace, Longs
@@ -239,8 +239,8 @@ def predict(folder: Path, seconds: float, policies: list[str], which: str, devic
         key = (row.high, row.low, row.think_ms, row.policy)
         if key not in said:
             low = tuple(row.low.split(","))
-            each = KernelsExperiment((row.high,), low, think=row.think_ms * MILLISECOND, seconds=seconds, device=device)
-            said[key] = compare(each, [row.policy])[0]
+            each = Setting((row.high,), low, think=row.think_ms * MILLISECOND, seconds=seconds, device=device)
+            said[key] = compare(each, [row.policy], clients_of(each))[0]
         slow, share = said[key]["slowdown_p50"] or float("nan"), said[key]["low_share"]
         text = f"| {row.high} | {row.low} | {row.think_ms} | {row.policy} | {row.slowdown:.2f} | {slow:.2f} |"
         errors[row.policy, "slow-down", row.fitted].append(slow / row.slowdown - 1)

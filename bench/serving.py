@@ -20,8 +20,8 @@ from typing import Any
 from unittest.mock import patch
 
 import headway
-from headway.experiment import serving
-from headway.experiment.serving_measured import measured
+from headway.experiment.measured import measured
+from headway.experiment.play import run
 from headway.formats import toml
 from headway.formats.serving_settings import ServingExperiment
 from headway.serving.actions import Action
@@ -379,7 +379,7 @@ def decide(runs: Runs, _seeds: int, _data: Path | None) -> Iterator[str]:
             for key, value in settings.items():
                 toml.put(document, key, value)
             with patch.object(Headway, "decide", _timed(Headway.decide, took := [])):  # type: ignore[var-annotated]
-                serving.run(toml.typed(document, ServingExperiment, "bench"))
+                run(toml.typed(document, ServingExperiment, "bench"))
             cuts = statistics.quantiles(took, n=100)
             means = [sum(took) / 1000 / 3000 / parts for parts in (5, 1)]
             lines.append(

@@ -11,7 +11,8 @@ import sys
 
 import msgspec
 
-from headway import experiment as wiring
+from headway.experiment.jobs.scene import prepare
+from headway.experiment.play import play
 from headway.formats.settings import Experiment
 from headway.metrics.training.summary import summarise
 from headway.training.audit import audit
@@ -26,8 +27,8 @@ def specs() -> list[str]:
 
 def check(tables: dict[str, dict[str, object]]) -> tuple[str, bool]:
     """One policy: a line of the table, and whether all was well."""
-    scene = wiring.prepare(msgspec.convert(tables, Experiment))
-    first, second = wiring.play(scene), wiring.play(scene)
+    scene = prepare(msgspec.convert(tables, Experiment))
+    first, second = play(scene), play(scene)
     found = audit(
         scene.cluster,
         scene.jobs,

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 import headway
-from headway import experiment as wiring
+from headway.experiment.files import variants
 from headway.experiment.measured import measured
 from headway.formats import toml
 from headway.formats.settings import Experiment
@@ -129,7 +129,7 @@ def cells(figure: str, data: Mapping[str, Path], seeds: Sequence[int], sets: Seq
         for assignment in [*given, "measure.confidence=0"]:
             toml.override(document, assignment)
         told = " ".join(f"--set {assignment}" for assignment in given)
-        for label, each in wiring.variants(document, str(path)):
+        for label, each in variants(document, str(path)):
             yield Cell(figure, label, each, f"headway run experiments/{path.name} {told} # {label}")
 
 

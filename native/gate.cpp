@@ -16,7 +16,6 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr int64_t kRelist = 1000000;    // look for newcomers once a millisecond
 constexpr int64_t kFresh = 50000000;    // who has not looked for so long is not waiting
 constexpr int64_t kSpin = 80000;        // shorter waits are spent awake
-constexpr int64_t kSurplus = 5000000;   // what was had in good times is not held against a program for longer
 constexpr int64_t kStray = 1000000000;  // a time of another program later than this is none
 constexpr int64_t kBelieved = 1000000000;  // who waits for longer may wait for something else than the GPU
 constexpr int64_t kPatience = 100000000;  // with nobody above, a launch waits no longer for work of its own
@@ -96,10 +95,10 @@ void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
 }
 
 // Whether nobody else who waits comes first; and when everybody's fills end.
-int64_t Gate::turn(const Share& share, const Slot& own, const Look& look, int64_t now) {
+int64_t Gate::turn(const Share& share, const Look& look, int64_t now) {
   Waiter waiters[kSlots + 1];
   int64_t count = 0;
-  waiters[count++] = Waiter{int64_t{share.priority}, look.fill_ns, load(own.want.served_ns)};
+  waiters[count++] = Waiter{int64_t{share.priority}, look.fill_ns, account_.served_ns};
   for (uint32_t i = 0; i < count_; ++i) {
     const Slot& slot = *others_[i];
     const Want& want = slot.want;
@@ -108,28 +107,7 @@ int64_t Gate::turn(const Share& share, const Slot& own, const Look& look, int64_
     if (fill <= 0 || unseen > kFresh || unseen < -kStray || !load(slot.rules.gate)) continue;
     waiters[count++] = Waiter{int64_t{load(slot.priority)}, fill, load(want.served_ns)};
   }
-  if (count == 1) return 1;
-  const int64_t start = most(now + look.latency_ns, look.filled_ns);
-  const int64_t room = most(look.next_ns + look.latency_ns, look.busy_ns) - start;
-  int64_t chosen = choose(waiters, count, room);
-  if (chosen < 0) chosen = choose(waiters, count, INT64_MAX);
-  return chosen == 0 ? 1 : 0;
-}
-
-void Gate::accrue(const Rules& rules, bool above, int64_t fill_ns, int64_t now) {
-  if (anew_.load(relaxed) && anew_.exchange(false)) accrued_ns_ = credit_ns_ = debt_ns_ = lag_ns_ = lag_slack_ns_ = 0;
-  if (above && accrued_ns_) {
-    const int64_t passed = within(now - accrued_ns_, 100 * kMillion);
-    const int64_t cap = within(load(rules.credit_cap_ns), kLongest);
-    const int64_t earned = passed * within(load(rules.credit_ppm), kWidest) / kMillion;
-    credit_ns_ = least(cap, credit_ns_ + earned);
-    // Those above may never wait, and never be seen to make it up: as fast as they may be delayed it is forgotten.
-    lag_ns_ = most(0, lag_ns_ - earned);
-    // Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
-    debt_ns_ = least(debt_ns_ + passed * within(load(rules.floor_ppm), kMillion) / kMillion, fill_ns + kSurplus);
-  }
-  if (!above) debt_ns_ = 0;
-  accrued_ns_ = now;
+  return count == 1 ? 1 : comes_first(look, waiters, count);
 }
 
 Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again) {
@@ -154,7 +132,9 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
   k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
   above(share, slot, k, now);
-  accrue(rules, k.above > 0, within(fill_ns, kLongest), now);
+  if (anew_.load(relaxed) && anew_.exchange(false)) account_ = Account{};
+  const Terms terms{load(rules.credit_ppm), load(rules.credit_cap_ns), load(rules.floor_ppm)};
+  accrue(account_, tame(terms), k.above > 0, fill_ns, now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
   for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || load(others_[i]->rules.gate) != 0;
   flight.disturbed(launched_above_ns_);
@@ -169,15 +149,10 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
       const int64_t end = load(others_[i]->want.end_ns);
       if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
     }
-  if (lag_epoch_ != epoch_) {  // of what the last request absorbed, the part still in flight when the next one begins
-    lag_ns_ = least(lag_ns_, most(0, k.filled_ns - most(now, k.next_ns)));
-    lag_slack_ns_ = k.slack_ns;
-    lag_epoch_ = epoch_;
-  }
-  k.lag_ns = most(0, lag_ns_ - most(0, lag_slack_ns_ - k.slack_ns));
-  k.credit_ns = credit_ns_;
-  k.debt_ns = debt_ns_;
-  k.turn = k.above ? turn(share, slot, k, now) : 1;
+  k.lag_ns = lag_in(account_, epoch_, k);
+  k.credit_ns = account_.credit_ns;
+  k.debt_ns = most(0, account_.debt_ns);
+  k.turn = k.above ? turn(share, k, now) : 1;
   return k;
 }
 
@@ -196,20 +171,13 @@ void Gate::go(Slot& slot, const Known& known, const Look& look, const Verdict& v
   Ledger& ledger = slot.ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
   mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark - 1);
+  pay(account_, look, verdict);
+  slot.want.served_ns.store(account_.served_ns, relaxed);
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
-  debt_ns_ = most(-kSurplus, debt_ns_ - look.fill_ns);
-  if (verdict.reason == kCredit) credit_ns_ -= verdict.harm_ns;
-  if (lags(look, verdict)) {
-    // What is owed is not held up by what came before, and does not add up.
-    lag_ns_ = verdict.reason == kFloor ? most(look.lag_ns, verdict.harm_ns) : look.lag_ns + verdict.harm_ns;
-    lag_slack_ns_ = look.slack_ns;
-    lag_epoch_ = epoch_;
-  }
   last_ = known.kernel;
   last_go_ns_ = look.now_ns;
   last_fill_ns_ = look.fill_ns;
-  slot.want.served_ns.store(look.now_ns, relaxed);
 }
 
 void Gate::publish(Slot& slot, int64_t now) {

@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "decide.h"
+#include "account.h"
 #include "flight.h"
 #include "identity.h"
 #include "share.h"
@@ -30,17 +30,14 @@ class Gate {
  private:
   Look look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again);
   void above(Share& share, const Slot& slot, Look& look, int64_t now);
-  int64_t turn(const Share& share, const Slot& slot, const Look& look, int64_t now);
-  void accrue(const Rules& rules, bool above, int64_t fill_ns, int64_t now);
+  int64_t turn(const Share& share, const Look& look, int64_t now);
   void go(Slot& slot, const Known& known, const Look& look, const Verdict& verdict);
   void blame(Slot& slot, int64_t now);
 
   Slot* others_[kSlots] = {};
   uint32_t count_ = 0;
   int64_t listed_ns_ = 0;
-  int64_t accrued_ns_ = 0, credit_ns_ = 0, debt_ns_ = 0;
-  int64_t lag_ns_ = 0, lag_slack_ns_ = 0;
-  uint64_t lag_epoch_ = 0;
+  Account account_;
   uint64_t epoch_ = 0;
   int64_t last_go_ns_ = 0;
   int64_t launched_above_ns_ = 0;

@@ -178,7 +178,6 @@ def digest(state: TrainingState) -> str:
         [_job_digest(js) for js in state.jobs.values()],
         [list(state.ranked.ascending(0)), list(state.ends.ascending(0))] if state.running else [],
         (state.to_come, state.changes, state.releases, state.lease),
-        [js.id for js in state.respeeded],
     )
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 

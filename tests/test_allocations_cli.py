@@ -13,19 +13,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from headway import experiment
 from headway.experiment import identity
+from headway.experiment.folder import open_run
 from headway.experiment.measured import measured
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.compare import over_seeds
 from headway.metrics.training import Ledger, timeline
+from headway.metrics.training.summary import REPLICATION
 from headway.training.rows import Kind
 from headway.units import SECOND
 from tests.test_cli import call
 
 NODE = ["--nodes", "1", "--gpus-per-node", "8", "--cpus-per-node", "24", "--memory-per-node", "500GB"]
-ROUNDS = ["--round", "300s", "--completions", "round", "--set", "costs.reallocation=10s"]
+ROUNDS = ["--round", "300s", "--set", "run.completions=round", "--set", "costs.reallocation=10s"]
 JOBS = (
     "submit_s,work_s,gpus,model,name\n0,7200,1,alexnet,first\n"
     + "".join(f"400,{3000 + 600 * i},1,alexnet,more-{i}\n" for i in range(7))
@@ -45,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 def simulated(capsys: pytest.CaptureFixture[str], out: str, policy: str, more: Sequence[str] = tuple(ROUNDS)) -> Any:
     """The numbers of a run that is kept."""
-    flags = ["simulate", "--trace", "jobs.csv", *NODE, "--policy", policy, *more, "--out", out, "--json"]
+    flags = ["jobs", "simulate", "jobs.csv", *NODE, "--policy", policy, *more, "--out", out, "--json"]
     ended = call(capsys, *flags)
     assert ended.status == 0, ended.err
     return ended.json
@@ -53,7 +54,7 @@ def simulated(capsys: pytest.CaptureFixture[str], out: str, policy: str, more: S
 
 def test_the_numbers_say_what_was_divided(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = json.loads((folder / "run" / "result.json").read_text())
-    run = experiment.open_run(folder / "run")
+    run = open_run(folder / "run")
     ledger = Ledger(run.tape, run.scene.jobs, run.scene.cluster)
     lines = timeline(ledger)
     assert lines.cpus is not None
@@ -185,7 +186,7 @@ def test_a_run_without_an_allocation_goes_on_with_one(folder: Path, capsys: pyte
 def test_a_run_that_goes_on_unchanged_is_what_it_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ended = call(capsys, "whatif", "run", "--at", "11m", "--json")
     assert ended.status == 0, ended.err
-    assert ended.json["digest"] == experiment.open_run(folder / "run").tape.digest
+    assert ended.json["digest"] == open_run(folder / "run").tape.digest
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_what_cannot_go_on_is_refused_in_one_line(
 
 
 def test_an_allocation_needs_something_to_divide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bare = ["simulate", "--trace", "jobs.csv", "--nodes", "1", "--gpus-per-node", "8", "--policy", "fifo"]
+    bare = ["jobs", "simulate", "jobs.csv", "--nodes", "1", "--gpus-per-node", "8", "--policy", "fifo"]
     assert call(capsys, *bare, "--out", "bare").status == 0
     ended = call(capsys, "whatif", "bare", "--at", "11m", "--policy", "fifo+tune")
     assert ended.status == 2
@@ -230,7 +231,7 @@ def test_overload_is_what_jobs_really_took(
     rows = "".join(f"{at},3000,8,alexnet\n" for at in (*times, times[-1]))
     (tmp_path / "wide.csv").write_text(f"submit_s,work_s,gpus,model\n{rows}")
     rich = ["--nodes", "1", "--gpus-per-node", "8", "--cpus-per-node", "96", "--memory-per-node", "1TB"]
-    flags = ["simulate", "--trace", tmp_path / "wide.csv", *rich, "--policy", "fifo", "--json"]
+    flags = ["jobs", "simulate", tmp_path / "wide.csv", *rich, "--policy", "fifo", "--json"]
     ended = call(capsys, *flags, "--allocation", "tune")
     assert ended.json["overload"] == line
     assert ("overload" in ended.err) == (line is not None)
@@ -243,7 +244,7 @@ def test_free_preemptions_are_said_although_changes_are_charged(
 ) -> None:
     wide = "submit_s,work_s,gpus,model\n0,9000,1,alexnet\n100,7200,7,alexnet\n900,600,8,alexnet\n"
     (folder / "wide.csv").write_text(wide)
-    flags = ["simulate", "--trace", "wide.csv", *NODE, "--policy", "srtf+tune", *ROUNDS, "--json", "--preemption-cost"]
+    flags = ["jobs", "simulate", "wide.csv", *NODE, "--policy", "srtf+tune", *ROUNDS, "--json", "--preemption-cost"]
     free, charged = (call(capsys, *flags, cost) for cost in ("0s", "60s"))
     assert min(free.json["preemptions"], free.json["lost_gpu_hours"], charged.json["preemptions"]) > 0
     assert "preemptions cost nothing here" in free.err
@@ -278,6 +279,6 @@ def test_what_a_decision_took_is_in_no_digest_and_seeds_are_merged() -> None:
     first, second = (measured(divided()).row for _ in range(2))
     assert first["digest"] == second["digest"]
     rows = [first, measured(divided(run={"seed": 1})).row]
-    merged = over_seeds(rows, 0)
+    merged = over_seeds(rows, 0, REPLICATION)
     assert merged["allocation"] == "tune"
     assert merged["decide_p99_ms"] == pytest.approx(sum(row["decide_p99_ms"] for row in rows) / 2)

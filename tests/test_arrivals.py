@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from headway import experiment
 from headway.cli import main
 from headway.errors import ExperimentError, ProfileError
 from headway.experiment import identity
-from headway.experiment.measured import draws, measured
+from headway.experiment.folder import open_run
+from headway.experiment.jobs.scene import draws, prepare
+from headway.experiment.measured import measured
 from headway.formats import toml
 from headway.formats.profile_file import SHIPPED
 from headway.formats.settings import Experiment
@@ -35,21 +36,21 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_synergy_table_draws_the_jobs_that_the_generator_draws() -> None:
-    scene = experiment.prepare(_experiment(trace={"synergy": SYNERGY}, run={"seed": 42}))
+    scene = prepare(_experiment(trace={"synergy": SYNERGY}, run={"seed": 42}))
     assert scene.jobs == synergy_like(40, rate="30/h", split="50,0,50", gpus="multi", seed=42)
-    plain = experiment.prepare(_experiment(trace={"synergy": {"jobs": 5}}))
+    plain = prepare(_experiment(trace={"synergy": {"jobs": 5}}))
     assert plain.jobs == synergy_like(5, rate="9/h", split="20,70,10", gpus="single", seed=0)
-    faster = experiment.prepare(_experiment(trace={"synergy": SYNERGY, "load": 2}, run={"seed": 42}))
+    faster = prepare(_experiment(trace={"synergy": SYNERGY, "load": 2}, run={"seed": 42}))
     assert [job.submit for job in faster.jobs] == [job.submit // 2 for job in scene.jobs]
 
 
 def test_models_are_drawn_from_the_seed_for_a_trace_that_names_none(jobs: Path) -> None:
-    scene = experiment.prepare(_experiment(trace={"path": str(jobs), "models": "20,70,10"}, run={"seed": 3}))
+    scene = prepare(_experiment(trace={"path": str(jobs), "models": "20,70,10"}, run={"seed": 3}))
     assert scene.jobs == with_models(load(jobs).jobs, "20,70,10", seed=3)
-    other = experiment.prepare(_experiment(trace={"path": str(jobs), "models": "20,70,10"}, run={"seed": 4}))
+    other = prepare(_experiment(trace={"path": str(jobs), "models": "20,70,10"}, run={"seed": 4}))
     assert [job.model for job in other.jobs] != [job.model for job in scene.jobs]
-    named = experiment.prepare(_experiment(trace={"synergy": SYNERGY, "models": "0,100,0"}))
-    assert named.jobs == experiment.prepare(_experiment(trace={"synergy": SYNERGY})).jobs
+    named = prepare(_experiment(trace={"synergy": SYNERGY, "models": "0,100,0"}))
+    assert named.jobs == prepare(_experiment(trace={"synergy": SYNERGY})).jobs
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_models_are_drawn_from_the_seed_for_a_trace_that_names_none(jobs: Path) 
 )
 def test_what_cannot_be_drawn_is_refused(trace: dict[str, Any], line: str) -> None:
     with pytest.raises(ExperimentError) as caught:
-        experiment.prepare(_experiment(trace=trace))
+        prepare(_experiment(trace=trace))
     assert line in str(caught.value)
 
 
@@ -97,7 +98,7 @@ def test_the_seed_matters_where_jobs_models_or_profiles_are_drawn(jobs: Path) ->
 
 def _json(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
     with pytest.raises(SystemExit) as ended:
-        main([*map(str, arguments), "--json", "--no-intervals"])
+        main([*map(str, arguments), "--json", "--confidence", "0"])
     out, err = capsys.readouterr()
     assert ended.value.code == 0, err
     return json.loads(out)
@@ -106,27 +107,34 @@ def _json(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
 SIZE = ("--nodes", 2, "--gpus-per-node", 8, "--cpus-per-node", 24, "--memory-per-node", "500GB")
 
 
+def storage(speed: str) -> tuple[str, str]:
+    """The flags for so much bandwidth of storage a node."""
+    return "--set", f"cluster.storage_per_node={speed}"
+
+
 def test_models_and_storage_are_flags(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Image models alone: twice the storage bandwidth, or as much as is wanted, and they are faster."""
 
     def jct(*more: object) -> float:
-        row = _json(capsys, "simulate", "--trace", jobs, *SIZE, "--allocation", "tune", "--models", "100,0,0", *more)
+        row = _json(capsys, "jobs", "simulate", jobs, *SIZE, "--allocation", "tune", "--models", "100,0,0", *more)
         return float(row["jct_mean_s"])
 
-    slow, fast, endless = jct("--storage-per-node", "100MB/s"), jct("--storage-per-node", "200MB"), jct()
+    slow, fast, endless = jct(*storage("100MB/s")), jct(*storage("200MB")), jct()
     assert slow > fast > endless
     rows = _json(
-        capsys, "compare", "--policies", "fifo+tune,fifo+proportional", "--trace", jobs, *SIZE, "--models", "100,0,0",
-        "--storage-per-node", "100MB",
+        capsys, "jobs", "compare", jobs, "--policies", "fifo+tune,fifo+proportional", *SIZE, "--models", "100,0,0",
+        *storage("100MB"),
     )  # fmt: skip
     assert next(row["jct_mean_s"] for row in rows) == slow
 
 
 def test_a_sweep_takes_the_same_flags(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shared = ("--trace", jobs, *SIZE[2:], "--models", "100,0,0", "--storage-per-node", "200MB", "--allocation", "tune",
-              "--round", "60s", "--completions", "round", "--speed", "synergy-scalar")  # fmt: skip
-    swept = _json(capsys, "sweep", *shared, "--nodes", "2,3", "--policies", "fifo", "-o", "grid", "--processes", 1)
-    alone = _json(capsys, "simulate", *shared, "--nodes", 2, "--policy", "fifo")
+    shared = (jobs, *SIZE[2:], "--models", "100,0,0", *storage("200MB"), "--allocation", "tune", "--round", "60s",
+              "--set", "run.completions=round", "--set", "speed.model=synergy-scalar")  # fmt: skip
+    swept = _json(
+        capsys, "jobs", "sweep", *shared, "--nodes", "2,3", "--policies", "fifo", "-o", "grid", "--processes", 1
+    )
+    alone = _json(capsys, "jobs", "simulate", *shared, "--nodes", 2, "--policy", "fifo")
     assert next(row["digest"] for row in swept) == alone["digest"]
 
 
@@ -148,30 +156,30 @@ def test_a_run_keeps_the_profiles_that_it_was_given(jobs: Path) -> None:
     }
     before = measured(_experiment(**tables, run={"out": "kept"}))
     mine.unlink()
-    stored = experiment.open_run("kept")
+    stored = open_run("kept")
     assert stored.scene.speed().profiles["gnmt"].most_ppm == 1_700_000
     scene = stored.scene
     again = replay(scene.cluster, scene.jobs, stored.tape, scene.policy(), speed=scene.speed(), costs=scene.costs())
     assert first_difference(stored.tape, again) is None
     assert before.row["digest"] == again.digest
     with pytest.raises(ProfileError, match="there is no such file"):
-        experiment.prepare(_experiment(**tables))
+        prepare(_experiment(**tables))
 
 
 def test_profiles_alone_mean_that_they_count(jobs: Path) -> None:
     _mine(jobs.parent, 1.7)
-    scene = experiment.prepare(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": "mine.toml"}))
+    scene = prepare(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": "mine.toml"}))
     assert scene.policy().name == "fifo+proportional+round(5m)"
     assert scene.speed().profiles["gnmt"].most_ppm == 1_700_000
-    assert experiment.prepare(_experiment(trace={"path": "jobs.csv"})).policy().name == "fifo"
+    assert prepare(_experiment(trace={"path": "jobs.csv"})).policy().name == "fifo"
 
 
 def test_a_profile_that_changes_is_read_again_and_is_another_cell_of_a_sweep(jobs: Path) -> None:
     each = identity.in_place(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": "mine.toml"}))
     _mine(jobs.parent, 1.7)
-    before = identity.digest(each), experiment.prepare(each).speed().profiles["gnmt"].most_ppm
+    before = identity.digest(each), prepare(each).speed().profiles["gnmt"].most_ppm
     _mine(jobs.parent, 1.25)
-    after = identity.digest(each), experiment.prepare(each).speed().profiles["gnmt"].most_ppm
+    after = identity.digest(each), prepare(each).speed().profiles["gnmt"].most_ppm
     assert before[0] != after[0]
     assert (before[1], after[1]) == (1_700_000, 1_250_000)
     (jobs.parent / "mine.toml").rename(jobs.parent / "moved.toml")

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *more: str, cluster: str = "nodes.txt") -> int:
     with pytest.raises(SystemExit) as ended:
-        main(["backtest", "--trace", str(folder / "sacct.txt"), "--cluster", str(folder / cluster), *more])
+        main(["jobs", "backtest", str(folder / "sacct.txt"), "--cluster", str(folder / cluster), *more])
     return int(ended.value.code or 0)
 
 

@@ -14,11 +14,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from headway import experiment
 from headway.cli import commands, main
-from headway.cli.flags import split_policies
 from headway.core.tape import SCHEMA
-from headway.experiment import open_run
+from headway.experiment.files import variants
+from headway.experiment.flags import split_policies
+from headway.experiment.folder import open_run
 from headway.experiment.measured import measured
 from headway.formats.settings import MeasureTable
 from headway.serving.policies.registry import POLICIES as SERVING
@@ -79,9 +79,9 @@ def test_the_flags_of_the_common_case_all_work_together(trace: Path, capsys: pyt
     out = trace / "run"
     ended = call(
         capsys,
-        *("simulate", "--trace", trace / "ok.csv", "--format", "headway", *SIZE, "--policy", "fifo"),
-        *("--backfill", "none", "--placement", "best-fit", "--preemption", "on", "--preemption-cost", "0s"),
-        *("--migration", "costed", "--migration-cost", "60s", "--estimates", "factor:3", "--quantum", "5m"),
+        *("jobs", "simulate", trace / "ok.csv", "--format", "headway", *SIZE, "--policy", "fifo+none+best-fit"),
+        *("--preemption", "on", "--preemption-cost", "0s"),
+        *("--migration", "costed", "--migration-cost", "60s", "--estimates", "factor:3", "--set", "policy.quantum=5m"),
         *("--failures", "mtbf=30d,repair=4h", "--cpus-per-node", "64", "--memory-per-node", "500GB", "--load", "1.2"),
         *("--seed", "3", "--out", out, "--json", "--skip-infeasible", "--strict", "--set", "run.seed=4"),
     )
@@ -100,7 +100,7 @@ def test_simulate_prints_one_object_with_numbers_that_can_be_checked_by_hand(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (trace / "two.csv").write_text("submit_s,work_s,gpus\n0,100,8\n10,50,8\n")
-    row = call(capsys, "simulate", "--trace", trace / "two.csv", "--nodes", 1, "--gpus-per-node", 8, "--json").json
+    row = call(capsys, "jobs", "simulate", trace / "two.csv", "--nodes", 1, "--gpus-per-node", 8, "--json").json
     assert (row["jobs"], row["finished"], row["makespan_s"]) == (2, 2, 150)
     assert (row["jct_mean_s"], row["wait_mean_s"], row["gpu_utilisation"]) == (120, 45, 1)
     assert row["jobs_per_s"] == pytest.approx(2 / row["wall_s"])
@@ -112,46 +112,44 @@ def test_compare_prints_a_list_in_the_order_asked_and_stores_each_run(
 ) -> None:
     ended = call(
         capsys,
-        *("compare", "--trace", trace / "ok.csv", "--format", "headway", *SIZE, "--policies", "srtf,fifo,sjf+fit"),
+        *("jobs", "compare", trace / "ok.csv", "--format", "headway", *SIZE, "--policies", "srtf,fifo,sjf+fit"),
         *("--json", "--out", trace / "runs"),
     )
     assert [row["policy"] for row in ended.json] == ["srtf", "fifo", "sjf+fit"]
     assert sorted(path.name for path in (trace / "runs").iterdir()) == ["fifo", "runs.json", "sjf+fit", "srtf"]
     assert call(capsys, "audit", trace / "runs" / "sjf+fit").status == 0
-    again = call(
-        capsys, "compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs"
-    )
+    again = call(capsys, "jobs", "compare", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs")
     assert again.status == 2
     assert "already holds" in again.err
 
 
 def test_processes_give_the_same_digests_as_one(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,srtf", "--json")
+    arguments = ("jobs", "compare", trace / "ok.csv", *SIZE, "--policies", "fifo,srtf", "--json")
     one, two = (call(capsys, *arguments, "--processes", count).json for count in (1, 2))
     assert [row["digest"] for row in one] == [row["digest"] for row in two]
 
 
 def test_text_is_a_table_with_notes_on_the_other_stream(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = call(capsys, "simulate", "--trace", trace / "huge.csv", *SIZE, "--skip-infeasible")
+    ended = call(capsys, "jobs", "simulate", trace / "huge.csv", *SIZE, "--skip-infeasible")
     assert ended.status == 0
     assert ended.out.split()[:2] == ["policy", "jobs"]
     assert len(ended.out.strip().splitlines()) == 2
     assert ended.err == "note: 1 job skipped that could never run\n"
-    compared = call(capsys, "compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf")
+    compared = call(capsys, "jobs", "compare", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf")
     assert [line.split()[0] for line in compared.out.strip().splitlines()] == ["policy", "fifo", "sjf"]
 
 
-@pytest.mark.parametrize("flag", [[], ["--lenient"], ["--set", "trace.strict=false"]])
+@pytest.mark.parametrize("flag", [[], ["--no-strict"], ["--set", "trace.strict=false"]])
 def test_bad_rows_are_dropped_and_explained_and_files_sorted(
     trace: Path, capsys: pytest.CaptureFixture[str], flag: list[str]
 ) -> None:
-    dropped = call(capsys, "simulate", "--trace", trace / "negative.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
+    dropped = call(capsys, "jobs", "simulate", trace / "negative.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
     assert dropped.json["jobs"] == 1
     assert dropped.err == "note: 1 of 2 rows dropped: line 2: work_s '-60' must be above 0\n"
-    repeated = call(capsys, "simulate", "--trace", trace / "repeated.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
+    repeated = call(capsys, "jobs", "simulate", trace / "repeated.csv", *SIZE, *flag, "--skip-bad-rows", "--json")
     assert repeated.json["jobs"] == 1
     assert "line 3: name 'a' occurs twice: ids must be unique" in repeated.err
-    unsorted = call(capsys, "simulate", "--trace", trace / "unsorted.csv", *SIZE, *flag)
+    unsorted = call(capsys, "jobs", "simulate", trace / "unsorted.csv", *SIZE, *flag)
     assert unsorted.status == 0
     assert "the file is not sorted by submit time: sorted" in unsorted.err
 
@@ -160,7 +158,7 @@ def test_the_first_bad_rows_are_explained_and_the_rest_counted(trace: Path, caps
     rows = "".join(f"{at},{'x' if at else 60},1\n" for at in range(1500))
     (trace / "bad.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
     asked = (*SIZE, "--policies", "fifo,sjf", "--skip-bad-rows", "--json")
-    ended = call(capsys, "compare", "--trace", trace / "bad.csv", *asked)
+    ended = call(capsys, "jobs", "compare", trace / "bad.csv", *asked)
     assert [row["jobs"] for row in ended.json] == [1, 1]
     reasons = "; ".join(f"line {line}: work_s 'x' is not a number" for line in (3, 4, 5))
     more = f"; and 1,496 more; headway trace inspect {trace / 'bad.csv'} shows them"
@@ -170,7 +168,7 @@ def test_the_first_bad_rows_are_explained_and_the_rest_counted(trace: Path, caps
 def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"{10 * i},100,8\n" for i in range(50))
     (trace / "much.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
-    ended = call(capsys, "simulate", "--trace", trace / "much.csv", *SIZE, "--json")
+    ended = call(capsys, "jobs", "simulate", trace / "much.csv", *SIZE, "--json")
     assert ended.status == 0
     assert "overload" in ended.err
 
@@ -178,89 +176,89 @@ def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--trace", "absent.csv", *SIZE], "trace absent.csv: there is no such file"),
-        (["--trace", "ok.csv", "--format", "hedway", *SIZE], "did you mean 'headway'? (valid: "),
-        (["--trace", "ok.csv", "--format", "synergy", *SIZE], "column 'job_id' is missing"),
-        (["--trace", "repeated.csv", *SIZE, "--strict"], "line 3: name 'a' occurs twice: ids must be unique"),
-        (["--trace", "unsorted.csv", *SIZE, "--strict"], "is not sorted: line 3 was submitted before the one above it"),
-        (["--trace", "negative.csv", *SIZE, "--strict"], "line 2: work_s '-60' must be above 0"),
-        (["--trace", "negative.csv", *SIZE, "--set", "trace.strict=true"], "line 2: work_s '-60' must be above 0"),
-        (["--trace", "hopeless.csv", *SIZE], "all 2 rows are bad; the first is line 2: work_s '0' must be above 0"),
-        (["--trace", "cut.csv.gz", "--format", "headway", *SIZE], "the gzip data is truncated"),
-        (["--trace", "latin.csv", *SIZE], "line 2 is not UTF-8 text (byte 0xe9)"),
-        (["--trace", "empty.csv", "--format", "headway", *SIZE], "the file is empty"),
-        (["--trace", "bare.csv", *SIZE], "there is a header but no row"),
-        (["--trace", "huge.csv", *SIZE], "job big can never run: it wants 200 GPUs; the largest job that fits has 16"),
-        (["--trace", ".", "--format", "headway", *SIZE], "is a directory"),
-        (SIZE, "no jobs: give --trace FILE"),
-        (["--trace", "ok.csv"], "the cluster has no size"),
-        (["--trace", "ok.csv", "--nodes", "2"], "give gpus_per_node"),
-        (["--trace", "ok.csv", "--nodes", "-1", "--gpus-per-node", "8"], "nodes -1 must lie in 1 to"),
-        (["--trace", "ok.csv", "--nodes", "0", "--gpus-per-node", "8"], "nodes 0 must lie in 1 to"),
-        (["--trace", "ok.csv", "--nodes", "1000000000", "--gpus-per-node", "8"], "nodes 1000000000 must lie in"),
-        (["--trace", "ok.csv", "--nodes", "two", "--gpus-per-node", "8"], "--nodes"),
-        (["--trace", "ok.csv", "--nodes", "2", "--gpus-per-node", "0"], "gpus_per_node 0 must lie in 1 to"),
-        (["--trace", "ok.csv", *SIZE, "--policy", "srft"], "did you mean 'srtf'?"),
-        (["--trace", "ok.csv", *SIZE, "--policy", "fifo+bestfit"], "did you mean 'best-fit'?"),
-        (["--trace", "ok.csv", *SIZE, "--policy", ""], "--policy is empty"),
-        (["--trace", "ok.csv", *SIZE, "--backfill", "nne"], "unknown backfill 'nne'; did you mean 'none'?"),
-        (["--trace", "ok.csv", *SIZE, "--placement", "best"], "unknown placement 'best'; did you mean 'best-fit'?"),
-        (["--trace", "ok.csv", *SIZE, "--preemption", "yes"], "unknown preemption 'yes'"),
-        (["--trace", "ok.csv", *SIZE, "--preemption-cost", "-1s"], "preemption cost '-1s' must not be negative"),
-        (["--trace", "ok.csv", *SIZE, "--migration", "cheap"], "unknown migration 'cheap'"),
-        (["--trace", "ok.csv", *SIZE, "--migration-cost", "soon"], "migration cost 'soon' is not understood"),
-        (["--trace", "ok.csv", *SIZE, "--quantum", "5x"], "quantum '5x' is not understood"),
-        (["--trace", "ok.csv", *SIZE, "--estimates", "factor:0"], "estimate factor '0' must be above 0"),
-        (["--trace", "ok.csv", *SIZE, "--failures", "mtfb=3d"], "did you mean 'mtbf'?"),
-        (["--trace", "ok.csv", *SIZE, "--failures", "repair=3d"], "failures needs mtbf"),
-        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=0s"], "must be above 0"),
-        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=30d,repair=0s"], "must be above 0"),
-        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf=30d,mtbf=1d"], "mtbf is given twice"),
-        (["--trace", "ok.csv", *SIZE, "--failures", "mtbf="], "mtbf has no value"),
+        (["absent.csv", *SIZE], "trace absent.csv: there is no such file"),
+        (["ok.csv", "--format", "hedway", *SIZE], "did you mean 'headway'? (valid: "),
+        (["ok.csv", "--format", "synergy", *SIZE], "column 'job_id' is missing"),
+        (["repeated.csv", *SIZE, "--strict"], "line 3: name 'a' occurs twice: ids must be unique"),
+        (["unsorted.csv", *SIZE, "--strict"], "is not sorted: line 3 was submitted before the one above it"),
+        (["negative.csv", *SIZE, "--strict"], "line 2: work_s '-60' must be above 0"),
+        (["negative.csv", *SIZE, "--set", "trace.strict=true"], "line 2: work_s '-60' must be above 0"),
+        (["hopeless.csv", *SIZE], "all 2 rows are bad; the first is line 2: work_s '0' must be above 0"),
+        (["cut.csv.gz", "--format", "headway", *SIZE], "the gzip data is truncated"),
+        (["latin.csv", *SIZE], "line 2 is not UTF-8 text (byte 0xe9)"),
+        (["empty.csv", "--format", "headway", *SIZE], "the file is empty"),
+        (["bare.csv", *SIZE], "there is a header but no row"),
+        (["huge.csv", *SIZE], "job big can never run: it wants 200 GPUs; the largest job that fits has 16"),
+        ([".", "--format", "headway", *SIZE], "is a directory"),
+        (SIZE, "no jobs: name a trace"),
+        (["ok.csv"], "the cluster has no size"),
+        (["ok.csv", "--nodes", "2"], "give gpus_per_node"),
+        (["ok.csv", "--nodes", "-1", "--gpus-per-node", "8"], "nodes -1 must lie in 1 to"),
+        (["ok.csv", "--nodes", "0", "--gpus-per-node", "8"], "nodes 0 must lie in 1 to"),
+        (["ok.csv", "--nodes", "1000000000", "--gpus-per-node", "8"], "nodes 1000000000 must lie in"),
+        (["ok.csv", "--nodes", "two", "--gpus-per-node", "8"], "--nodes"),
+        (["ok.csv", "--nodes", "2", "--gpus-per-node", "0"], "gpus_per_node 0 must lie in 1 to"),
+        (["ok.csv", *SIZE, "--policy", "srft"], "did you mean 'srtf'?"),
+        (["ok.csv", *SIZE, "--policy", "fifo+bestfit"], "did you mean 'best-fit'?"),
+        (["ok.csv", *SIZE, "--policy", ""], "--policy is empty"),
+        (["ok.csv", *SIZE, "--set", "policy.backfill=nne"], "unknown backfill 'nne'; did you mean 'none'?"),
+        (["ok.csv", *SIZE, "--set", "policy.placement=best"], "unknown placement 'best'; did you mean 'best-fit'?"),
+        (["ok.csv", *SIZE, "--preemption", "yes"], "unknown preemption 'yes'"),
+        (["ok.csv", *SIZE, "--preemption-cost", "-1s"], "preemption cost '-1s' must not be negative"),
+        (["ok.csv", *SIZE, "--migration", "cheap"], "unknown migration 'cheap'"),
+        (["ok.csv", *SIZE, "--migration-cost", "soon"], "migration cost 'soon' is not understood"),
+        (["ok.csv", *SIZE, "--set", "policy.quantum=5x"], "quantum '5x' is not understood"),
+        (["ok.csv", *SIZE, "--estimates", "factor:0"], "estimate factor '0' must be above 0"),
+        (["ok.csv", *SIZE, "--failures", "mtfb=3d"], "did you mean 'mtbf'?"),
+        (["ok.csv", *SIZE, "--failures", "repair=3d"], "failures needs mtbf"),
+        (["ok.csv", *SIZE, "--failures", "mtbf=0s"], "must be above 0"),
+        (["ok.csv", *SIZE, "--failures", "mtbf=30d,repair=0s"], "must be above 0"),
+        (["ok.csv", *SIZE, "--failures", "mtbf=30d,mtbf=1d"], "mtbf is given twice"),
+        (["ok.csv", *SIZE, "--failures", "mtbf="], "mtbf has no value"),
         (
-            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+fit", "--backfill", "easy"],
-            "policy 'fifo+fit' already names the backfill fit; --backfill easy contradicts it",
+            ["ok.csv", *SIZE, "--policy", "fifo+fit", "--set", "policy.backfill=easy"],
+            "policy 'fifo+fit' already names the backfill fit; policy.backfill=easy contradicts it",
         ),
         (
-            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+spread", "--placement", "best-fit"],
-            "already names the placement spread; --placement best-fit contradicts it",
+            ["ok.csv", *SIZE, "--policy", "fifo+spread", "--set", "policy.placement=best-fit"],
+            "already names the placement spread; policy.placement=best-fit contradicts it",
         ),
         (
-            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+migrate", "--migration", "off"],
-            "already names the migration migrate; --migration off contradicts it",
+            ["ok.csv", *SIZE, "--policy", "fifo+migrate", "--migration", "off"],
+            "already names the migration migrate; policy.migration=off contradicts it",
         ),
         (
-            ["--trace", "ok.csv", *SIZE, "--policy", "fifo+migrate", "--migration", "free"],
-            "already names the migration migrate; --migration free contradicts it",
+            ["ok.csv", *SIZE, "--policy", "fifo+migrate", "--migration", "free"],
+            "already names the migration migrate; policy.migration=free contradicts it",
         ),
         (
-            ["--trace", "ok.csv", *SIZE, "--policy", "srtf+no-preempt", "--preemption", "on"],
-            "already names the preemption off; --preemption on contradicts it",
+            ["ok.csv", *SIZE, "--policy", "srtf+no-preempt", "--preemption", "on"],
+            "already names the preemption off; policy.preemption=on contradicts it",
         ),
         (
-            ["--trace", "ok.csv", *SIZE, "--policy", "srtf+quantum(5m)", "--quantum", "1m"],
-            "already names the quantum 5m; --quantum 1m contradicts it",
+            ["ok.csv", *SIZE, "--policy", "srtf+quantum(5m)", "--set", "policy.quantum=1m"],
+            "already names the quantum 5m; policy.quantum=1m contradicts it",
         ),
-        (["--trace", "ok.csv", *SIZE, "--cpus-per-node", "-4"], "cpus_per_node -4 must lie in"),
-        (["--trace", "ok.csv", *SIZE, "--memory-per-node", "-5GB"], "memory_per_node '-5GB' is not understood"),
-        (["--trace", "ok.csv", *SIZE, "--load", "0"], "load factor '0' must be above 0"),
-        (["--trace", "ok.csv", *SIZE, "--load", "-1"], "load factor '-1' must be above 0"),
-        (["--trace", "ok.csv", *SIZE, "--load", "nan"], "load factor 'nan' is not a number"),
-        (["--trace", "ok.csv", *SIZE, "--load", "1e300"], "is too large"),
-        (["--trace", "ok.csv", *SIZE, "--seed", "-1"], "seed -1 must lie in 0"),
-        (["--trace", "ok.csv", *SIZE, "--out", "ok.csv"], "is a file, not a folder"),
-        (["--trace", "ok.csv", *SIZE, "--out", "ok.csv/run"], "cannot be"),
-        (["--trace", "ok.csv", *SIZE, "--set", "policy.nme=x"], "unknown key of [policy] 'nme'; did you mean 'name'?"),
-        (["--trace", "ok.csv", *SIZE, "--set", "polcy=x"], "did you mean 'policy'?"),
-        (["--trace", "ok.csv", *SIZE, "--set", "what"], "--set 'what' is not understood"),
-        (["--trace", "ok.csv", *SIZE, "--nods", "3"], "--nods"),
+        (["ok.csv", *SIZE, "--cpus-per-node", "-4"], "cpus_per_node -4 must lie in"),
+        (["ok.csv", *SIZE, "--memory-per-node", "-5GB"], "memory_per_node '-5GB' is not understood"),
+        (["ok.csv", *SIZE, "--load", "0"], "load factor '0' must be above 0"),
+        (["ok.csv", *SIZE, "--load", "-1"], "load factor '-1' must be above 0"),
+        (["ok.csv", *SIZE, "--load", "nan"], "load factor 'nan' is not a number"),
+        (["ok.csv", *SIZE, "--load", "1e300"], "is too large"),
+        (["ok.csv", *SIZE, "--seed", "-1"], "seed -1 must lie in 0"),
+        (["ok.csv", *SIZE, "--out", "ok.csv"], "is a file, not a folder"),
+        (["ok.csv", *SIZE, "--out", "ok.csv/run"], "cannot be"),
+        (["ok.csv", *SIZE, "--set", "policy.nme=x"], "unknown key of [policy] 'nme'; did you mean 'name'?"),
+        (["ok.csv", *SIZE, "--set", "polcy=x"], "did you mean 'policy'?"),
+        (["ok.csv", *SIZE, "--set", "what"], "--set 'what' is not understood"),
+        (["ok.csv", *SIZE, "--nods", "3"], "--nods"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
     trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
 ) -> None:
     monkeypatch.chdir(trace)
-    ended = call(capsys, "simulate", *arguments)
+    ended = call(capsys, "jobs", "simulate", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.count("\n") == 1
     assert ended.err.startswith("headway: ")
@@ -271,9 +269,9 @@ def test_bad_input_is_one_line_and_status_2(
     ("arguments", "line"),
     [
         (["simulte"], "simulte"),
-        (["compare", "--trace", "ok.csv", *SIZE], "--policies"),
-        (["compare", "--trace", "ok.csv", *SIZE, "--policies", "fifo,,sjf"], "is not understood"),
-        (["compare", "--trace", "ok.csv", *SIZE, "--policies", "fifo,sfj"], "did you mean 'sjf'?"),
+        (["jobs", "compare", "ok.csv", *SIZE], "--policies"),
+        (["jobs", "compare", "ok.csv", *SIZE, "--policies", "fifo,,sjf"], "is not understood"),
+        (["jobs", "compare", "ok.csv", *SIZE, "--policies", "fifo,sfj"], "did you mean 'sjf'?"),
         (["run", "absent.toml"], "there is no such file"),
         (["run", "broken.toml"], "experiment broken.toml: cannot be read"),
         (["run", "unknown.toml"], "unknown key of [cluster] 'ndes'; did you mean 'nodes'?"),
@@ -289,8 +287,8 @@ def test_every_command_says_in_one_line_what_is_wrong(
 ) -> None:
     monkeypatch.chdir(trace)
     (trace / "broken.toml").write_text("x = = 3")
-    (trace / "unknown.toml").write_text("[cluster]\nndes = 3\n")
-    call(capsys, "simulate", "--trace", "ok.csv", *SIZE, "--out", "run")
+    (trace / "unknown.toml").write_text('scale = "jobs"\n[cluster]\nndes = 3\n')
+    call(capsys, "jobs", "simulate", "ok.csv", *SIZE, "--out", "run")
     (trace / "corrupt").mkdir()
     (trace / "corrupt" / "tape.parquet").write_text("no tape")
     ended = call(capsys, *arguments)
@@ -300,7 +298,7 @@ def test_every_command_says_in_one_line_what_is_wrong(
 
 
 def test_two_runs_do_not_share_a_folder(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("simulate", "--trace", trace / "ok.csv", *SIZE, "--out", trace / "run")
+    arguments = ("jobs", "simulate", trace / "ok.csv", *SIZE, "--out", trace / "run")
     assert call(capsys, *arguments).status == 0
     tape = (trace / "run" / "tape.parquet").read_bytes()
     second = call(capsys, *arguments)
@@ -311,7 +309,7 @@ def test_two_runs_do_not_share_a_folder(trace: Path, capsys: pytest.CaptureFixtu
 
 def test_a_stored_run_can_be_audited_replayed_and_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = trace / "run"
-    call(capsys, "simulate", "--trace", trace / "ok.csv", *SIZE, "--policy", "srtf", "--out", folder)
+    call(capsys, "jobs", "simulate", trace / "ok.csv", *SIZE, "--policy", "srtf", "--out", folder)
     assert "nothing found" in call(capsys, "audit", folder).out
     assert "identical" in call(capsys, "replay", folder).out
     story = call(capsys, "story", folder, "d")
@@ -351,6 +349,7 @@ def test_policies_lists_every_part_with_what_it_does(capsys: pytest.CaptureFixtu
 def test_run_takes_an_experiment_and_overrides(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = trace / "e.toml"
     path.write_text(
+        'scale = "jobs"\n'
         '[trace]\nsynthetic = {jobs = 30}\n[cluster]\nnodes = 8\ngpus_per_node = 8\n[policy]\nname = "sjf"\n'
     )
     single = call(capsys, "run", path, "--json", "--set", "policy.backfill=fit", "--set", "trace.synthetic.jobs=40")
@@ -368,7 +367,8 @@ def test_the_demo_compares_at_least_six_policies_on_a_thousand_gpus(capsys: pyte
 
 
 def test_the_jobs_of_the_demo_keep_the_cluster_busy_for_a_week_and_nobody_outlasts_it() -> None:
-    ((_, each),) = experiment.variants({**commands.demo_document(), "policy": {"name": "fifo+fit"}}, "demo")
+    document = commands.demo_work(commands.DEMO_JOBS).document
+    ((_, each),) = variants({**document, "policy": {"name": "fifo+fit"}}, "demo")
     row = measured(msgspec.structs.replace(each, measure=MeasureTable(confidence=0.0))).row
     assert 0.7 <= row["gpu_utilisation_while_arriving"] <= 0.95
     arriving = row["makespan_s"] - row["tail_s"]
@@ -378,9 +378,11 @@ def test_the_jobs_of_the_demo_keep_the_cluster_busy_for_a_week_and_nobody_outlas
     assert 0 < row["wait_mean_s"] < row["jct_mean_s"] / 2, "there is a queue, and it is no scandal"
 
 
-@pytest.mark.parametrize("command", ["", "simulate", "compare", "run", "demo", "policies", "story", "replay", "audit"])
+@pytest.mark.parametrize(
+    "command", ["", "jobs simulate", "jobs compare", "run", "demo", "policies", "story", "replay", "audit"]
+)
 def test_help_explains_every_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    ended = call(capsys, *([command] if command else []), "--help")
+    ended = call(capsys, *command.split(), "--help")
     assert ended.status == 0
     assert f"headway {command}" in ended.out or not command
     assert "NotImplemented" not in ended.out
@@ -403,13 +405,13 @@ def test_the_format_is_told_by_the_columns(trace: Path, capsys: pytest.CaptureFi
     for name, text in files.items():
         (trace / "some.csv").write_text(text)
         told, given = (
-            call(capsys, "simulate", "--trace", trace / "some.csv", *SIZE, "--json", *flag).json
+            call(capsys, "jobs", "simulate", trace / "some.csv", *SIZE, "--json", *flag).json
             for flag in ((), ("--format", name))
         )
         assert told["digest"] == given["digest"]
         assert told["makespan_s"] == 60
     (trace / "some.csv").write_text("a,b\n1,2\n")
-    assert "name it with --format" in call(capsys, "simulate", "--trace", trace / "some.csv", *SIZE).err
+    assert "name it with --format" in call(capsys, "jobs", "simulate", trace / "some.csv", *SIZE).err
 
 
 def program(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
@@ -426,7 +428,7 @@ def program(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]
 
 def test_ctrl_c_says_how_far_it_got_and_leaves_a_tape(trace: Path) -> None:
     path = trace / "long.toml"
-    path.write_text("[trace]\nsynthetic = {jobs = 80000}\n[cluster]\nnodes = 128\ngpus_per_node = 8\n")
+    path.write_text('scale = "jobs"\n[trace]\nsynthetic = {jobs = 80000}\n[cluster]\nnodes = 128\ngpus_per_node = 8\n')
     folder = trace / "run"
     with program("run", path, "--out", folder, "--json") as running:
         while not (folder / "tape.arrow").exists() or not (folder / "tape.arrow").stat().st_size > 10**5:
@@ -467,7 +469,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_narrow_terminal_gets_fewer_columns_and_a_note(
     trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,fifo+conservative+consolidate")
+    arguments = ("jobs", "compare", trace / "ok.csv", *SIZE, "--policies", "fifo,fifo+conservative+consolidate")
     piped = call(capsys, *arguments)
     assert "jobs/s" in piped.out
     assert piped.err == ""
@@ -498,7 +500,7 @@ def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(
     for picture, line in (("no/such/x.svg", "there is no folder"), ("x.png", "must end in .svg")):
         ended = call(
             capsys,
-            *("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs"),
+            *("jobs", "compare", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", trace / "runs"),
             *("--picture", trace / picture),
         )
         assert (ended.status, ended.out) == (2, "")
@@ -508,14 +510,14 @@ def test_a_picture_that_cannot_be_written_is_refused_before_anything_runs(
 
 def test_a_picture_may_lie_in_the_folder_of_the_runs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = trace / "runs"
-    arguments = ("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", runs)
+    arguments = ("jobs", "compare", trace / "ok.csv", *SIZE, "--policies", "fifo,sjf", "--out", runs)
     assert call(capsys, *arguments, "--picture", runs / "x.svg").status == 0
     assert (runs / "x.svg").read_text().startswith("<svg")
 
 
 def test_preemptions_that_cost_nothing_are_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (trace / "two.csv").write_text("submit_s,work_s,gpus\n0,1000,16\n10,5,16\n")
-    arguments = ("simulate", "--trace", trace / "two.csv", *SIZE, "--policy", "srtf", "--json")
+    arguments = ("jobs", "simulate", trace / "two.csv", *SIZE, "--policy", "srtf", "--json")
     free = call(capsys, *arguments, "--preemption-cost", "0s")
     assert free.json["preemptions"] == 1
     assert free.err == "note: preemptions cost nothing here: --preemption-cost 60s charges them\n"
@@ -523,7 +525,7 @@ def test_preemptions_that_cost_nothing_are_said(trace: Path, capsys: pytest.Capt
 
 
 def test_groups_that_the_results_do_not_have_are_a_note(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = call(capsys, "simulate", "--trace", trace / "ok.csv", *SIZE, "--by", "tenant")
+    ended = call(capsys, "jobs", "simulate", trace / "ok.csv", *SIZE, "--by", "tenant")
     assert ended.status == 0
     assert len(ended.out.strip().splitlines()) == 2
     assert ended.err.startswith("note: --by tenant: no tenants in the results")
@@ -542,7 +544,7 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     spec = f"{trace / 'mine.py'}:Mine"
     ended = call(
         capsys,
-        *("compare", "--trace", trace / "ok.csv", *SIZE, "--policies", f"{spec},fifo", "--processes", processes),
+        *("jobs", "compare", trace / "ok.csv", *SIZE, "--policies", f"{spec},fifo", "--processes", processes),
     )
     ORDERS.pop("mine-broken", None)  # of this process, for the tests after this one
     assert (ended.status, ended.out) == (2, "")
@@ -557,9 +559,7 @@ def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytes
         'class Mine(Hash):\n    name = "mine-broken"\n\n'
         "    def decide(self, now, state):\n        return state.nothing_of_the_kind\n"
     )
-    ended = call(
-        capsys, "simulate", "--scenario", "compass", "--requests", 10, "--policy", f"{tmp_path / 'mine.py'}:Mine"
-    )
+    ended = call(capsys, "fleet", "simulate", "compass", "--requests", 10, "--policy", f"{tmp_path / 'mine.py'}:Mine")
     SERVING.pop("mine-broken", None)  # of this process, for the tests after this one
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.splitlines()[-1].startswith("headway: policy mine-broken: AttributeError in mine.py, line 8: ")
@@ -582,7 +582,7 @@ def test_what_ends_a_command_in_the_middle_is_one_line(
     def ends(_: object, **_more: object) -> None:
         raise problem
 
-    monkeypatch.setattr("headway.experiment.open_run", ends)
+    monkeypatch.setattr("headway.experiment.stored.open_run", ends)
     ended = call(capsys, "audit", "run")
     assert (ended.status, ended.out, ended.err) == (status, "", line)
 
@@ -591,7 +591,7 @@ def test_a_run_that_was_cut_short_is_said_and_an_empty_one_refused(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = trace / "run"
-    call(capsys, "simulate", "--trace", trace / "ok.csv", *SIZE, "--out", folder)
+    call(capsys, "jobs", "simulate", trace / "ok.csv", *SIZE, "--out", folder)
     assert call(capsys, "audit", folder).err == ""
     (folder / "result.json").unlink()
     rows = len(open_run(folder).tape)
@@ -610,7 +610,7 @@ def test_a_run_that_was_cut_short_is_said_and_an_empty_one_refused(
 def test_a_story_names_other_jobs_as_the_trace_does(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (trace / "named.csv").write_text("submit_s,work_s,gpus,name\n0,60,16,7\n1,60,16,8\n2,60,1,0\n")
     folder = trace / "run"
-    call(capsys, "simulate", "--trace", trace / "named.csv", *SIZE, "--out", folder)
+    call(capsys, "jobs", "simulate", trace / "named.csv", *SIZE, "--out", folder)
     assert "head-of-line: job 8 ahead of it" in call(capsys, "story", folder, "0").out
     told = call(capsys, "story", folder, "0", "--json").json
     assert told["name"] == "0"
@@ -621,7 +621,7 @@ def test_a_package_that_is_missing_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "headway.cli.blame")
+    monkeypatch.delitem(sys.modules, "headway.experiment.blame")
     ended = call(capsys, "policies")
     assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert ended.err.startswith("headway: internal error: ModuleNotFoundError: ")

@@ -56,16 +56,14 @@ def baseline(page: Path) -> str:
 
 
 def compare(capsys: pytest.CaptureFixture[str], policies: str, *more: str) -> Ended:
-    return call(capsys, "compare", "--trace", "jobs.csv", *SIZE, "--policies", policies, *more)
+    return call(capsys, "jobs", "compare", "jobs.csv", *SIZE, "--policies", policies, *more)
 
 
 # --- a report of what is run ----------------------------------------------------------------------------------
 
 
 def test_one_run_makes_a_page_and_keeps_nothing_else(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = call(
-        capsys, "simulate", "--trace", "jobs.csv", *SIZE, "--policy", "srtf", "--report", "srtf.html", "--json"
-    )
+    ended = call(capsys, "jobs", "simulate", "jobs.csv", *SIZE, "--policy", "srtf", "--report", "srtf.html", "--json")
     assert ended.status == 0, ended.err
     assert ended.json["policy"] == "srtf"
     assert re.search(r"^report: srtf\.html, \d\.\d MB, 1 run$", ended.err, re.MULTILINE)
@@ -96,6 +94,7 @@ def test_with_a_folder_the_page_is_the_one_that_report_makes(here: Path, capsys:
 
 def test_a_file_of_variants_and_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "what.toml").write_text(
+        'scale = "jobs"\n'
         "[trace]\nsynthetic = {jobs = 40}\n[cluster]\nnodes = 2\ngpus_per_node = 8\n"
         '[[variants]]\nname = "wide"\nset = {cluster = {nodes = 3}}\n[[variants]]\nname = "narrow"\nset = {}\n'
     )
@@ -128,17 +127,19 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     (here / "folder.html").mkdir()
     (here / "mine.html").write_text("my notes")
-    monkeypatch.setattr("headway.cli.results.play", None)
-    ended = call(capsys, "simulate", "--trace", "jobs.csv", *SIZE, "--report", name)
+    monkeypatch.setattr("headway.experiment.result.play", None)
+    ended = call(capsys, "jobs", "simulate", "jobs.csv", *SIZE, "--report", name)
     assert (ended.status, ended.err) == (2, f"headway: {line}\n")
     assert (here / "mine.html").read_text() == "my notes"
 
 
 def test_ctrl_c_leaves_no_page_and_nothing_temporary(here: Path) -> None:
-    (here / "long.toml").write_text("[trace]\nsynthetic = {jobs = 80000}\n[cluster]\nnodes = 128\ngpus_per_node = 8\n")
+    (here / "long.toml").write_text(
+        'scale = "jobs"\n[trace]\nsynthetic = {jobs = 80000}\n[cluster]\nnodes = 128\ngpus_per_node = 8\n'
+    )
     temporary = here / "temporary"
     with program("run", "long.toml", "--report", "page.html", TMPDIR=str(temporary)) as running:
-        while not any(tape.stat().st_size > 10**5 for tape in temporary.glob("*/tape.arrow")):
+        while not any(tape.stat().st_size > 10**5 for tape in temporary.glob("*/runs/tape.arrow")):
             assert running.poll() is None
             sleep(0.01)
         running.send_signal(signal.SIGINT)

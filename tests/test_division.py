@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headway.errors import ExperimentError, InfeasibleJobError
-from headway.experiment.arrivals import feasible
-from headway.experiment.division import check_division
+from headway.experiment.jobs.arrivals import feasible
+from headway.experiment.jobs.division import check_division
 from headway.formats.settings import Experiment
 from headway.training.cluster import Cluster, Node
 from headway.training.job import Job, workload

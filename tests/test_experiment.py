@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from headway import experiment
 from headway.core.tape import TapeWriter
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, HeadwayError, InfeasibleJobError, TapeError, TraceError
+from headway.experiment import files, play
+from headway.experiment.folder import open_run
+from headway.experiment.jobs.parts import costs_of, facts_of, policy_of
+from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.training.audit import audit
@@ -32,15 +35,15 @@ def described(**tables: Any) -> Experiment:
 
 
 def test_the_same_seed_gives_the_same_digest_and_another_seed_another() -> None:
-    digests = [experiment.run(described(run={"seed": seed})).tape.digest for seed in (3, 3, 4)]
+    digests = [play.run(described(run={"seed": seed})).tape.digest for seed in (3, 3, 4)]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_run_folder_gives_everything_back(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     tables = {"policy": {"name": "srtf+fit"}, "failures": {"mtbf": "2d", "repair": "1h"}}
-    result = experiment.run(described(run={"out": str(folder)}, **tables))
-    stored = experiment.open_run(folder)
+    result = play.run(described(run={"out": str(folder)}, **tables))
+    stored = open_run(folder)
     assert stored.tape.digest == result.tape.digest
     assert stored.scene.jobs == result.scene.jobs
     assert stored.scene.cluster == result.scene.cluster
@@ -50,25 +53,25 @@ def test_a_run_folder_gives_everything_back(tmp_path: Path) -> None:
     again = replay(scene.cluster, scene.jobs, stored.tape, scene.policy(), **options)
     assert first_difference(stored.tape, again) is None
     assert audit(scene.cluster, scene.jobs, stored.tape, policy=scene.policy(), complete=True, **options) == []
-    assert experiment.play(scene).tape.digest == result.tape.digest
+    assert play.play(scene).tape.digest == result.tape.digest
 
 
 def test_a_folder_that_holds_something_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     wanted = described(run={"out": str(tmp_path / "run")})
-    experiment.run(wanted)
+    play.run(wanted)
     with pytest.raises(TapeError, match="already holds a run"):
-        experiment.run(wanted)
+        play.run(wanted)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(TapeError, match="already holds files"):
-        experiment.run(described(run={"out": str(tmp_path / "other")}))
+        play.run(described(run={"out": str(tmp_path / "other")}))
     with pytest.raises(TapeError, match="is a file"):
-        experiment.run(described(run={"out": str(tmp_path / "other" / "notes.txt")}))
+        play.run(described(run={"out": str(tmp_path / "other" / "notes.txt")}))
 
 
 def test_a_run_that_cannot_be_prepared_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(InfeasibleJobError):
-        experiment.run(described(cluster={"nodes": 1, "gpus_per_node": 1}, run={"out": str(tmp_path / "run")},
+        play.run(described(cluster={"nodes": 1, "gpus_per_node": 1}, run={"out": str(tmp_path / "run")},
                                  trace={"synthetic": {"jobs": 50, "gpus": 64}}))  # fmt: skip
     assert not (tmp_path / "run").exists()
 
@@ -76,18 +79,18 @@ def test_a_run_that_cannot_be_prepared_leaves_no_folder(tmp_path: Path) -> None:
 def test_ctrl_c_finishes_the_step_and_leaves_a_readable_tape(tmp_path: Path) -> None:
     wanted = described(trace={"synthetic": {"jobs": 4000}}, run={"out": str(tmp_path / "run")})
     before = signal.getsignal(signal.SIGINT)
-    result = experiment.run(wanted, lambda *_: signal.raise_signal(signal.SIGINT))
+    result = play.run(wanted, lambda *_: signal.raise_signal(signal.SIGINT))
     assert result.stopped
     assert signal.getsignal(signal.SIGINT) is before
-    stored = experiment.open_run(tmp_path / "run")
+    stored = open_run(tmp_path / "run")
     assert not stored.complete
     assert 0 < len(stored.tape) == len(result.tape)
-    whole = experiment.run(described(trace={"synthetic": {"jobs": 4000}})).tape
+    whole = play.run(described(trace={"synthetic": {"jobs": 4000}})).tape
     assert stored.tape.digest == whole.until(result.reached).digest
 
 
 def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
-    experiment.run(described(run={"out": str(tmp_path / "run")}))
+    play.run(described(run={"out": str(tmp_path / "run")}))
     whole = read_tape(tmp_path / "run")
     (tmp_path / "run" / "tape.parquet").unlink()
     writer = TapeWriter(tmp_path / "run", batch_rows=100)
@@ -95,7 +98,7 @@ def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
         writer.append(tuple(row))
         if writer.pending >= writer.batch_rows:
             writer.flush()
-    left = experiment.open_run(tmp_path / "run").tape
+    left = open_run(tmp_path / "run").tape
     assert len(left) == len(whole) // 100 * 100
     writer.close()
 
@@ -103,20 +106,20 @@ def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
 def test_variants_are_the_file_with_their_keys_set(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text(
-        '[cluster]\nnodes = 4\ngpus_per_node = 8\n[[variants]]\nname = "a"\n[[variants]]\nname = "b"\n'
+        'scale = "jobs"\n[cluster]\nnodes = 4\ngpus_per_node = 8\n[[variants]]\nname = "a"\n[[variants]]\nname = "b"\n'
         'set.policy.name = "srtf"\nset."cluster.nodes" = 5\n'
     )
-    (_, a), (name, b) = experiment.read(path, ["policy.backfill=fit", "run.seed=7"])
+    (_, a), (name, b) = files.read(path, ["policy.backfill=fit", "run.seed=7"])
     assert (a.policy.name, a.cluster.nodes, a.policy.backfill, a.run.seed) == ("fifo", 4, "fit", 7)
     assert (name, b.policy.name, b.cluster.nodes, b.policy.backfill) == ("b", "srtf", 5, "fit")
 
 
 def test_the_example_experiment_is_valid() -> None:
     path = Path(__file__).resolve().parent.parent / "experiments" / "example.toml"
-    named = experiment.read(path, ["trace.synthetic.jobs=60"])
+    named = files.read(path, ["trace.synthetic.jobs=60"])
     assert len(named) == 4
     for _, each in named:
-        assert not experiment.run(each).stopped
+        assert not play.run(each).stopped
 
 
 @pytest.mark.parametrize(
@@ -154,10 +157,10 @@ def test_the_example_experiment_is_valid() -> None:
 def test_a_wrong_value_is_one_line_that_names_it(tables: dict[str, Any], line: str | None) -> None:
     wanted = described(**tables)
     if line is None:
-        experiment.prepare(wanted)
+        prepare(wanted)
         return
     with pytest.raises(HeadwayError) as caught:
-        experiment.prepare(wanted)
+        prepare(wanted)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -167,20 +170,20 @@ def test_skipped_jobs_are_counted_and_the_rest_begins_at_zero(tmp_path: Path) ->
     path.write_text("submit_s,work_s,gpus,name\n0,60,999,big\n5,60,1,a\n9,60,2,b\n9,60,888,huge\n")
     given = {"synthetic": None, "path": str(path), "format": "headway"}
     with pytest.raises(InfeasibleJobError, match=r"job big can never run: .*has 64 \(2 such jobs in all\)"):
-        experiment.prepare(described(trace=given))
-    scene = experiment.prepare(described(trace={**given, "skip_infeasible": True}))
+        prepare(described(trace=given))
+    scene = prepare(described(trace={**given, "skip_infeasible": True}))
     assert len(scene.skipped) == 2
     assert [(job.id, job.name, job.submit) for job in scene.jobs] == [(0, "a", 0), (1, "b", 4 * SECOND)]
     path.write_text("submit_s,work_s,gpus\n0,60,999\n")
     with pytest.raises(InfeasibleJobError, match="no job of the trace could ever run"):
-        experiment.prepare(described(trace={**given, "skip_infeasible": True}))
+        prepare(described(trace={**given, "skip_infeasible": True}))
 
 
 def test_time_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"submit_s,work_s,gpus\n0,60,1\n{120 * 365 * 86400},{100 * 365 * 86400},1\n")
     with pytest.raises(TraceError, match="time holds 146"):
-        experiment.prepare(described(trace={"synthetic": None, "path": str(path)}))
+        prepare(described(trace={"synthetic": None, "path": str(path)}))
 
 
 @pytest.mark.parametrize("tenancy", ["pool", "walls", "quotas", "borrow"])
@@ -190,26 +193,26 @@ def test_every_tenancy_runs_is_stored_resolved_and_passes_the_audit(tmp_path: Pa
         trace={"skip_infeasible": True},
         run={"out": str(tmp_path / "run")},
     )
-    result = experiment.run(wanted)
-    stored = experiment.open_run(tmp_path / "run")
+    result = play.run(wanted)
+    stored = open_run(tmp_path / "run")
     scene = stored.scene
     assert scene.cluster == result.scene.cluster
     assert bool(scene.cluster.partitions) == (tenancy == "walls")
     assert bool(scene.cluster.tenants) == (tenancy in ("quotas", "borrow"))
     options = {"speed": scene.speed(), "costs": scene.costs()}
     assert audit(scene.cluster, scene.jobs, stored.tape, policy=scene.policy(), complete=True, **options) == []
-    assert experiment.prepare(scene.experiment).cluster == scene.cluster
+    assert prepare(scene.experiment).cluster == scene.cluster
 
 
 def test_maintenance_and_failures_are_drawn_from_the_seed_alone() -> None:
     tables = {
         "failures": {"mtbf": "5d", "maintenance": [{"nodes": "0-1", "start": "1h", "length": "2h", "lead": "30m"}]}
     }
-    faults = [experiment.prepare(described(**tables)).faults() for _ in range(2)]
+    faults = [prepare(described(**tables)).faults() for _ in range(2)]
     first, second = (list(each.first()) if each is not None else [] for each in faults)
     assert first == second
     assert len(first) == 4 + 2 * 3
-    assert experiment.prepare(described()).faults() is None
+    assert prepare(described()).faults() is None
 
 
 MINE = '''
@@ -242,9 +245,9 @@ def registry_as_it_was() -> Iterator[None]:
 def test_a_policy_from_the_users_own_file_runs_under_its_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE.format(name="largest-for-test"))
-    policy = experiment.policy_of(described(policy={"name": f"{path}:Largest(sign=1)+fit"}))
+    policy = policy_of(described(policy={"name": f"{path}:Largest(sign=1)+fit"}))
     assert policy.name == "largest-for-test(sign=1)+fit"
-    result = experiment.run(described(policy={"name": f"{path}:Largest"}))
+    result = play.run(described(policy={"name": f"{path}:Largest"}))
     assert result.policy == "largest-for-test"
     for spec, line in (
         (f"{path}:Larges", "did you mean 'Largest'?"),
@@ -252,13 +255,13 @@ def test_a_policy_from_the_users_own_file_runs_under_its_name(tmp_path: Path) ->
         (f"{tmp_path}/absent.py:X", "there is no such file"),
     ):
         with pytest.raises(ExperimentError, match=line.replace("?", r"\?")):
-            experiment.policy_of(described(policy={"name": spec}))
+            policy_of(described(policy={"name": spec}))
     (tmp_path / "broken.py").write_text("1 +")
     with pytest.raises(ExperimentError, match="cannot be loaded"):
-        experiment.policy_of(described(policy={"name": f"{tmp_path}/broken.py:X"}))
+        policy_of(described(policy={"name": f"{tmp_path}/broken.py:X"}))
     (tmp_path / "taken.py").write_text(MINE.format(name="fifo"))
     with pytest.raises(ExperimentError, match="'fifo' of class Largest is taken"):
-        experiment.policy_of(described(policy={"name": f"{tmp_path}/taken.py:Largest"}))
+        policy_of(described(policy={"name": f"{tmp_path}/taken.py:Largest"}))
 
 
 def test_migration_costs_a_minute_unless_it_is_free_or_told_otherwise() -> None:
@@ -270,31 +273,29 @@ def test_migration_costs_a_minute_unless_it_is_free_or_told_otherwise() -> None:
         ({"costs": {"migration": ""}}, 7, 7),
     ):
         wanted = described(**tables)
-        costs = experiment.costs_of(wanted, experiment.facts_of(wanted))
+        costs = costs_of(wanted, facts_of(wanted))
         assert (costs.of_preemption(job), costs.of_migration(job)) == (preemption * SECOND, migration * SECOND)
 
 
 def test_open_run_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(TapeError, match="there is no such folder"):
-        experiment.open_run(tmp_path / "absent")
+        open_run(tmp_path / "absent")
     with pytest.raises(TapeError, match="holds no run"):
-        experiment.open_run(tmp_path)
-    experiment.run(described(run={"out": str(tmp_path / "run")}))
+        open_run(tmp_path)
+    play.run(described(run={"out": str(tmp_path / "run")}))
     (tmp_path / "run" / "jobs.parquet").unlink()
     with pytest.raises(TapeError, match=r"jobs\.parquet is missing"):
-        experiment.open_run(tmp_path / "run")
+        open_run(tmp_path / "run")
     (tmp_path / "run" / "tape.parquet").write_bytes(b"PAR1 no tape")
     with pytest.raises(TapeError, match="the tape cannot be read"):
-        experiment.open_run(tmp_path / "run")
+        open_run(tmp_path / "run")
 
 
 def test_placement_at_random_draws_from_the_seed_of_the_run() -> None:
-    assert (
-        experiment.policy_of(described(policy={"name": "fifo+random"}, run={"seed": 7})).name == "fifo+random(seed=7)"
-    )
+    assert policy_of(described(policy={"name": "fifo+random"}, run={"seed": 7})).name == "fifo+random(seed=7)"
     chosen = described(policy={"name": "fifo", "placement": "random(seed=3)"}, run={"seed": 7})
-    assert experiment.policy_of(chosen).name == "fifo+random(seed=3)"
-    assert experiment.policy_of(described(policy={"name": "fifo+random"})).name == "fifo+random"
+    assert policy_of(chosen).name == "fifo+random(seed=3)"
+    assert policy_of(described(policy={"name": "fifo+random"})).name == "fifo+random"
 
 
 def test_a_damaged_result_is_said_and_not_taken_for_a_run_that_was_cut_short(tmp_path: Path) -> None:
@@ -304,8 +305,8 @@ def test_a_damaged_result_is_said_and_not_taken_for_a_run_that_was_cut_short(tmp
         "cluster": {"nodes": 1, "gpus_per_node": 1},
         "run": {"out": str(tmp_path / "run")},
     }
-    experiment.run(toml.typed(document, Experiment, "test"))
-    assert not experiment.open_run(tmp_path / "run").complete
+    play.run(toml.typed(document, Experiment, "test"))
+    assert not open_run(tmp_path / "run").complete
     (tmp_path / "run" / "result.json").write_text("x")
     with pytest.raises(TapeError, match=r"result\.json cannot be read"):
-        experiment.open_run(tmp_path / "run")
+        open_run(tmp_path / "run")

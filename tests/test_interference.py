@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway import experiment
 from headway.cli import main
-from headway.cli.serving import variants as fleet_variants
 from headway.errors import ExperimentError, ProfileError
-from headway.experiment import identity, serving
+from headway.experiment import files, fleet, identity, play
+from headway.experiment.domain import RunResult
+from headway.experiment.folder import open_run
+from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
 from headway.formats.serving_settings import ServingExperiment, ServingRunTable
 from headway.formats.settings import Experiment
@@ -125,18 +126,18 @@ def asked(out: str = "", **cluster: Any) -> Experiment:
     return toml.typed(document | {"run": {"out": out}}, Experiment, "test")
 
 
-def ends(found: experiment.RunResult) -> list[float]:
+def ends(found: RunResult) -> list[float]:
     """When jobs finished, in seconds."""
     tape = found.tape
     return [int(row[0]) / SECOND for row in tape.rows[tape.column("kind") == int(Kind.FINISHED)].tolist()]
 
 
 def test_an_experiment_reads_a_table_and_its_run_keeps_it(folder: Path) -> None:
-    assert ends(experiment.run(asked())) == [1000, 5000]
-    found = experiment.run(asked(out="run", interference="mine.json"))
+    assert ends(play.run(asked())) == [1000, 5000]
+    found = play.run(asked(out="run", interference="mine.json"))
     assert ends(found) == [1250, 5000 + 1250 / 2]
     (folder / "mine.json").unlink()
-    stored = experiment.open_run(folder / "run")
+    stored = open_run(folder / "run")
     scene = stored.scene
     assert audit(scene.cluster, scene.jobs, stored.tape, speed=scene.speed(), costs=scene.costs(), complete=True) == []
     assert scene.speed().interference is not None
@@ -144,13 +145,13 @@ def test_an_experiment_reads_a_table_and_its_run_keeps_it(folder: Path) -> None:
 
 def test_jobs_of_which_the_table_knows_nothing_are_reported_and_count_with_its_median(folder: Path) -> None:
     (folder / "mine.json").write_text(json.dumps([pair("x", "y", 1.5)]))
-    found = experiment.run(asked(interference="mine.json"))
-    assert found.notes[-1] == (
+    found = play.run(asked(interference="mine.json"))
+    assert found.scene.notes[-1] == (
         "2 of 2 jobs on parts of a GPU train what no pair is of (left, right): beside each, 1.5× as long"
     )
     assert ends(found)[0] == pytest.approx(1500, abs=0.01)
-    named = experiment.run(asked(interference="mine.json", programs={"le*": "x", "*": "y"}))
-    assert not named.notes
+    named = play.run(asked(interference="mine.json", programs={"le*": "x", "*": "y"}))
+    assert not named.scene.notes
     assert ends(named) == ends(found)
 
 
@@ -166,7 +167,7 @@ def test_jobs_of_which_the_table_knows_nothing_are_reported_and_count_with_its_m
 )
 def test_a_wrong_setting_is_refused_before_anything_runs(folder: Path, keys: dict[str, Any], told: str) -> None:
     with pytest.raises((ExperimentError, ProfileError), match=told):
-        experiment.prepare(asked(**keys))
+        prepare(asked(**keys))
 
 
 def test_what_a_result_depends_on_includes_the_rows_of_the_table_but_not_its_place(folder: Path) -> None:
@@ -192,7 +193,7 @@ SCENARIO = {
 }
 
 
-def fleet(folder: Path, scenario: dict[str, Any] | None = None, **keys: Any) -> ServingExperiment:
+def asked_fleet(folder: Path, scenario: dict[str, Any] | None = None, **keys: Any) -> ServingExperiment:
     """One worker with two functions that start together."""
     (folder / "fleet.toml").write_text(toml.write(scenario or SCENARIO))
     given = {"serving": {"scenario": "fleet.toml", **keys}, "policy": {"name": "esg"}}
@@ -202,7 +203,7 @@ def fleet(folder: Path, scenario: dict[str, Any] | None = None, **keys: Any) -> 
 def test_batches_on_one_gpu_take_longer_by_exactly_the_factor_of_their_share(folder: Path) -> None:
     rows = [pair("read", "look", 1.25, 250_000), pair("read", "look", 2, 1_000_000), pair("look", "read", 1.5, 750_000)]
     (folder / "mine.json").write_text(json.dumps(rows))
-    latency = serving.prepare(fleet(folder, interference="mine.json")).latency()
+    latency = fleet.DOMAIN.prepare(asked_fleet(folder, interference="mine.json")).latency()
     look, read = range(2)
     assert latency.beside(read, [look], 0, 1) == 1_250_000
     assert latency.beside(read, [look], 0, 4) == 2_000_000
@@ -214,8 +215,8 @@ def test_a_run_of_a_fleet_reads_a_table_and_keeps_it(folder: Path) -> None:
     (folder / "mine.json").write_text(json.dumps([pair("look", "read", 1.25), pair("read", "look", 1.25)]))
     took = {}
     for name in ("", "mine.json"):
-        each = fleet(folder, interference=name)
-        found = serving.run(msgspec.structs.replace(each, run=ServingRunTable(out="felt" if name else "alone")))
+        each = asked_fleet(folder, interference=name)
+        found = play.run(msgspec.structs.replace(each, run=ServingRunTable(out="felt" if name else "alone")))
         tape = found.tape
         kinds, times = tape.column("kind"), tape.column("time")
         begun = times[kinds == int(ServingKind.RUN)].tolist()
@@ -223,19 +224,19 @@ def test_a_run_of_a_fleet_reads_a_table_and_keeps_it(folder: Path) -> None:
     assert took[""] == [100 * MILLISECOND, 100 * MILLISECOND]
     assert took["mine.json"] == [100 * MILLISECOND, 125 * MILLISECOND]
     (folder / "mine.json").unlink()
-    assert serving.open_run(folder / "felt").scene.latency().beside(0, [1], 0, 1) == 1_250_000
-    assert serving.open_run(folder / "alone").scene.latency().beside(0, [1], 0, 1) == 1_000_000
+    assert open_run(folder / "felt").scene.latency().beside(0, [1], 0, 1) == 1_250_000
+    assert open_run(folder / "alone").scene.latency().beside(0, [1], 0, 1) == 1_000_000
 
 
 def test_what_a_scenario_says_itself_comes_before_the_table(folder: Path) -> None:
     (folder / "mine.json").write_text(json.dumps([pair("look", "read", 1.5), pair("read", "look", 1.5)]))
     own = SCENARIO | {"interference": [{"function": "look", "beside": "read", "slower": 3}]}
-    latency = serving.prepare(fleet(folder, own, interference="mine.json")).latency()
+    latency = fleet.DOMAIN.prepare(asked_fleet(folder, own, interference="mine.json")).latency()
     assert (latency.beside(0, [1], 0, 1), latency.beside(1, [0], 0, 1)) == (3_000_000, 1_500_000)
 
 
 def test_functions_of_which_the_table_knows_nothing_are_reported(folder: Path) -> None:
-    scene = serving.prepare(fleet(folder, interference="mine.json", programs={"look": "left"}))
+    scene = fleet.DOMAIN.prepare(asked_fleet(folder, interference="mine.json", programs={"look": "left"}))
     (note,) = scene.notes
     assert note.startswith("4 pairs are not in the interference table (look beside look, look beside read, ")
     assert note.endswith(", …): 1.38× as long")
@@ -243,7 +244,7 @@ def test_functions_of_which_the_table_knows_nothing_are_reported(folder: Path) -
 
 def test_names_without_a_table_are_refused(folder: Path) -> None:
     with pytest.raises(ExperimentError, match=r"serving\.programs needs a table of pairs"):
-        serving.prepare(fleet(folder, programs={"look": "left"}))
+        fleet.DOMAIN.prepare(asked_fleet(folder, programs={"look": "left"}))
 
 
 # --- the experiments of the repository --------------------------------------------------------------------------
@@ -252,9 +253,9 @@ def test_names_without_a_table_are_refused(folder: Path) -> None:
 def test_the_experiment_with_jobs_shows_what_neighbours_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     means = {}
-    for name, each in experiment.read(EXPERIMENTS / "kernels-training.toml"):
-        found = experiment.run(each)
-        assert found.notes == ()
+    for name, each in files.read(EXPERIMENTS / "kernels-training.toml"):
+        found = play.run(each)
+        assert found.scene.notes == ()
         submitted = {job.id: job.submit for job in found.scene.jobs}
         rows = found.tape.rows[found.tape.column("kind") == int(Kind.FINISHED)].tolist()
         assert len(rows) == len(submitted) == 240
@@ -268,10 +269,10 @@ def test_the_experiment_with_a_fleet_shows_what_neighbours_cost() -> None:
     document = toml.read(EXPERIMENTS / "kernels-serving.toml")
     toml.put(document, "workload.requests", 300)
     means = {}
-    for name, each in fleet_variants(document, "kernels-serving.toml"):
+    for name, each in files.variants(document, "kernels-serving.toml"):
         if not name.startswith("esg"):
             continue
-        tape = serving.run(each).tape
+        tape = play.run(each).tape
         done = tape.column("kind") == int(ServingKind.DONE)
         means[name] = float(tape.column("value")[done].mean())
         assert done.sum() == 300

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 
 from headway.cli import main
 from headway.cli import plans as plans_command
-from headway.cli.flags import FLEET_POLICY
 from headway.errors import ExperimentError
-from headway.experiment import planning, serving
-from headway.experiment.planning import Plan, kind_name, plans
+from headway.experiment.fleet import planning
+from headway.experiment.fleet.planning import Plan, kind_name, plans
+from headway.experiment.fleet.scene import prepare
+from headway.experiment.play import play
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment
+from headway.formats.serving_settings import ServingExperiment, ServingPolicyTable
 from headway.metrics.serving.summary import summarise
 
 T4 = {"count": 3, "gpu": "T4", "memory": "14GB"}
@@ -195,13 +197,11 @@ def test_the_warm_up_is_long_enough_for_processes_to_start(scenario: Callable[..
 def test_a_deadline_is_needed_and_ctrl_c_ends_it(scenario: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ExperimentError, match="a plan needs a deadline"):
         plans(asked(scenario(), slo="none"), 0.9, silent)
-    real = serving.play
 
     def stopped(*given_to: Any, **more: Any) -> Any:
-        result = real(*given_to, **more)
-        return serving.ServingResult(**{**{f: getattr(result, f) for f in result.__slots__}, "stopped": True})
+        return replace(play(*given_to, **more), stopped=True)
 
-    monkeypatch.setattr(serving, "play", stopped)
+    monkeypatch.setattr(planning, "play", stopped)
     with pytest.raises(KeyboardInterrupt):
         plans(asked(scenario()), 0.9, silent)
 
@@ -262,15 +262,15 @@ def _aim(path: str) -> tuple[Any, float, Any]:
 
 def test_the_price_of_a_kind_is_read_and_is_the_rent_of_the_fleet(scenario: Callable[..., str]) -> None:
     priced = asked(scenario(fleet={"workers": [{**T4, "hour_usd": 2.5}, OLD]}), requests=20, slo="none")
-    scene = serving.prepare(priced)
+    scene = prepare(priced)
     assert [scene.built.fleet.hour_usd(worker) for worker in scene.built.fleet.workers] == [2.5] * 3 + [0.738] * 2
-    result = serving.play(scene)
+    result = play(scene)
     row = summarise(
         scene.built.catalogue, scene.built.fleet, scene.requests, result.tape, latency=scene.latency(), policy="jit"
     )
     assert row["cost_fleet_usd"] == pytest.approx((3 * 2.5 + 2 * 0.738) * row["makespan_s"] / 3600)
     with pytest.raises(ExperimentError, match="workers 'worker': hour_usd is -1: must be a price, at least 0"):
-        serving.prepare(asked(scenario(fleet={"workers": [{**T4, "hour_usd": -1.0}]})))
+        prepare(asked(scenario(fleet={"workers": [{**T4, "hour_usd": -1.0}]})))
 
 
 # --- the command --------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_the_price_of_a_kind_is_read_and_is_the_rent_of_the_fleet(scenario: Call
 def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
-        main(["plan", *words])
+        main(["fleet", "plan", *words])
     told = capsys.readouterr()
     return int(end.value.code or 0), told.out, told.err
 
@@ -363,8 +363,8 @@ def test_the_help_names_the_policy_that_is_used(
     monkeypatch.setattr(plans_command, "_show", lambda *_: None)
     assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
     told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
-    assert used == [FLEET_POLICY]
-    assert f"If left out {FLEET_POLICY}." in told
+    assert used == [ServingPolicyTable().name]
+    assert f"If left out {ServingPolicyTable().name}." in told
     assert "fifo" not in told
 
 

@@ -33,7 +33,7 @@ def test_a_pool_that_is_stopped_says_what_it_did_not_do() -> None:
 def test_a_signal_to_the_parent_alone_stops_all_its_runs(tmp_path: Path) -> None:
     path, out, slow = tmp_path / "long.toml", tmp_path / "runs", tmp_path / "policy"
     path.write_text(
-        "variants = [{name = 'a'}, {name = 'b', set = {run = {seed = 1}}}]\n"
+        "scale = 'jobs'\nvariants = [{name = 'a'}, {name = 'b', set = {run = {seed = 1}}}]\n"
         f"policy = {{name = '{slow_policy(slow)}'}}\n"
         "trace = {synthetic = {jobs = 1000}}\ncluster = {nodes = 16, gpus_per_node = 8}\n"
     )

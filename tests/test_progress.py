@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headway import experiment
-from headway.cli import progress
-from headway.cli.progress import Board
 from headway.errors import TapeError
 from headway.experiment.folder import RESULT_NAME, store_result
+from headway.experiment.play import run
 from headway.files import remove_unfinished, write_whole
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.live.tasks import Far
+from headway.report import progress
+from headway.report.progress import Board
 from headway.units import HOUR
 
 
@@ -24,7 +24,7 @@ def test_a_run_that_drains_is_not_done_when_all_have_arrived(tmp_path: Path) -> 
     path.write_text("submit_s,work_s,gpus\n" + "".join(f"{i // 1000},{100 + i % 7},1\n" for i in range(4000)))
     document = {"trace": {"path": str(path)}, "cluster": {"nodes": 1, "gpus_per_node": 1}}
     heard: list[Far] = []
-    experiment.run(toml.typed(document, Experiment, "test"), heard.append)
+    run(toml.typed(document, Experiment, "test"), heard.append)
     assert len(heard) >= 3
     assert all(far.now > far.last and far.jobs == 4000 for far in heard)  # all have arrived, at once
     assert all(far.ended + far.waiting + far.running == 4000 for far in heard)

@@ -15,7 +15,7 @@ from headway.training.queue import Queue
 
 SIZE = ("--nodes", "2", "--gpus-per-node", "8")
 JOBS = "submit_s,work_s,gpus\n0,100,8\n0,100,8\n1,50,8\n"
-FLEET = ("simulate", "--scenario", "compass", "--requests", "20", "--policy")
+FLEET = ("fleet", "simulate", "compass", "--requests", "20", "--policy")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_what_would_never_end_or_means_nothing_for_jobs(
     flags: tuple[str, ...], line: str, jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert line in refused(capsys, "simulate", "--trace", jobs, *SIZE, *flags)
+    assert line in refused(capsys, "jobs", "simulate", jobs, *SIZE, *flags)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_would_never_end_or_means_nothing_for_jobs(
 def test_what_would_never_end_or_means_nothing_for_requests(
     flags: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert line in refused(capsys, "simulate", "--scenario", "compass", *flags)
+    assert line in refused(capsys, "fleet", "simulate", "compass", *flags)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
@@ -128,15 +128,15 @@ def test_groups_of_nodes_alone_are_no_contradiction() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--trace", "JOBS", *SIZE, "--policies", "fifo,srtf,fifo"),
-        ("--scenario", "compass", "--policies", "hash, hash"),
-        ("--scenario", "kernels", "--high", "vgg16", "--low", "matmul", "--policies", "mps,mps"),
+        ("jobs", "compare", "JOBS", *SIZE, "--policies", "fifo,srtf,fifo"),
+        ("fleet", "compare", "compass", "--policies", "hash, hash"),
+        ("gpu", "compare", "vgg16", "matmul", "--policies", "mps,mps"),
     ],
 )
 def test_no_policy_is_compared_with_itself(
     words: tuple[str, ...], jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = refused(capsys, "compare", *(jobs if word == "JOBS" else word for word in words))
+    line = refused(capsys, *(jobs if word == "JOBS" else word for word in words))
     assert "is named twice; name each once" in line
 
 
@@ -156,8 +156,8 @@ def test_no_policy_is_compared_with_itself(
 def test_a_sweep_is_over_different_numbers(
     flags: tuple[str, ...], line: str, jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--trace", jobs, "--gpus-per-node", "8", "--set", "cluster.nodes=2", "-o", str(tmp_path / "s"))
-    assert line in refused(capsys, "sweep", *words, *flags)
+    words = (jobs, "--gpus-per-node", "8", "--set", "cluster.nodes=2", "-o", str(tmp_path / "s"))
+    assert line in refused(capsys, "jobs", "sweep", *words, *flags)
 
 
 # --- names --------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_a_sweep_is_over_different_numbers(
 
 def test_an_empty_job_is_none(jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["simulate", "--trace", jobs, *SIZE, "--out", str(tmp_path / "run")])
+        main(["jobs", "simulate", jobs, *SIZE, "--out", str(tmp_path / "run")])
     capsys.readouterr()
     for job in ("", " "):
         assert "the job is empty: name it by its id" in refused(capsys, "story", str(tmp_path / "run"), job)
@@ -188,7 +188,7 @@ def test_keys_that_cannot_be_sorted_are_refused_with_the_policy_the_job_and_the_
     head = "from headway.training.policies.parts import Order\n\n\n"
     body = f"class Mine(Order):\n    name = '{name}'\n\n    def key(self, now, js):\n        return {key}\n"
     (tmp_path / f"{name}.py").write_text(head + body)
-    words = ("simulate", "--trace", jobs, *SIZE, "--policy", f"{tmp_path / name}.py:Mine")
+    words = ("jobs", "simulate", jobs, *SIZE, "--policy", f"{tmp_path / name}.py:Mine")
     assert f"headway: policy {name}: {line}" in refused(capsys, *words)
 
 
@@ -257,7 +257,7 @@ def test_a_ray_address_where_nobody_listens_is_refused_before_ray_is_asked(
     monkeypatch.setattr(ray_pool, "library", Asked)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    words = ("sweep", "--trace", jobs, *SIZE[2:], "--nodes", "1,2", "-o", str(tmp_path / "s"), "--engine", "ray")
+    words = ("jobs", "sweep", jobs, *SIZE[2:], "--nodes", "1,2", "-o", str(tmp_path / "s"), "--engine", "ray")
     said = refused(capsys, *words, "--address", f"127.0.0.1:{port}")
     assert f"Ray cluster '127.0.0.1:{port}': cannot be joined (Connection refused)" in said
     assert "is no address: write auto, or host:port" in refused(capsys, *words, "--address", "127.0.0.1")

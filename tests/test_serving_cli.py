@@ -9,7 +9,7 @@ import pytest
 
 from headway.cli import main
 
-SMALL = ["--scenario", "compass", "--requests", "60", "--rate", "2", "--seed", "42"]
+SMALL = ["compass", "--requests", "60", "--rate", "2", "--seed", "42"]
 KEYS = [
     *("policy", "requests", "completed", "dropped", "slowdown_mean", "slowdown_p50", "slowdown_p95"),
     *("latency_p50_s", "latency_p99_s", "cache_hit_rate", "bytes_fetched", "workers_used", "slo_hit_rate"),
@@ -42,7 +42,7 @@ def _refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_a_run_prints_its_numbers_as_json_in_a_known_order(capsys: pytest.CaptureFixture[str]) -> None:
-    row = json.loads(_run(capsys, "simulate", *SMALL, "--policy", "compass", "--workers", "5", "--json"))
+    row = json.loads(_run(capsys, "fleet", "simulate", *SMALL, "--policy", "compass", "--workers", "5", "--json"))
     assert list(row)[: len(KEYS)] == KEYS
     assert (row["policy"], row["requests"], row["completed"], row["dropped"]) == ("compass", 60, 60, 0)
     assert row["slowdown_mean"] >= row["slowdown_p50"] >= 1 or row["slowdown_mean"] >= 1
@@ -52,19 +52,21 @@ def test_a_run_prints_its_numbers_as_json_in_a_known_order(capsys: pytest.Captur
 
 def test_the_same_seed_gives_the_same_run_and_another_another(capsys: pytest.CaptureFixture[str]) -> None:
     def digest(*more: str) -> str:
-        return str(json.loads(_run(capsys, "simulate", *SMALL, "--policy", "compass", "--json", *more))["digest"])
+        shown = _run(capsys, "fleet", "simulate", *SMALL, "--policy", "compass", "--json", *more)
+        return str(json.loads(shown)["digest"])
 
     assert digest() == digest()
     assert digest() != digest("--seed", "43")
 
 
 def test_a_policy_goes_by_the_name_it_was_given_whatever_the_fidelity(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = _run(capsys, "simulate", *SMALL, "--policy", "compass(adjust=off)", "--fidelity", "authors", "--json")
+    words = (*SMALL, "--policy", "compass(adjust=off)", "--fidelity", "authors", "--json")
+    shown = _run(capsys, "fleet", "simulate", *words)
     assert json.loads(shown)["policy"] == "compass(adjust=off)"
 
 
 def test_policies_are_compared_with_the_first_or_a_named_one(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("compare", *SMALL, "--policies", "hash,compass", "--json")
+    words = ("fleet", "compare", *SMALL, "--policies", "hash,compass", "--json")
     first, second = json.loads(_run(capsys, *words))
     assert first["baseline"] == second["baseline"] == "hash"
     assert first["slowdown_change"] is None
@@ -73,7 +75,7 @@ def test_policies_are_compared_with_the_first_or_a_named_one(capsys: pytest.Capt
 
 
 def test_seeds_become_one_row_with_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    row = json.loads(_run(capsys, "simulate", *SMALL, "--policy", "hash", "--seeds", "3", "--json"))
+    row = json.loads(_run(capsys, "fleet", "simulate", *SMALL, "--policy", "hash", "--seeds", "3", "--json"))
     assert row["seeds"] == 3
     assert [run["seed"] for run in row["runs"]] == [42, 43, 44]
     mean = sum(run["slowdown_mean"] for run in row["runs"]) / 3
@@ -85,7 +87,8 @@ def test_a_kept_run_is_audited_replayed_told_exported_and_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     run = str(tmp_path / "run")
-    shown = _run(capsys, "simulate", *SMALL, "--policy", "compass", "--out", run, "--report", str(tmp_path / "a.html"))
+    words = ("--policy", "compass", "--out", run, "--report", str(tmp_path / "a.html"))
+    shown = _run(capsys, "fleet", "simulate", *SMALL, *words)
     assert "compass" in shown
     assert "translation" in shown
     assert "nothing found" in _run(capsys, "audit", run)
@@ -110,7 +113,7 @@ def test_a_kept_run_is_audited_replayed_told_exported_and_shown(
 def test_an_experiment_file_with_a_table_serving_is_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        '[serving]\nscenario = "compass"\n[workload]\nrequests = 40\nrate = 1\n'
+        'scale = "fleet"\n[serving]\nscenario = "compass"\n[workload]\nrequests = 40\nrate = 1\n'
         '[[variants]]\nname = "a"\nset.policy.name = "hash"\n[[variants]]\nname = "b"\nset.serving.workers = 3\n'
     )
     rows = json.loads(_run(capsys, "run", str(path), "--json", "--set", "policy.name=compass"))
@@ -138,7 +141,8 @@ def test_a_policy_from_a_file_serves_beside_the_others(capsys: pytest.CaptureFix
         "            yield from self.queue.decide(state, state.workers[worker])\n"
     )
     out = str(tmp_path / "runs")
-    rows = json.loads(_run(capsys, "compare", *SMALL, "--policies", f"hash,{path}:Stay", "--json", "--out", out))
+    words = (*SMALL, "--policies", f"hash,{path}:Stay", "--json", "--out", out)
+    rows = json.loads(_run(capsys, "fleet", "compare", *words))
     assert rows[1]["policy"] == "stay"
     assert rows[1]["completed"] == 60
     stay = str(next(each for each in Path(out).iterdir() if "Stay" in each.name))
@@ -146,7 +150,7 @@ def test_a_policy_from_a_file_serves_beside_the_others(capsys: pytest.CaptureFix
 
 
 def test_a_plan_names_the_least_number_of_workers_that_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("plan", "question-answering", "--slo", "2s", "--rate", "3", "--requests", "200", "--json")
+    words = ("fleet", "plan", "question-answering", "--slo", "2s", "--rate", "3", "--requests", "200", "--json")
     found: list[dict[str, Any]] = json.loads(_run(capsys, *words))
     best = found[0]
     assert best["slo_hit_rate"] >= 0.99
@@ -156,18 +160,18 @@ def test_a_plan_names_the_least_number_of_workers_that_is_enough(capsys: pytest.
 
 
 BAD = {
-    "flag of jobs": (("simulate", *SMALL, "--nodes", "4"), "--nodes is about jobs"),
-    "flag of a fleet": (("simulate", "--workers", "4"), "--workers needs --scenario"),
-    "unknown scenario": (("simulate", "--scenario", "compas"), "did you mean 'compass'"),
-    "unknown policy": (("simulate", *SMALL, "--policy", "compas"), "did you mean 'compass'"),
-    "unknown option": (("simulate", *SMALL, "--policy", "compass(adjusted=off)"), "did you mean 'adjust'"),
-    "bad fidelity": (("simulate", *SMALL, "--fidelity", "author"), "did you mean 'authors'"),
-    "no worker": (("simulate", *SMALL, "--workers", "0"), "workers"),
-    "rate": (("simulate", *SMALL, "--rate", "-1"), "rate -1"),
-    "overload": (("simulate", "--scenario", "compass", "--rate", "500"), "can carry"),
-    "unknown graph": (("plan", "translatoin", "--slo", "3s", "--rate", "1"), "did you mean 'translation'"),
-    "hopeless": (("plan", "translation", "--slo", "100ms", "--rate", "1"), "critical path"),
-    "report": (("simulate", *SMALL, "--report", "a.txt"), "must end in .html"),
+    "flag of jobs": (("fleet", "simulate", *SMALL, "--nodes", "4"), "No such option: --nodes"),
+    "flag of a fleet": (("jobs", "simulate", "--workers", "4"), "No such option: --workers"),
+    "unknown scenario": (("fleet", "simulate", "compas"), "did you mean 'compass'"),
+    "unknown policy": (("fleet", "simulate", *SMALL, "--policy", "compas"), "did you mean 'compass'"),
+    "unknown option": (("fleet", "simulate", *SMALL, "--policy", "compass(adjusted=off)"), "did you mean 'adjust'"),
+    "bad fidelity": (("fleet", "simulate", *SMALL, "--fidelity", "author"), "did you mean 'authors'"),
+    "no worker": (("fleet", "simulate", *SMALL, "--workers", "0"), "workers"),
+    "rate": (("fleet", "simulate", *SMALL, "--rate", "-1"), "rate -1"),
+    "overload": (("fleet", "simulate", "compass", "--rate", "500"), "can carry"),
+    "unknown graph": (("fleet", "plan", "translatoin", "--slo", "3s", "--rate", "1"), "did you mean 'translation'"),
+    "hopeless": (("fleet", "plan", "translation", "--slo", "100ms", "--rate", "1"), "critical path"),
+    "report": (("fleet", "simulate", *SMALL, "--report", "a.txt"), "must end in .html"),
 }
 
 
@@ -181,5 +185,5 @@ def test_bad_input_is_one_line(
 
 def test_a_story_needs_a_request_of_the_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run = str(tmp_path / "run")
-    _run(capsys, "simulate", *SMALL, "--policy", "hash", "--out", run)
+    _run(capsys, "fleet", "simulate", *SMALL, "--policy", "hash", "--out", run)
     assert "go from 0 to 59" in _refused(capsys, "story", run, "60")

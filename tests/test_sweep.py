@@ -27,7 +27,11 @@ class Mine(Fifo):
     name = "mine-in-a-grid"
 """
 SIZE = ("--nodes", "2", "--gpus-per-node", "8")
-DRAWN: toml.Document = {"trace": {"synthetic": {"jobs": 120}}, "cluster": {"nodes": 6, "gpus_per_node": 8}}
+DRAWN: toml.Document = {
+    "scale": "jobs",
+    "trace": {"synthetic": {"jobs": 120}},
+    "cluster": {"nodes": 6, "gpus_per_node": 8},
+}
 
 
 class Ended(NamedTuple):
@@ -66,20 +70,20 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_a_run_says_how_sure_its_numbers_are(trace: Path, call: Callable[..., Ended]) -> None:
-    row = call("simulate", "--trace", trace, *SIZE, "--json").json
+    row = call("jobs", "simulate", trace, *SIZE, "--json").json
     for stem in ("jct_mean", "jct_p50", "jct_p99", "wait_mean"):
         assert row[f"{stem}_low_s"] <= row[f"{stem}_s"] <= row[f"{stem}_high_s"]
     assert (row["confidence"], row["seeds"], row["measured_jobs"]) == (0.95, 1, 100)
-    wider = call("simulate", "--trace", trace, *SIZE, "--json", "--confidence", "0.99").json
+    wider = call("jobs", "simulate", trace, *SIZE, "--json", "--confidence", "0.99").json
     assert wider["jct_mean_high_s"] - wider["jct_mean_low_s"] > row["jct_mean_high_s"] - row["jct_mean_low_s"]
-    none = call("simulate", "--trace", trace, *SIZE, "--json", "--no-intervals").json
+    none = call("jobs", "simulate", trace, *SIZE, "--json", "--confidence", "0").json
     assert none["jct_mean_low_s"] is none["confidence"] is None
-    assert "95 %" in call("simulate", "--trace", trace, *SIZE).out
-    assert "95 %" not in call("simulate", "--trace", trace, *SIZE, "--no-intervals").out
+    assert "95 %" in call("jobs", "simulate", trace, *SIZE).out
+    assert "95 %" not in call("jobs", "simulate", trace, *SIZE, "--confidence", "0").out
 
 
 def test_policies_are_compared_with_the_baseline_that_is_named(trace: Path, call: Callable[..., Ended]) -> None:
-    arguments = ("compare", "--trace", trace, *SIZE, "--policies", "fifo,fifo+easy,srtf")
+    arguments = ("jobs", "compare", trace, *SIZE, "--policies", "fifo,fifo+easy,srtf")
     rows = call(*arguments, "--baseline", "srtf", "--json").json
     assert [row["baseline"] for row in rows] == ["srtf"] * 3
     assert rows[2]["jct_change"] is None
@@ -95,7 +99,7 @@ def test_policies_are_compared_with_the_baseline_that_is_named(trace: Path, call
 def test_no_time_is_said_to_be_below_0(tmp_path: Path, call: Callable[..., Ended]) -> None:
     rows = "".join(f"{100 * (i // 2 if i in (6, 7) else i)},50,8\n" for i in range(40))
     (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,gpus\n{rows}")
-    row = call("simulate", "--trace", tmp_path / "jobs.csv", "--nodes", "1", "--gpus-per-node", "8", "--json").json
+    row = call("jobs", "simulate", tmp_path / "jobs.csv", "--nodes", "1", "--gpus-per-node", "8", "--json").json
     assert 0 == row["wait_mean_low_s"] < row["wait_mean_s"] < row["wait_mean_high_s"]
 
 
@@ -105,6 +109,7 @@ def test_a_change_is_over_the_jobs_that_both_could_run(tmp_path: Path, trace: Pa
     path.write_text(
         toml.write(
             {
+                "scale": "jobs",
                 "trace": {"path": str(trace), "skip_infeasible": True, "same_jobs": False},
                 "cluster": {"nodes": 1, "gpus_per_node": 8},
                 "variants": [{"name": "large"}, small],
@@ -121,14 +126,14 @@ def test_a_change_is_over_the_jobs_that_both_could_run(tmp_path: Path, trace: Pa
 
 
 def test_a_window_is_measured_and_the_rest_only_loads_the_system(trace: Path, call: Callable[..., Ended]) -> None:
-    whole = call("simulate", "--trace", trace, *SIZE, "--json").json
-    part = call("simulate", "--trace", trace, *SIZE, "--json", "--measure-jobs", "40:60").json
+    whole = call("jobs", "simulate", trace, *SIZE, "--json").json
+    part = call("jobs", "simulate", trace, *SIZE, "--json", "--measure-jobs", "40:60").json
     assert (part["jobs"], part["measured_jobs"], part["completed"]) == (100, 20, 20)
     assert part["digest"] == whole["digest"]
     assert part["jct_mean_s"] != whole["jct_mean_s"]
-    trimmed = call("simulate", "--trace", trace, *SIZE, "--json", "--warmup", "10%").json
+    trimmed = call("jobs", "simulate", trace, *SIZE, "--json", "--warmup", "10%").json
     assert trimmed["measured_jobs"] == 90
-    wrong = call("simulate", "--trace", trace, *SIZE, "--measure-jobs", "4000:5000")
+    wrong = call("jobs", "simulate", trace, *SIZE, "--measure-jobs", "4000:5000")
     assert (wrong.status, wrong.err.count("\n")) == (2, 1)
     assert "the workload has 100 jobs" in wrong.err
 
@@ -149,11 +154,11 @@ def test_seeds_are_runs_and_their_means_have_intervals(tmp_path: Path, call: Cal
 
 
 def test_where_nothing_is_drawn_there_is_one_run(trace: Path, call: Callable[..., Ended]) -> None:
-    arguments = ("simulate", "--trace", trace, *SIZE, "--seeds", "5", "--json")
+    arguments = ("jobs", "simulate", trace, *SIZE, "--seeds", "5", "--json")
     ended = call(*arguments)
     assert "runs" not in ended.json
     assert "nothing is drawn here: every seed gives the same run" in ended.err
-    assert call(*arguments, "--placement", "random").json["seeds"] == 5
+    assert call(*arguments, "--policy", "fifo+random").json["seeds"] == 5
     assert call(*arguments, "--failures", "mtbf=2h").json["seeds"] == 5
 
 
@@ -173,7 +178,8 @@ def test_a_grid_is_every_combination_for_every_seed() -> None:
 
 def test_a_cell_is_new_when_what_it_depends_on_changes_and_only_then(trace: Path, tmp_path: Path) -> None:
     def digest(**tables: Any) -> str:
-        document = {"trace": {"path": str(trace)}, "cluster": {"nodes": 2, "gpus_per_node": 8}, **tables}
+        cluster = {"nodes": 2, "gpus_per_node": 8}
+        document = {"scale": "jobs", "trace": {"path": str(trace)}, "cluster": cluster, **tables}
         (cell,) = sweep.cells_of(document, {}, "test")
         return cell.digest
 
@@ -198,7 +204,11 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
     Path("nodes.txt").write_text((SAMPLES / "scontrol-nodes.txt").read_text())
     Path("mine.py").write_text(MINE)
     Path("slurm.conf").write_text("SchedulerType=sched/builtin\nPriorityType=priority/basic\n")
-    document: toml.Document = {"cluster": {"file": ["nodes.txt"]}, "measure": {"baseline": "slurm:slurm.conf"}}
+    document: toml.Document = {
+        "scale": "jobs",
+        "cluster": {"file": ["nodes.txt"]},
+        "measure": {"baseline": "slurm:slurm.conf"},
+    }
     axes: dict[str, list[Any]] = {
         "policy.name": ["fifo", "mine.py:Mine+easy", "slurm:slurm.conf"],
         "trace.path": ["a.csv", "./b.csv"],
@@ -256,7 +266,7 @@ def test_a_grid_that_is_none_is_one_line(axes: dict[str, list[Any]], line: str) 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, trace: Path, call: Callable[..., Ended]) -> None:
     out = tmp_path / "sweep"
-    arguments = ("sweep", "--trace", trace, "--gpus-per-node", "8", "--policies", "fifo,srtf", "-o", out)
+    arguments = ("jobs", "sweep", trace, "--gpus-per-node", "8", "--policies", "fifo,srtf", "-o", out)
     first = call(*arguments, "--nodes", "2,4", "--processes", "2", "--baseline", "srtf")
     assert first.status == 0, first.err
     assert "change against srtf" in first.out
@@ -272,19 +282,19 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, trace: Path, call: Calla
     ]
     srtf = again.json[3]
     assert srtf["jct_change_low"] <= srtf["jct_change"] <= srtf["jct_change_high"]
-    assert call("sweep", "-o", out, "--json").json == again.json  # by the grid that lies in the folder
+    assert call("jobs", "sweep", "-o", out, "--json").json == again.json  # by the grid that lies in the folder
     table = pl.read_parquet(out / "results.parquet")
     assert table.height == pl.read_csv(out / "results.csv").height == 6
     assert table["jct_mean_s"].null_count() == 0
     next(iter(files)).write_text("{")  # half a file, as no writer of ours leaves it
-    assert "5 of 6 cells are done already" in call("sweep", "-o", out).err
+    assert "5 of 6 cells are done already" in call("jobs", "sweep", "-o", out).err
 
 
 def test_a_cell_is_the_run_that_simulate_makes(tmp_path: Path, trace: Path, call: Callable[..., Ended]) -> None:
-    words = ("--trace", trace, "--gpus-per-node", "8", "--nodes", "2")
-    sweeping = ("sweep", *words, "--policies", "fifo,srtf", "-o", tmp_path / "s", "--json", "--processes", "1")
+    words = (trace, "--gpus-per-node", "8", "--nodes", "2")
+    sweeping = ("jobs", "sweep", *words, "--policies", "fifo,srtf", "-o", tmp_path / "s", "--json", "--processes", "1")
     rows = call(*sweeping).json
-    alone = call("simulate", *words, "--policy", "srtf", "--json").json
+    alone = call("jobs", "simulate", *words, "--policy", "srtf", "--json").json
     assert rows[1]["digest"] == alone["digest"]
     assert rows[1]["jct_mean_low_s"] == alone["jct_mean_low_s"]
     again = call(*sweeping, "--keep-runs")
@@ -299,7 +309,7 @@ def test_a_cell_is_the_run_that_simulate_makes(tmp_path: Path, trace: Path, call
 def test_a_cell_that_fails_is_recorded_and_run_again_only_on_request(
     tmp_path: Path, trace: Path, call: Callable[..., Ended]
 ) -> None:
-    words = ("sweep", "--trace", trace, "--gpus-per-node", "1", "--nodes", "1,8", "-o", tmp_path / "s")
+    words = ("jobs", "sweep", trace, "--gpus-per-node", "1", "--nodes", "1,8", "-o", tmp_path / "s")
     failed = call(*words, "--processes", "1")
     assert failed.status == 1
     assert "failed: nodes=1, seed 0: InfeasibleJobError: " in failed.err
@@ -323,8 +333,8 @@ def test_a_cell_that_fails_is_recorded_and_run_again_only_on_request(
 def test_a_sweep_that_makes_no_sense_is_one_line(
     tmp_path: Path, trace: Path, call: Callable[..., Ended], words: tuple[str, ...], line: str
 ) -> None:
-    given = ("--trace", trace, *SIZE) if words else ()
-    ended = call("sweep", *given, *words, "-o", tmp_path / "s")
+    given = (trace, *SIZE) if words else ()
+    ended = call("jobs", "sweep", *given, *words, "-o", tmp_path / "s")
     assert (ended.status, ended.out) == (2, "")
     assert line in ended.err
     assert ended.err.count("\n") == 1
@@ -357,6 +367,7 @@ def record(seed: int, mean: float, jobs: str = "same") -> sweep.Record:
     batches = [[mean * (1 + i % 3), 1] for i in range(30)]
     times = dict.fromkeys(("jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "makespan_s"), mean)
     row = {"seed": seed, "digest": "", "stopped": False, "jobs": 30, "gpu_utilisation": 1.0, "peak_rss_bytes": 1}
+    row["confidence"] = 0.95
     return {"row": {**row, **times}, "batches": batches, "measured": jobs, "notes": [], "error": ""}
 
 
@@ -402,7 +413,7 @@ def test_whatever_is_killed_a_sweep_goes_on_where_it_was(tmp_path: Path, call: C
     grid, cells = tmp_path / "grid.toml", out / "cells"
     document: toml.Document = {**DRAWN, "measure": {"seeds": 2}}
     grid.write_text(toml.write(document | {"sweep": {"policy": {"name": ["fifo", slow_policy(slow)]}}}))
-    with program("sweep", grid, "-o", out, "--processes", "2") as running:
+    with program("jobs", "sweep", "--grid", grid, "-o", out, "--processes", "2") as running:
         until(lambda: len(at_work(slow)) == 2, running)  # the first two cells are done
         first = at_work(slow)
         os.kill(min(first), signal.SIGKILL)
@@ -413,15 +424,15 @@ def test_whatever_is_killed_a_sweep_goes_on_where_it_was(tmp_path: Path, call: C
     assert len(done) == 2
     assert all(json.loads(text)["error"] == "" for text in done.values())
     before = at_work(slow)
-    with program("sweep", "-o", out, "--processes", "2") as running:
+    with program("jobs", "sweep", "-o", out, "--processes", "2") as running:
         until(lambda: len(at_work(slow) - before) == 2, running)
         running.send_signal(signal.SIGINT)
         printed, err = running.communicate()
     assert all(map(gone, at_work(slow)))
     assert (running.returncode, printed) == (130, "")
-    assert f"stopped with 2 of 4 cells to do: headway sweep {out / 'grid.toml'} -o {out} goes on" in err
+    assert f"stopped with 2 of 4 cells to do: headway jobs sweep -o {out} goes on" in err
     (slow / "go").touch()
-    ended = call("sweep", "-o", out, "--json", "--processes", "1")
+    ended = call("jobs", "sweep", "-o", out, "--json", "--processes", "1")
     assert ended.status == 0
     assert [row["seeds"] for row in ended.json] == [2, 2]
     assert ended.json[0]["runs"][0]["digest"] == ended.json[1]["runs"][0]["digest"]
@@ -437,6 +448,7 @@ def test_what_is_no_number_is_refused_before_any_cell_runs(
     with pytest.raises(SystemExit) as ended:
         main(
             [
+                "jobs",
                 "sweep",
                 "--set",
                 "trace.synthetic={jobs=50}",

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from headway import experiment
 from headway.cli import main
 from headway.core.tape import FINAL_NAME, STREAM_NAME, TapeWriter
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, InfeasibleJobError, InputError
-from headway.experiment import Scene, StoredRun, changes
-from headway.experiment.changes import Changes, Plan
-from headway.experiment.whatif import WhatIf, check_writable, moment_at, time_of, what_if
+from headway.experiment.domain import StoredRun
+from headway.experiment.folder import open_run
+from headway.experiment.jobs import changes
+from headway.experiment.jobs.changes import Changes, Plan
+from headway.experiment.jobs.scene import JobsScene
+from headway.experiment.jobs.whatif import WhatIf, check_writable, moment_at, time_of, what_if
+from headway.experiment.play import play
 from headway.formats.cluster_table import ClusterTable, LevelTable
 from headway.formats.settings import CostsTable, Experiment, FailuresTable, MaintenanceTable, PolicyTable, RunTable
 from headway.metrics.training.difference import as_json, difference
@@ -39,15 +42,15 @@ NOWHERE = Path("nowhere")
 some = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 
 
-def scene_of(cluster: Cluster, jobs: tuple[Job, ...], policy: str = "fifo", **tables: Any) -> Scene:
+def scene_of(cluster: Cluster, jobs: tuple[Job, ...], policy: str = "fifo", **tables: Any) -> JobsScene:
     """A scene around a cluster and jobs that are there already."""
     described = ClusterTable(sharing_penalty=tables.pop("sharing_penalty", 0.0), levels=tables.pop("levels", []))
-    return Scene(Experiment(policy=PolicyTable(name=policy), cluster=described, **tables), cluster, jobs)
+    return JobsScene(Experiment(policy=PolicyTable(name=policy), cluster=described, **tables), cluster, jobs)
 
 
-def recorded(scene: Scene) -> StoredRun:
+def recorded(scene: JobsScene) -> StoredRun:
     """A scene played out, as if it had been read from a folder."""
-    return StoredRun(NOWHERE, scene, experiment.play(scene).tape, complete=True)
+    return StoredRun(NOWHERE, scene, play(scene).tape, complete=True, result={})
 
 
 def asked(stored: StoredRun, at: int, *, skip: bool = False, **wanted: Any) -> WhatIf:
@@ -97,7 +100,7 @@ def stored_runs(draw: st.DrawFn) -> StoredRun:
 
 
 @st.composite
-def some_changes(draw: st.DrawFn, scene: Scene) -> Changes:
+def some_changes(draw: st.DrawFn, scene: JobsScene) -> Changes:
     """One to three changes that make sense for a scene."""
     types = sorted({node.gpu_type for node in scene.cluster.nodes})
     tenants = sorted({job.tenant for job in scene.jobs})
@@ -576,7 +579,7 @@ def run_folder(tmp_path: Path) -> Path:
     """A stored run of a small drawn workload."""
     document = ["--set", "trace.synthetic={jobs=200, load=1.2, gpus=32}", "--nodes", "4", "--gpus-per-node", "8"]
     folder = tmp_path / "run"
-    assert command("simulate", *document, "--policy", "srtf", "--skip-infeasible", "--out", str(folder)) == 0
+    assert command("jobs", "simulate", *document, "--policy", "srtf", "--skip-infeasible", "--out", str(folder)) == 0
     return folder
 
 
@@ -619,7 +622,7 @@ def test_what_is_stored_is_never_what_an_audit_calls_broken(
         assert "nothing found" in said.out
         assert "cut short" not in said.err
         assert read_tape(out).digest == told["digest"]
-        assert experiment.open_run(out).complete
+        assert open_run(out).complete
     else:
         assert "holds no run" in said.err
         assert len(read_tape(out / "continuation"))
@@ -669,7 +672,7 @@ def test_where_nothing_can_be_written_is_noticed_before_the_work(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("headway.cli.whatifs.what_if", lambda *_, **__: pytest.fail("it works already"))
+    monkeypatch.setattr("headway.experiment.jobs.asking.what_if", lambda *_, **__: pytest.fail("it works already"))
     capsys.readouterr()
     place = tmp_path / "file" / "out"
     assert command("whatif", str(run_folder), "--at", "1h", "--policy", "fifo", "--out", str(place)) == 2
@@ -683,7 +686,7 @@ def test_what_was_continued_under_changes_is_explained_up_to_them(
 ) -> None:
     out = tmp_path / "out"
     assert command("whatif", str(run_folder), "--at", "1h", "--policy", "fifo", "--out", str(out)) == 0
-    found = experiment.open_run(out)
+    found = open_run(out)
     waiting = int(Ledger(found.tape, found.scene.jobs, found.scene.cluster).wait.argmax())
     capsys.readouterr()
     assert command("explain", str(out), str(waiting)) == 2
@@ -697,8 +700,8 @@ def test_what_was_continued_under_changes_is_explained_up_to_them(
 @pytest.mark.parametrize(
     ("flags", "broken"),
     [
-        (["--policy", "fifo"], "headway.experiment.whatif._change"),
-        (["--add-nodes", "2"], "headway.experiment.whatif._change"),
+        (["--policy", "fifo"], "headway.experiment.jobs.whatif._change"),
+        (["--add-nodes", "2"], "headway.experiment.jobs.whatif._change"),
         (["--add-nodes", "2"], "headway.core.tape.pq.write_table"),
     ],
 )
@@ -769,7 +772,7 @@ def test_the_tables_of_a_what_if(run_folder: Path, capsys: pytest.CaptureFixture
         (["--at", "1h", "--out", ""], "--out is empty"),
         (["--at", "1h", "--limit", "tenant00=1", "--limit", "tenant00=2"], "--limit: tenant00 is given twice"),
         (["--at", "1h", "--policy", ""], "--policy is empty"),
-        (["--at", "1h", "--failures", "mtbf"], "mtbf has no value"),
+        (["--at", "1h", "--failures", "mtbf"], "--failures 'mtbf': 'mtbf' is not understood"),
         (["--at", "1h", "--out", "."], "already holds"),
     ],
 )

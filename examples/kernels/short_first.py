@@ -1,6 +1,6 @@
 """A policy of one's own for programs that share a GPU: short kernels go at any time, long ones wait for idle time.
 
-    headway compare --scenario kernels --high resnet50 --low resnet101-b64 --seconds 0.2 \
+    headway gpu compare resnet50 resnet101-b64 --seconds 0.2 \
         --policies "mps-priority,./examples/kernels/short_first.py:ShortFirst(longest=30us)"
 """
 

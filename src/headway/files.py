@@ -63,6 +63,15 @@ def write_whole(path: Path, content: bytes | str, error: type[InputError] = Tape
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def stamp(path: str | Path) -> tuple[int, ...]:
+    """Return what changes when a file does; nothing where there is none, of which its reader will tell."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove the drafts of those who were killed; only where nobody writes at this moment."""
     with suppress(OSError):

@@ -7,40 +7,47 @@ from typing import Any
 import pytest
 import typer
 
+import headway
 from headway import traces
 from headway.cli import main
 from headway.cli.program import app
+from headway.experiment import common_flags
+from headway.experiment.registry import DOMAINS, domain
 
-RUN = ["--trace", "--format", "--map", "--cluster", "--nodes", "--gpus-per-node"]
-PARTS = ["--backfill", "--placement", "--preemption", "--preemption-cost", "--migration", "--migration-cost"]
-SHARES = ["--allocation", "--round", "--completions", "--speed", "--profiles", "--models"]
-HOSTS = ["--cpus-per-node", "--memory-per-node", "--storage-per-node"]
-REST = ["--estimates", "--quantum", *SHARES, "--failures", *HOSTS]
+API = [
+    *("CachedDataset", "HeadwayError", "Work", "compare", "environment", "fleet", "gpu", "jobs", "open", "run"),
+    *("simulate", "step", "steps", "sweep", "synthetic", "work"),
+]
+RUN_NAMES = [
+    *("audit", "explain", "figure", "folder", "jobs", "notes", "replay", "report", "requests", "row", "save", "stored"),
+    *("story", "table", "tables", "tenants", "timeline", "view", "whatif"),
+]
+COMPARISON_NAMES = [
+    *("baseline", "experiments", "figure", "frame", "jobs", "names", "notes", "outcomes", "places", "report"),
+    *("requests", "rows", "runs", "single", "stopped", "table", "tenants", "timeline", "view"),
+]
 ROWS = ["--strict", "--lenient"]
-JOBS = ["--skip-infeasible", *ROWS, "--skip-bad-rows"]
-SURE = ["--warmup", "--measure-jobs", "--confidence", "--no-intervals"]
 FILE = ["--format", "--map", *ROWS, "--skip-bad-rows", "--force"]
-FLEET = ["--scenario", "--setting", "--workers", "--rate", "--requests", "--arrivals", "--slo", "--fidelity"]
-FLEET += ["--push-interval", "--control"]
-GPU = ["--high", "--low", "--think", "--seconds", "--floor"]
+CLUSTER = ["--cluster", "--nodes", "--gpus-per-node"]
+BAD = ["--skip-bad-rows", "--no-skip-bad-rows"]
+SKIPPED = ["--skip-infeasible", "--no-skip-infeasible", "--strict", "--no-strict", *BAD]
+COSTS = ["--preemption-cost", "--failures"]
+JOBS = [
+    *("--format", "--map", "--estimates", *SKIPPED, "--measure-jobs", "--warmup", "--preemption", "--migration"),
+    *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
+]
+REQUESTS = ["--requests", "--arrivals", "--slo", "--setting"]
+FLEET = [*BAD, "--warmup", "--failures", "--push-interval", "--control", "--fidelity"]
+GPU = ["--think", "--seconds", "--slo", "--floor"]
+FIRST = ["--seeds", "--out", "--report"]
+GRID = ["--vary", "--grid", "--out", "-o"]
+REST = ["--seed", "--seeds", "--baseline", "--confidence", "--json", "--set"]
+CELLS = [*REST, "--processes", "--engine", "--address", "--keep-runs", "--retry"]
 COMMANDS = {
     "demo": ["--jobs", "--seed", "--seeds", "--baseline", "--json", "--picture", "--report", "--processes"],
-    "simulate": [
-        *(*RUN, "--policy", *PARTS, *REST, *FLEET, *GPU, "--load", *JOBS, "--seed", "--seeds", *SURE),
-        *("--out", "--json", "--by", "--report", "--set"),
-    ],
-    "compare": [
-        *("--policies", *RUN, *PARTS, *REST, *FLEET, *GPU, "--load", *JOBS, "--seed", "--seeds", "--baseline"),
-        *(*SURE, "--out", "--json", "--by", "--picture", "--report", "--set", "--processes"),
-    ],
     "run": [
-        *("path", "--seeds", "--baseline", *SURE, "--out", "--json", "--by", "--picture", "--report", "--set"),
-        "--processes",
-    ],
-    "sweep": [
-        *("--out", "-o", "grid", "--policies", "--loads", "--nodes", "--vary"),
-        *(*RUN[:4], "--gpus-per-node", *PARTS, *REST, *JOBS, "--seed", "--seeds", "--baseline", *SURE),
-        *("--json", "--set", "--processes", "--engine", "--address", "--keep-runs", "--retry"),
+        *("path", "--seeds", "--baseline", "--confidence", "--out", "--json", "--report", "--picture", "--by"),
+        *("--set", "--processes"),
     ],
     "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open", "--trust"],
     "story": ["folder", "job", "--trust", "--json"],
@@ -49,15 +56,44 @@ COMMANDS = {
         *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),
         *("--upgrade", "--failures", "--load", "--set", "--skip-infeasible", "--out", "--trust", "--json"),
     ],
-    "backtest": [*RUN, "--config", "--policies", *JOBS, "--json", "--set"],
     "export": ["folder", "--perfetto", "--parquet", "--csv", "--force", "--trust"],
-    "plan": [
-        *("graph", "--slo", "--rate", "--in-time", "--policy", "--arrivals", "--scenario", "--control"),
-        *("--requests", "--seed", "--json"),
-    ],
     "audit": ["folder", "--trust"],
     "replay": ["folder", "--trust"],
     "policies": ["--json"],
+    "jobs simulate": [
+        *("trace", "--policy", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--confidence", "--seed", "--json", "--by"),
+        "--set",
+    ],
+    "jobs compare": [
+        *("trace", "--policies", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--baseline", "--confidence", "--seed"),
+        *("--json", "--by", "--set", "--picture", "--processes"),
+    ],
+    "jobs sweep": [
+        *("trace", "--policies", "--loads", "--nodes", *GRID, "--cluster", "--gpus-per-node", *COSTS, *JOBS, *CELLS),
+    ],
+    "jobs backtest": [
+        *("trace", "--config", "--policies", *CLUSTER, "--format", "--map", *SKIPPED, "--json", "--set"),
+    ],
+    "fleet simulate": [
+        *("scenario", "--policy", "--workers", "--rate", *REQUESTS, *FLEET, *FIRST, "--confidence", "--seed"),
+        *("--json", "--set"),
+    ],
+    "fleet compare": [
+        *("scenario", "--policies", "--workers", "--rate", *REQUESTS, *FLEET, *FIRST, "--baseline", "--confidence"),
+        *("--seed", "--json", "--set", "--processes"),
+    ],
+    "fleet sweep": ["scenario", "--policies", "--rates", "--workers", *GRID, *REQUESTS, *FLEET, *CELLS],
+    "fleet plan": [
+        *("graph", "--rate", "--slo", "--in-time", "--policy", "--arrivals", "--scenario", "--control"),
+        *("--requests", "--seed", "--json"),
+    ],
+    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--set"],
+    "gpu compare": [
+        *("high", "low", "--policies", *GPU, *FIRST, "--baseline", "--confidence", "--seed", "--json", "--set"),
+        "--processes",
+    ],
+    "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
+    "gpu predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
     "profile job": [
         *("command", "--cpus", "--memory", "--steps", "--gpus", "--pattern", "--model", "--dataset"),
         *("--bytes-per-sample", "--check", "--out", "--again", "--timeout", "--json"),
@@ -77,7 +113,6 @@ COMMANDS = {
     "share status": ["--gpu", "--watch", "--every", "--json"],
     "share stop": ["--gpu", "--kill", "--wait"],
     "share doctor": ["command", "--gpu", "--json"],
-    "share predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
     "share build": [],
     "share broker": ["--gpu", "--slo", "--floor", "--mps", "--linger"],
     "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
@@ -117,8 +152,40 @@ def test_the_first_keys_of_a_result_in_their_order(tmp_path: Path, capsys: pytes
     (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,60,1\n")
     size = ["--nodes", "1", "--gpus-per-node", "1"]
     with pytest.raises(SystemExit):
-        main(["simulate", "--trace", str(tmp_path / "jobs.csv"), *size, "--json"])
+        main(["jobs", "simulate", str(tmp_path / "jobs.csv"), *size, "--json"])
     assert list(json.loads(capsys.readouterr().out))[: len(FIRST_KEYS)] == FIRST_KEYS
+
+
+def test_what_the_package_offers() -> None:
+    assert sorted(headway._NAMES) == API
+    assert set(API) <= set(dir(headway))
+    assert all(getattr(headway, name) is not None for name in API)
+    with pytest.raises(AttributeError, match="has no attribute 'simulte'"):
+        headway.simulte  # noqa: B018
+
+
+def test_every_verb_of_the_command_line_is_one_in_python() -> None:
+    verbs = {command.split()[1] for command in COMMANDS if command.split()[0] in DOMAINS}
+    assert verbs - set(API) == {"plan", "backtest", "predict"}, "these have no Python yet"
+    assert set(DOMAINS) <= set(API)
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_every_flag_of_a_scale_is_a_keyword_and_the_other_way_round(name: str) -> None:
+    scale = domain(name)
+    flags = [flag.option for flag in (*scale.flags, *common_flags.ALL) if flag is not common_flags.WARMUP]
+    offered = {word for verb in ("simulate", "compare") for word in COMMANDS[f"{name} {verb}"] if word[:2] == "--"}
+    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes"}
+    assert {word for word in offered if not word.startswith("--no-")} - shown - {"--warmup"} == set(flags) - {
+        "--warmup"
+    }
+
+
+def test_what_a_run_and_a_comparison_offer(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,60,1\n")
+    found = headway.compare(headway.jobs(tmp_path / "jobs.csv", nodes=1, gpus_per_node=1), ["fifo", "srtf"])
+    assert [name for name in dir(found) if name[0] != "_"] == COMPARISON_NAMES
+    assert [name for name in dir(found["srtf"]) if name[0] != "_"] == RUN_NAMES
 
 
 def test_what_traces_offers() -> None:

@@ -189,6 +189,7 @@ def trace(folder: Path, name: str = "jobs[red].csv") -> str:
 def experiment(folder: Path, policy: str = "fifo") -> str:
     """The jobs on two nodes with such names."""
     document: dict[str, Any] = {
+        "scale": "jobs",
         "trace": {"path": trace(folder), "format": "headway"},
         "cluster": {"node_groups": [{"nodes": 2, "gpus": 4, "names": ["[/n]", "n\x1b[31m"]}]},
         "policy": {"name": policy},
@@ -251,17 +252,17 @@ def test_policies_and_variants_print_as_they_are_and_the_picture_is_sound(
 @pytest.mark.parametrize(
     "words",
     [
-        ("simulate", "--trace", "no[red]\x1b.csv", "--nodes", "1", "--gpus-per-node", "1"),
-        ("simulate", "--trace", "[/z].csv", "--nodes", "1", "--gpus-per-node", "1", "--policy", "[/z]\u202e"),
-        ("compare", "--trace", "[/z].csv", "--nodes", "1", "--gpus-per-node", "1", "--policies", "fifo,[red]\x9b"),
+        ("jobs", "simulate", "no[red]\x1b.csv", "--nodes", "1", "--gpus-per-node", "1"),
+        ("jobs", "simulate", "[/z].csv", "--nodes", "1", "--gpus-per-node", "1", "--policy", "[/z]\u202e"),
+        ("jobs", "compare", "[/z].csv", "--nodes", "1", "--gpus-per-node", "1", "--policies", "fifo,[red]\x9b"),
         ("story", "runs/[/z]\x1b", "0"),
         ("[/z]\x1b",),
-        ("simulate", "--[/z]\x1b"),
+        ("jobs", "simulate", "--[/z]\x1b"),
         ("run", "[red]\x7f.toml"),
         ("audit", "[/z]\x1b[31m"),
         ("report", "[/z]\x1b[31m"),
-        ("simulate", "--scenario", "[/z]\x1b", "--policy", "headway"),
-        ("simulate", "--scenario", "kernels", "--high", "[/z]\x1b", "--low", "[red]"),
+        ("fleet", "simulate", "[/z]\x1b", "--policy", "headway"),
+        ("gpu", "simulate", "[/z]\x1b", "[red]"),
     ],
 )
 def test_what_is_wrong_is_one_line_whatever_it_is_called(
@@ -279,8 +280,8 @@ def test_what_is_wrong_is_one_line_whatever_it_is_called(
 def test_commands_about_a_fleet_print_names_as_they_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graphs = {name: {"chain": ["f", "g"], "output": "1KB"} for name in NAMES}
     (here / "[red].toml").write_text(toml.write({**SMALL, "graphs": graphs}))
-    flags = ("--scenario", "[red].toml", "--requests", "60", "--rate", "1")
-    out, _ = call(capsys, "simulate", *flags, "--policy", "jit", "--out", "runs/[/z]")
+    flags = ("[red].toml", "--requests", "60", "--rate", "1")
+    out, _ = call(capsys, "fleet", "simulate", *flags, "--policy", "jit", "--out", "runs/[/z]")
     listed = [line.partition("  ")[0].strip() for line in out.splitlines()]
     assert set(flat(SHOWN)) <= set(listed), listed
     told, _ = call(capsys, "story", "runs/[/z]", "3")

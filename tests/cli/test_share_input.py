@@ -21,10 +21,10 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpus.ANY_GPU, "1")
 
 
-def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def failed(capsys: pytest.CaptureFixture[str], *words: str, group: str = "share") -> str:
     """The one line that a command fails with."""
     with pytest.raises(SystemExit) as ended:
-        main(["share", *words])
+        main([group, *words])
     captured = capsys.readouterr()
     assert ended.value.code == 2
     assert captured.out == ""
@@ -50,7 +50,6 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("run", "--linger", "soon", "--", "true"), "--linger 'soon' is not understood"),
         (("run", "--", "no-such-program"), "program 'no-such-program' is not found"),
         (("run", "--", "/etc/passwd"), "program '/etc/passwd' cannot be run: it is not executable"),
-        (("predict", "/etc/passwd", "matmul"), "/etc/passwd is neither a kernel trace (.parquet"),
         (("status",), "no broker of GPU 0 runs: headway share run --priority 0 -- COMMAND starts one"),
         (("status", "--every", "0s"), "--every 0s: longer than nothing"),
         (("status", "--json", "--watch"), "--json and --watch do not go together"),
@@ -58,6 +57,11 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 )
 def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str) -> None:
     assert line in failed(capsys, *words)
+
+
+def test_what_is_no_program_is_no_prediction(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("predict", "/etc/passwd", "matmul")
+    assert "/etc/passwd is neither a kernel trace (.parquet" in failed(capsys, *words, group="gpu")
 
 
 def test_no_gpu_no_library_no_folder(
@@ -145,7 +149,7 @@ def test_the_commands_of_sharing_are_those_of_the_whole_program() -> None:
 
     assert share in [group.typer_instance for group in app.registered_groups]
     assert [command.callback.__name__ for command in share.registered_commands if command.callback] == [
-        *("run", "status", "stop", "doctor", "predict", "build", "broker")
+        *("run", "status", "stop", "doctor", "build", "broker")
     ]
 
 

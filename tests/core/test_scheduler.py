@@ -4,31 +4,33 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler
+from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler, act, happen
 from headway.core.state import State
 from headway.core.tape import Row, Tape, TapeWriter
 from headway.errors import InfeasibleActionError, StalledRunError
 
 
 class Numbers:
-    """A state of numbers that came and numbers that were taken; odd ones cannot be taken."""
+    """A state of numbers that came and numbers that were taken; odd ones cannot be. Those above 100 cause more."""
 
     def __init__(self, to_come: int) -> None:
         self.journal: Callable[[Row], None] = lambda row: None
         self.to_come = to_come
         self.present: list[int] = []
 
-    def apply(self, now: int, event: int) -> None:
+    def apply(self, now: int, event: int) -> str | None:
         self.to_come -= 1
         self.present.append(event)
         self.journal((now, 1, event, 0, 0, 0, 0))
+        return f"{event} came" if event > 100 else None
 
     def check(self, action: int) -> str | None:
         return f"Take({action}): is odd" if action % 2 else None
 
-    def commit(self, now: int, action: int) -> None:
+    def commit(self, now: int, action: int) -> str | None:
         self.present.remove(action)
         self.journal((now, 20, action, 0, 0, 0, 0))
+        return f"{action} went" if action > 100 else None
 
     def refused(self, now: int, action: int) -> Row:
         return (now, 24, action, 0, 0, 0, 0)
@@ -43,12 +45,18 @@ class Script:
     def __init__(self, steps: Sequence[tuple[int, Sequence[int]]]) -> None:
         self.steps = list(reversed(steps))
         self.done: list[tuple[int, int]] = []
+        self.heard: list[tuple[int, int | str]] = []
+        """What was carried out and what was caused, as it came."""
 
     def next(self) -> tuple[int, Sequence[int]] | None:
         return self.steps.pop() if self.steps else None
 
     def execute(self, now: int, action: int) -> None:
         self.done.append((now, action))
+        self.heard.append((now, action))
+
+    def follow(self, now: int, caused: str) -> None:
+        self.heard.append((now, caused))
 
 
 class Takes:
@@ -60,7 +68,7 @@ class Takes:
         self.saw: list[tuple[int, list[int]]] = []
         self.after: Callable[[], None] = lambda: None
 
-    def decide(self, now: int, state: State[int, int]) -> Iterable[int]:
+    def decide(self, now: int, state: State[int, int, str]) -> Iterable[int]:
         assert isinstance(state, Numbers)
         self.saw.append((now, list(state.present)))
         yield from list(state.present)
@@ -82,6 +90,31 @@ def test_an_instant_is_drained_and_then_decided_once() -> None:
     assert policy.saw == [(5, [2, 4]), (9, [6])]
     assert executor.done == [(5, 2), (5, 4), (9, 6)]
     assert tape.column("kind").tolist() == [1, 1, 20, 20, 1, 20]
+
+
+HEARD = [(5, "102 came"), (5, "104 came"), (5, 102), (5, "102 went"), (5, 4), (5, 104), (5, "104 went"), (9, 6)]
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_an_event_or_an_action_causes_is_handed_to_the_executor_at_once(timed: bool) -> None:
+    executor = Script([(5, [102, 4, 104]), (9, [6])])
+    scheduler = Scheduler[int, int](Numbers(4), Takes(), executor, TapeWriter())
+    scheduler.decide_ns = [] if timed else None
+    scheduler.run()
+    assert executor.heard == HEARD
+
+
+def test_a_run_that_is_led_by_hand_hands_over_what_the_loop_hands_over() -> None:
+    state, executor = Numbers(4), Script([])
+    for event in (102, 4, 104):
+        happen(state, executor, 5, event)
+    for action in (102, 4, 104):
+        assert act(state, executor, 5, action) is None
+    happen(state, executor, 9, 6)
+    scheduler = Scheduler[int, int](state, Takes(), executor, TapeWriter(), exact=False)
+    assert scheduler.act(9, 7) == act(state, executor, 9, 7) == "Take(7): is odd"
+    assert scheduler.act(9, 6) is None
+    assert executor.heard == HEARD, "what is refused is neither carried out nor does it cause anything"
 
 
 def test_an_infeasible_action_on_an_exact_view_raises_with_its_reason() -> None:

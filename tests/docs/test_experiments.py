@@ -10,27 +10,31 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from headway import experiment
 from headway.cli import main
-from headway.cli.serving import variants
-from headway.errors import ExperimentError
-from headway.experiment import serving
-from headway.experiment.division import COMPLETIONS, MODELS
-from headway.experiment.parts import MIGRATIONS, SWITCH
+from headway.errors import ExperimentError, TapeError
+from headway.experiment import files
+from headway.experiment.fleet import scene as fleet
+from headway.experiment.folder import SCHEMA_VERSION, open_run
+from headway.experiment.jobs.division import COMPLETIONS, MODELS
+from headway.experiment.jobs.parts import MIGRATIONS, SWITCH
+from headway.experiment.jobs.scene import prepare
+from headway.experiment.registry import DOMAINS, domain
 from headway.formats import cluster_table, toml
+from headway.formats.kernel_settings import GpuExperiment
 from headway.formats.profile_file import SHIPPED
+from headway.formats.serving_settings import ServingExperiment
 from headway.formats.settings import Experiment
 from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.sensitivity import Matrix
-from tests.docs.pages import PAGES, ROOT, blocks, code, name, read
+from tests.docs.pages import PAGES, ROOT, blocks, code, name, read, tables
 
 PAGE = read("docs/experiments.md")
-MAIN, CLUSTER, DIVISION, VARIANTS = (block.text for block in blocks(PAGE, "toml"))
+MAIN, CLUSTER, DIVISION, VARIANTS, GPU = (block.text for block in blocks(PAGE, "toml"))
 COMMENTED = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
 ALL = sorted((ROOT / "experiments").glob("*.toml"))
-FILES = [path for path in ALL if "serving" not in toml.read(path)]
-FLEETS = [path for path in ALL if path not in FILES]
+FILES, FLEETS = ([path for path in ALL if toml.read(path)["scale"] == scale] for scale in ("jobs", "fleet"))
 SAMPLES = {"philly-csv": "philly.csv", "helios-csv": "helios.csv", "synergy": "synergy.csv", "headway": "headway.csv"}
+SCALES = (Experiment, ServingExperiment, GpuExperiment)
 ROWS = "".join(f"{60 * i},{600 + 97 * i % 5000},{2 ** (i % 5)},{'abc'[i % 3]}\n" for i in range(60))
 
 
@@ -63,7 +67,8 @@ def _given(value: Any, prefix: str = "") -> Iterator[str]:
 
 def _documents() -> list[toml.Document]:
     """The blocks of the page, and once more with what is commented out as an alternative."""
-    return [tomllib.loads(text) for text in (MAIN, CLUSTER, DIVISION, VARIANTS, COMMENTED.sub("", MAIN))]
+    texts = (MAIN, CLUSTER, DIVISION, VARIANTS, COMMENTED.sub("", MAIN))
+    return [{"scale": "jobs"} | tomllib.loads(text) for text in texts]
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_blocks_of_the_page_are_experiments_without_an_unknown_key() -> None:
     for document in _documents():
-        assert list(experiment.variants(document, "docs/experiments.md"))
+        assert list(files.variants(document, "docs/experiments.md"))
 
 
 def test_every_key_of_an_experiment_stands_in_a_block_of_the_page() -> None:
@@ -91,14 +96,50 @@ def test_the_experiment_on_the_page_runs_and_leaves_the_files_that_it_names(fold
     assert ended.value.code == 0
     comment = next(line.partition("#")[2] for line in MAIN.splitlines() if line.startswith("out = "))
     assert {path.name for path in (folder / "runs" / "mine").iterdir()} == set(re.findall(r"[\w.]+", comment))
-    stored = experiment.open_run(folder / "runs" / "mine")
+    stored = open_run(folder / "runs" / "mine")
     assert {tenant.name for tenant in stored.scene.cluster.tenants} == {"a", "b", "c"}
     assert stored.scene.policy().name == "tiresias(thresholds=1h/10h)+easy+migrate+quantum(5m)"
 
 
+def test_the_experiment_of_one_gpu_has_every_key_and_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = tomllib.loads(GPU)
+    assert set(_keys(GpuExperiment)) - set(_given(document)) == set()
+    (folder / "pair.toml").write_text(GPU)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "pair.toml", "--set", "gpu.seconds=0.03"])
+    assert ended.value.code == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 2
+    comment = next(line.partition("#")[2] for line in GPU.splitlines() if line.startswith("out = "))
+    kept = [path for path in (folder / "runs" / "pair").iterdir() if path.is_dir()]
+    assert {open_run(variant).scene.policy().name for variant in kept} == {"mps", "headway"}
+    for variant in kept:
+        assert {path.name for path in variant.iterdir()} == set(re.findall(r"[\w.]+", comment))
+        assert open_run(variant).scene.experiment.gpu.slo == "1.05"
+
+
+def test_the_scales_of_the_page_are_those_that_exist() -> None:
+    ((_, rows),) = (found for found in tables(PAGE) if found[0][0] == "`scale`")
+    assert [row[0].strip("`") for row in rows] == list(DOMAINS)
+    for scale, _, own in rows:
+        known = {field.encode_name for field in msgspec.structs.fields(domain(scale.strip("`")).tables)}
+        listed = set(re.findall(r"`\[(\w+)\]`", own))
+        assert known - {"scale", "policy", "run", "measure", "variants"} == listed
+
+
+def test_a_run_folder_says_its_version_and_scale_first(folder: Path) -> None:
+    (folder / "mine.toml").write_text(MAIN)
+    with pytest.raises(SystemExit):
+        main(["run", "mine.toml"])
+    stored = (folder / "runs" / "mine" / "experiment.toml").read_text().splitlines()
+    assert stored[:2] == [f"version = {SCHEMA_VERSION}", 'scale = "jobs"']
+    (folder / "runs" / "mine" / "experiment.toml").write_text("\n".join(stored[1:]))
+    with pytest.raises(TapeError, match="run the experiment again"):
+        open_run(folder / "runs" / "mine")
+
+
 def test_the_cluster_on_the_page_is_built_as_its_comments_say(folder: Path) -> None:
     document = tomllib.loads(CLUSTER) | {"trace": {"path": "jobs.csv"}}
-    scene = experiment.prepare(toml.typed(document, Experiment, "page"))
+    scene = prepare(toml.typed(document, Experiment, "page"))
     assert scene.cluster.gpus == 60 * 8 + 20 * 4
     assert scene.cluster.gpu_speed_ppm == {"v100": 400_000}
     assert [level.name for level in scene.cluster.levels] == ["node", "island"]
@@ -109,7 +150,7 @@ def test_the_cluster_on_the_page_is_built_as_its_comments_say(folder: Path) -> N
 def test_the_division_on_the_page_is_prepared_as_its_comments_say(folder: Path) -> None:
     shutil.copy(SHIPPED / "gnmt.toml", folder / "mine.toml")
     document = tomllib.loads(CLUSTER) | tomllib.loads(DIVISION) | {"trace": {"path": "jobs.csv"}}
-    scene = experiment.prepare(toml.typed(document, Experiment, "page"))
+    scene = prepare(toml.typed(document, Experiment, "page"))
     assert scene.policy().name == "fifo+tune+round(5m)"
     sensitivity = scene.speed().sensitivity
     assert isinstance(sensitivity, Matrix)
@@ -143,10 +184,11 @@ def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_a_dotted_key_that_a_document_names_exists(path: Path) -> None:
-    tables = {field.encode_name: _struct(field.type) for field in msgspec.structs.fields(Experiment)}
-    valid = {f"{table}.{field.encode_name}" for table, kind in tables.items() for field in msgspec.structs.fields(kind)}
+    found = [(field.encode_name, _struct(field.type)) for kind in SCALES for field in msgspec.structs.fields(kind)]
+    tables = {table for table, kind in found if kind is not None} - ({"gpu"} if "kubernetes" in path.name else set())
+    valid = {f"{table}.{field.encode_name}" for table, kind in found if kind for field in msgspec.structs.fields(kind)}
     named = re.findall(rf"(?<![\w/.-])(?:{'|'.join(tables)})\.[a-z_]+\b(?!\()", code(read(path)))
-    assert {key for key in named if not key.endswith((".py", ".md", ".toml"))} - valid == set()
+    assert {key for key in named if not key.endswith((".py", ".md", ".toml", ".json"))} - valid == set()
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
@@ -156,10 +198,10 @@ def test_an_experiment_of_the_repository_is_listed_and_can_be_prepared(path: Pat
     given = [f"trace.{kind}.jobs=200" for kind in ("synthetic", "synergy") if kind in trace]
     if "path" in trace:
         given = [f"trace.path={ROOT / 'tests' / 'samples' / SAMPLES[trace['format']]}"]
-    found = experiment.read(path, [*given, "trace.skip_infeasible=true"])
+    found = files.read(path, [*given, "trace.skip_infeasible=true", 'measure.jobs=""'])
     assert len(found) == len({label for label, _ in found}) > 1
     for _, each in found:
-        scene = experiment.prepare(each)
+        scene = prepare(each)
         assert scene.jobs
         assert build(scene.policy().name).name == scene.policy().name
 
@@ -169,10 +211,10 @@ def test_an_experiment_with_a_fleet_is_listed_and_can_be_prepared(path: Path) ->
     assert f"../experiments/{path.name}" in PAGE
     document = toml.read(path)
     toml.put(document, "workload.requests", 50)
-    found = list(variants(document, path.name))
+    found = list(files.variants(document, path.name))
     assert len(found) == len({label for label, _ in found}) > 1
     for _, each in found:
-        assert len(serving.prepare(each).requests) == 50
+        assert len(fleet.prepare(each).requests) == 50
 
 
 def test_the_commands_in_the_heads_of_the_files_name_the_file_and_keys_that_exist() -> None:
@@ -182,7 +224,7 @@ def test_the_commands_in_the_heads_of_the_files_name_the_file_and_keys_that_exis
         for named, rest in commands:
             assert ROOT / named == path
             if path in FILES:
-                assert experiment.read(path, re.findall(r"--set (\S+)", rest))
+                assert files.read(path, re.findall(r"--set (\S+)", rest))
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

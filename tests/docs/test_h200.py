@@ -31,7 +31,7 @@ def test_the_tables_of_the_page_are_those_of_the_data() -> None:
 
 
 def test_the_data_are_small_and_whole() -> None:
-    assert sum(path.stat().st_size for path in KEPT.iterdir()) < 150_000
+    assert sum(path.stat().st_size for path in KEPT.iterdir()) < 200_000
     all_ = Measured(KEPT)
     assert (len(all_.pairs), len(all_.slicing), len(all_.lines("fresh")), len(all_.predicted())) == (30, 30, 42, 32)
     assert all(program["seen"] == program["counted"] for program in all_.programs.values())

@@ -1,6 +1,5 @@
 """The README does what it says: its commands run in their order, its policy is compared, its numbers are the demo's."""
 
-import inspect
 import re
 import shlex
 import shutil
@@ -9,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from headway.cli import commands, main
+from headway.cli.program import app
 from tests.docs.pages import ROOT, blocks, read, spans
 
 README = read("README.md")
@@ -43,10 +44,11 @@ def _call(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
 
 
 def test_the_commands_of_the_readme_run_one_after_the_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [words[0] for words in COMMANDS] == [
+    verbs = [words[1] if words[0] == "jobs" else words[0] for words in COMMANDS]
+    assert verbs == [
         *("compare", "simulate", "story", "explain", "whatif", "report", "export", "audit", "replay", "policies"),
     ]
-    said = {words[0]: _call(capsys, words) for words in COMMANDS}
+    said = {verb: _call(capsys, words) for verb, words in zip(verbs, COMMANDS, strict=True)}
     assert [line.split()[0] for line in said["compare"].splitlines()[1:]] == ["fifo", "fifo+easy", "srtf", "las"]
     assert re.search(r"\bjob\b.*\b17\b", said["story"].splitlines()[0])
     assert "waited" in said["story"]
@@ -65,7 +67,7 @@ def test_the_policy_of_the_readme_stands_beside_the_published_ones(folder: Path)
     (folder / "mine.py").write_text(block.text)
     (span,) = [span for span in spans(README) if "mine.py" in span]
     words = span.removeprefix("headway ").removesuffix(" …").split()
-    where = ["--trace", "jobs.csv", "--nodes", "16", "--gpus-per-node", "8"]
+    where = ["--nodes", "16", "--gpus-per-node", "8"]
     ended = subprocess.run(
         [sys.executable, "-m", "headway", *words, *where], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -76,14 +78,15 @@ def test_the_policy_of_the_readme_stands_beside_the_published_ones(folder: Path)
 def test_the_flags_of_the_readme_exist_and_work_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = [word for span in spans(README) if span.startswith("--") for word in span.split()]
     assert "--preemption-cost" in flags
-    shown = _call(capsys, ["simulate", "--help"])
+    shown = _call(capsys, ["jobs", "simulate", "--help"])
     assert [flag for flag in flags if flag.startswith("--") and flag not in shown] == []
     assert _call(capsys, [*COMMANDS[1][:-2], *flags])
 
 
 def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
     text = " ".join(README.split())
-    jobs = inspect.signature(commands.demo).parameters["jobs"].default
+    demo = typer.main.get_command(app).commands["demo"]  # type: ignore[attr-defined]
+    jobs = next(option.default for option in demo.params if option.name == "jobs")
     assert f"draws {jobs:,} jobs" in text
     assert len(commands.DEMO_POLICIES) == 11
     assert "through eleven policies" in text
@@ -102,14 +105,15 @@ def test_the_commands_from_a_slurm_dump_run_on_the_example(
     monkeypatch.chdir(tmp_path)
     (block,) = (block.text for block in blocks(README) if "headway trace inspect" in block.text)
     commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
-    assert [words[0] for words in commands] == ["trace", "backtest", "compare", "report"]
+    assert [" ".join(words[:2]) for words in commands[:3]] == ["trace inspect", "jobs backtest", "jobs compare"]
+    assert [words[0] for words in commands[3:]] == ["report"]
     for words in commands:
         _call(capsys, words)
     assert (tmp_path / "report.html").is_file()
 
 
 def test_the_commands_for_programs_on_one_gpu_run_without_one(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = (block.text for block in blocks(README) if "--scenario kernels" in block.text)
+    (block,) = (block.text for block in blocks(README) if "headway gpu compare" in block.text)
     compare, predict = (shlex.split(line)[1:] for line in block.splitlines())
     told = _call(capsys, [*compare, "--seconds", "0.05"])
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["time-slicing", "mps", "headway"]

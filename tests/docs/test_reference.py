@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from headway.cli.program import app
-from headway.cli.runs import measure
 from headway.errors import TraceError
+from headway.experiment.measured import measured
 from headway.formats import toml
 from headway.formats.plugins import GROUP
 from headway.formats.settings import Experiment
@@ -46,10 +46,11 @@ def result() -> dict[str, Any]:
     """What ``--json`` prints for a run with all levels, tenants and partitions."""
     levels = [{"name": "zone", "nodes_per_domain": 4}, {"name": "rack", "nodes_per_domain": 2}, {"name": "node"}]
     document = {
+        "scale": "jobs",
         "trace": {"synthetic": {"jobs": 60, "load": 0.5}, "skip_infeasible": True},
         "cluster": {"nodes": 24, "gpus_per_node": 8, "levels": levels, "islands": [4], "tenancy": "walls"},
     }
-    return measure(toml.typed(document, Experiment, "test"), "walls").row
+    return measured(toml.typed(document, Experiment, "test"), "walls").row
 
 
 def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: dict[str, Any]) -> None:
@@ -125,7 +126,9 @@ def test_a_command_or_flag_that_a_document_names_exists(path: Path) -> None:
         if program in OWN_PROGRAMS and words:
             command = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
             assert command in COMMANDS, line
-            assert flags <= {flag for option in COMMANDS[command].params for flag in option.opts}, line
+            assert not words[1:] or not hasattr(COMMANDS[command], "commands"), line
+            known = {flag for option in COMMANDS[command].params for flag in (*option.opts, *option.secondary_opts)}
+            assert flags <= known, line
         elif program.startswith("--"):
             assert flags <= every, line
 

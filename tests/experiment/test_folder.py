@@ -16,11 +16,14 @@ from headway.cli import main
 from headway.core import tape as tapes
 from headway.core.tape import FINAL_NAME, STREAM_NAME
 from headway.errors import TapeError
-from headway.experiment.folder import CLAIM_NAME, EXPERIMENT_NAME, RESULT_NAME, check_folder, claimed
+from headway.experiment.folder import CLAIM_NAME, EXPERIMENT_NAME, RESULT_NAME, check_folder, claimed, scale_name
 
 JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
-FLAGS = ("--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
-FLEET = ("--scenario", "compass", "--workers", "2", "--rate", "2", "--requests", "30")
+FLAGS = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
+FLEET = ("compass", "--workers", "2", "--rate", "2", "--requests", "30")
+GPU = ("vgg16", "resnet101-b64", "--seconds", "0.01")
+SCALES = {"jobs": FLAGS, "fleet": FLEET, "gpu": GPU}
+EXPERIMENT = 'scale = "jobs"\ntrace.path = "jobs.csv"\ncluster = {nodes = 2, gpus_per_node = 4}\n'
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -34,14 +37,15 @@ with claimed(Path(sys.argv[1])):
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "one.toml").write_text(EXPERIMENT)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.fixture(params=["jobs", "fleet"])
+@pytest.fixture(params=SCALES)
 def run(request: pytest.FixtureRequest, here: Path) -> Path:
     """A finished run of each scale."""
-    status("simulate", *(FLAGS if request.param == "jobs" else FLEET), "--out", "runs/a")
+    status(request.param, "simulate", *SCALES[request.param], "--out", "runs/a")
     return here / "runs" / "a"
 
 
@@ -73,7 +77,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_second_run_is_refused_before_it_writes_anything(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = here / "runs" / "a"
     with claimed(folder):
-        said = line(capsys, "simulate", *FLAGS, "--out", folder)
+        said = line(capsys, "jobs", "simulate", *FLAGS, "--out", folder)
         assert said.startswith(f"run folder {folder}: another run is being written to it: choose another folder")
         assert [path.name for path in folder.iterdir()] == [CLAIM_NAME]
     assert not folder.exists()  # nothing came of it
@@ -92,24 +96,24 @@ def test_a_run_in_another_process_keeps_its_folder_and_a_killed_one_locks_nobody
         holder.communicate()
     assert (folder / CLAIM_NAME).exists()  # it could not clear up
     check_folder(folder)
-    assert status("simulate", *FLAGS, "--out", folder) == 0
+    assert status("jobs", "simulate", *FLAGS, "--out", folder) == 0
     assert not (folder / CLAIM_NAME).exists()
     assert status("audit", folder) == 0
 
 
 def test_an_empty_folder_may_be_used_and_another_may_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty").mkdir()
-    assert status("simulate", *FLAGS, "--out", "empty") == 0
-    assert "already holds a run" in line(capsys, "simulate", *FLAGS, "--out", "empty")
-    assert "is the folder of a run" in line(capsys, "simulate", *FLAGS, "--out", "empty/inside")
+    assert status("jobs", "simulate", *FLAGS, "--out", "empty") == 0
+    assert "already holds a run" in line(capsys, "jobs", "simulate", *FLAGS, "--out", "empty")
+    assert "is the folder of a run" in line(capsys, "jobs", "simulate", *FLAGS, "--out", "empty/inside")
     (here / "mine").mkdir()
     (here / "mine" / "notes.txt").write_text("notes")
-    assert "already holds files" in line(capsys, "simulate", *FLAGS, "--out", "mine")
+    assert "already holds files" in line(capsys, "jobs", "simulate", *FLAGS, "--out", "mine")
     assert contents(here / "mine") == {"notes.txt": b"notes"}
 
 
 def test_a_run_that_cannot_begin_leaves_no_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line(capsys, "simulate", "--trace", "none.csv", "--nodes", "2", "--gpus-per-node", "4", "--out", "runs/deep/a")
+    line(capsys, "jobs", "simulate", "none.csv", "--nodes", "2", "--gpus-per-node", "4", "--out", "runs/deep/a")
     assert not (here / "runs").exists()
 
 
@@ -124,18 +128,21 @@ def test_no_output_goes_into_the_folder_of_a_run(run: Path, capsys: pytest.Captu
         ("export", run, "--perfetto", run / "t.json", "--force"),
         ("report", run, "-o", run / "page.html", "--force"),
         ("trace", "convert", "jobs.csv", run / "jobs.parquet", "--force"),
-        ("simulate", *FLAGS, "--out", "runs/b", "--report", "runs/b/page.html"),
-        ("simulate", *FLEET, "--out", "runs/b", "--report", "runs/b/page.html"),
-        ("compare", *FLAGS, "--policies", "fifo,srtf", "--out", "runs/b", "--picture", "runs/b/fifo/x.svg"),
-        ("sweep", *FLAGS, "--policies", "fifo", "-o", run / "sweep"),
+        ("jobs", "simulate", *FLAGS, "--out", "runs/b", "--report", "runs/b/page.html"),
+        ("fleet", "simulate", *FLEET, "--out", "runs/b", "--report", "runs/b/page.html"),
+        ("gpu", "simulate", *GPU, "--out", "runs/b", "--report", "runs/b/page.html"),
+        ("run", "one.toml", "--out", "runs/b", "--report", "runs/b/page.html"),
+        ("jobs", "sweep", *FLAGS, "--policies", "fifo", "-o", run / "sweep"),
     ):
         assert "is the folder of a run, where nothing else is written" in line(capsys, *arguments), arguments
+    several = ("jobs", "compare", *FLAGS, "--policies", "fifo,srtf", "--out", "runs/b")
+    assert "there is no folder runs/b/fifo" in line(capsys, *several, "--picture", "runs/b/fifo/x.svg")
     assert contents(run) == before
     assert not (run.parent / "b").exists()
 
 
 def test_a_what_if_does_not_go_into_the_folder_of_a_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status("simulate", *FLAGS, "--out", "a")
+    status("jobs", "simulate", *FLAGS, "--out", "a")
     assert "is the folder of a run" in line(capsys, "whatif", "a", "--at", "50%", "--load", "2", "--out", "a/later")
     assert "already holds a run" in line(capsys, "whatif", "a", "--at", "50%", "--load", "2", "--out", "a")
 
@@ -150,17 +157,22 @@ def test_exported_tables_may_be_written_over_again(run: Path) -> None:
 LOOKS = (
     ("report", "{run}", "-o", "page.html"),
     ("export", "{run}", "--csv", "tables"),
-    ("story", "{run}", "3"),
+    ("story", "{run}", "{subject}"),
     ("audit", "{run}"),
     ("replay", "{run}"),
 )
 LOOKS_AT_JOBS = (("explain", "{run}", "3"), ("whatif", "{run}", "--at", "50%", "--load", "2"))
 
 
+def subject(run: Path) -> str:
+    """Something that a story can be told of: a job, a request, or a program."""
+    return "vgg16" if scale_name(run) == "gpu" else "3"
+
+
 def looks(run: Path) -> list[list[str]]:
     """Every command that opens a run of this scale."""
-    of_jobs = () if (run / "requests.parquet").exists() else LOOKS_AT_JOBS
-    return [[part.format(run=run) for part in arguments] for arguments in (*LOOKS, *of_jobs)]
+    of_jobs = LOOKS_AT_JOBS if scale_name(run) == "jobs" else ()
+    return [[part.format(run=run, subject=subject(run)) for part in arguments] for arguments in (*LOOKS, *of_jobs)]
 
 
 def rewritten(run: Path, rows: np.ndarray) -> None:
@@ -195,8 +207,12 @@ def test_a_run_that_was_killed_still_opens_as_unfinished(run: Path, capsys: pyte
     rewritten(run, tapes.read(run).rows[:-5])
     assert status("audit", run) == 0
     assert "the run was cut short" in capsys.readouterr().err
-    assert status("story", run, "3") == 0
+    assert status("story", run, subject(run)) == 0
     assert status("export", run, "--csv", "tables") == 0
+    if scale_name(run) == "fleet":
+        assert "the run was killed before it had numbers" in line(capsys, "report", run, "-o", "page.html")
+    else:
+        assert status("report", run, "-o", "page.html") == 0
 
 
 def test_replay_notices_that_the_last_row_is_gone_where_the_result_was_made_to_fit(
@@ -252,7 +268,7 @@ def test_a_tape_whose_rows_are_in_disorder_is_no_internal_error(run: Path, capsy
 
 def test_a_swapped_tape_is_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for policy in ("fifo", "srtf"):
-        status("simulate", *FLAGS, "--policy", policy, "--out", policy)
+        status("jobs", "simulate", *FLAGS, "--policy", policy, "--out", policy)
     shutil.copy(here / "srtf" / FINAL_NAME, here / "fifo" / FINAL_NAME)
     assert "the tape is not the one" in line(capsys, "report", "fifo", "-o", "page.html")
     assert not (here / "page.html").exists()
@@ -262,7 +278,7 @@ def test_a_swapped_tape_is_one_line(here: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_report_looks_two_folders_deep_and_follows_no_link(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status("simulate", *FLAGS, "--out", "far/off/deep/down/a")
+    status("jobs", "simulate", *FLAGS, "--out", "far/off/deep/down/a")
     (here / "linked").mkdir()
     (here / "linked" / "a").symlink_to(here / "far" / "off" / "deep" / "down" / "a")
     (here / "linked" / "loop").symlink_to(here / "linked")

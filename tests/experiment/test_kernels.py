@@ -7,7 +7,9 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ExperimentError, ProfileError
-from headway.experiment import kernels as wiring
+from headway.experiment.gpu.predict import predict
+from headway.experiment.gpu.scene import Setting, few
+from headway.experiment.gpu.sources import source_of
 from headway.formats import kernel_trace
 from headway.formats.kernel_profile import mix
 from headway.profiling.kernel_store import KernelStore
@@ -33,12 +35,12 @@ def learnt(name: str, *store: str) -> Path:
 def predicted(high: str, *low: str) -> tuple[dict[str, object], list[str]]:
     """A prediction and what is said beside it."""
     said: list[str] = []
-    return wiring.predict(high, low, seconds=0.01, say=said.append), said
+    return predict(high, low, seconds=0.01, say=said.append), said
 
 
 def test_a_program_of_the_store_is_played_from_the_trace_beside_its_profile() -> None:
     recorded(learnt("api"), "api", 4_000)
-    source = wiring.source_of("api")
+    source = source_of("api")
     assert (source.program.name, len(source.program.launches), source.notes) == ("api", 100, ())
     assert sum(launch.waits for launch in source.program.launches) == 20
     assert {launch.duration for launch in source.program.launches} == {4_000}
@@ -77,33 +79,33 @@ def test_without_a_trace_it_is_played_from_means_and_that_is_said_and_not_kept(t
 def test_a_trace_that_cannot_be_played_is_named_and_the_means_stand_in() -> None:
     path = learnt("mine")
     path.write_text("hello")
-    source = wiring.source_of("mine")
+    source = source_of("mine")
     assert source.program.launches[0].duration == 100
     assert source.notes[0].startswith(
         f"note: mine is played from the means of its profile: kernel trace {path}: it is not Parquet"
     )
     path.unlink()
     path.mkdir()
-    assert f"kernel trace {path}: " in wiring.source_of("mine").notes[0]
+    assert f"kernel trace {path}: " in source_of("mine").notes[0]
     path.rmdir()
     recorded(path, "other", 4_000)
-    assert wiring.source_of("mine").notes[0].endswith(f"{path} is a trace of other")
-    assert wiring.source_of("mine").about == {}
+    assert source_of("mine").notes[0].endswith(f"{path} is a trace of other")
+    assert source_of("mine").about == {}
 
 
 def test_a_broken_profile_does_not_matter_beside_a_trace_and_is_one_line_without() -> None:
     path = learnt("mine")
     path.with_suffix(".json").write_text("{")
     with pytest.raises(ProfileError, match="is broken, no JSON"):
-        wiring.source_of("mine")
+        source_of("mine")
     recorded(path, "mine", 4_000)
-    assert wiring.source_of("mine").program.launches[0].duration == 4_000
+    assert source_of("mine").program.launches[0].duration == 4_000
 
 
 def test_a_program_that_several_gpus_know_says_which_is_taken() -> None:
     recorded(learnt("api", "A100", "570"), "api", 9_000, gpu="A100")
     recorded(learnt("api"), "api", 4_000)
-    source = wiring.source_of("api")
+    source = source_of("api")
     assert source.about["gpu"] == "A100"
     (line,) = source.notes
     assert line == f"note: api is known of 2 GPUs or drivers: that of {KernelStore('A100', '570').folder} is taken"
@@ -155,14 +157,14 @@ def test_on_the_command_line_it_is_a_line_beside_the_answer(capsys: pytest.Captu
     recorded(learnt("api"), "api", 4_000)
     learnt("mine")
     with pytest.raises(SystemExit) as ended:
-        main(["share", "predict", "api", "mine", "--seconds", "0.01", "--json"])
+        main(["gpu", "predict", "api", "mine", "--seconds", "0.01", "--json"])
     told = capsys.readouterr()
     assert ended.value.code == 0
     assert json.loads(told.out)["stored"] is None
     assert told.err.count("note: mine is played from the means") == 1
     assert told.err.splitlines()[-1].startswith("not kept among pairs: mine is no trace")
     with pytest.raises(SystemExit) as ended:
-        main(["share", "predict", "api", "min"])
+        main(["gpu", "predict", "api", "min"])
     told = capsys.readouterr()
     assert (ended.value.code, told.out, told.err.count("\n")) == (2, "", 1)
     assert "unknown program 'min'" in told.err
@@ -172,13 +174,13 @@ def test_a_row_has_the_name_in_the_trace_and_the_pause_in_its_name(tmp_path: Pat
     above, below = (
         recorded(tmp_path / f"{file}.parquet", name, 4_000) for file, name in (("x", "api"), ("y", "train"))
     )
-    found = wiring.predict(above, below, think=5_000_000, seconds=0.05, say=None)
+    found = predict(above, below, think=5_000_000, seconds=0.05, say=None)
     assert (found["pair"]["program"], found["pair"]["co_runner"]) == ("api@5ms", "train")
     assert (found["high"], found["seconds"], found["seed"]) == ("x", 0.05, 0)
 
 
 def test_a_short_run_of_headway_says_that_its_beginning_counts() -> None:
-    each = wiring.KernelsExperiment(("vgg16",), ("matmul",), "headway", 0, 0.5)
-    assert "try --seconds 3" in wiring.few(each, ["mps", "headway(slo=1.1)"])[0]
-    assert wiring.few(each, ["mps"]) == []
-    assert wiring.few(wiring.KernelsExperiment(("vgg16",), ("matmul",), "headway", 0, 3.0), ["headway"]) == []
+    each = Setting(("vgg16",), ("matmul",), "headway", 0, 0.5)
+    assert "try --seconds 3" in few(each, ["mps", "headway(slo=1.1)"])[0]
+    assert few(each, ["mps"]) == []
+    assert few(Setting(("vgg16",), ("matmul",), "headway", 0, 3.0), ["headway"]) == []

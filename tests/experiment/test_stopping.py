@@ -12,7 +12,7 @@ from time import sleep
 import pytest
 
 from headway.errors import Terminated
-from headway.experiment import open_run
+from headway.experiment.folder import open_run
 from headway.experiment.stopping import stops_on_interrupt
 
 JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
@@ -43,8 +43,8 @@ def stuck(here: Path, body: str = "pass", *more: str) -> Iterator[subprocess.Pop
     """A run in a process of its own whose policy does not return."""
     (here / "jobs.csv").write_text(JOBS)
     (here / "own.py").write_text(ENDLESS.format(body=body))
-    flags = ["--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4", "--out", "run", *more]
-    command = [sys.executable, "-c", PROGRAM, "simulate", *flags, "--policy", "own.py:Endless"]
+    flags = ["jobs.csv", "--nodes", "2", "--gpus-per-node", "4", "--out", "run", *more]
+    command = [sys.executable, "-c", PROGRAM, "jobs", "simulate", *flags, "--policy", "own.py:Endless"]
     with subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             while not (here / "stuck").exists():

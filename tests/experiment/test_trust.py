@@ -7,12 +7,12 @@ import pytest
 
 from headway.cli import main
 from headway.errors import TapeError
-from headway.experiment import open_run
-from headway.experiment.serving import open_run as open_fleet
+from headway.experiment.folder import open_run
 
 JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
-FLAGS = ("--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
-FLEET = ("--scenario", "compass", "--workers", "2", "--rate", "2", "--requests", "30")
+FLAGS = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
+FLEET = ("compass", "--workers", "2", "--rate", "2", "--requests", "30")
+GPU = ("vgg16", "resnet101-b64", "--seconds", "0.01")
 ORDER = '''
 """First come, first served; tells that it was imported."""
 
@@ -26,6 +26,12 @@ from headway.training.policies.orders.fifo import Fifo
 class {name}(Fifo):
     name = "{label}"
 '''
+SERVING = ORDER.replace("training.policies.orders.fifo import Fifo", "serving.policies.hash import Hash").replace(
+    "(Fifo)", "(Hash)"
+)
+GATE = ORDER.replace("training.policies.orders.fifo import Fifo", "kernels.policies.mps import Mps").replace(
+    "(Fifo)", "(Mps)"
+)
 SCENARIO = '''
 """The pipelines of compass; tells that it was run."""
 
@@ -78,7 +84,7 @@ def test_what_needs_no_policy_works_and_the_rest_is_refused_with_the_hint(
     mine = here / "mine"
     mine.mkdir()
     (mine / "own.py").write_text(ORDER.format(name="Own", label="own-trust"))
-    assert call(capsys, "simulate", *FLAGS, "--policy", f"{mine / 'own.py'}:Own+easy", "--out", "a")[0] == 0
+    assert call(capsys, "jobs", "simulate", *FLAGS, "--policy", f"{mine / 'own.py'}:Own+easy", "--out", "a")[0] == 0
     here.joinpath("elsewhere").mkdir()
     other = here / "elsewhere" / "own.py"  # not imported in this process yet
     shutil.copy(mine / "own.py", other)
@@ -108,7 +114,7 @@ def test_what_needs_no_policy_works_and_the_rest_is_refused_with_the_hint(
 
 def test_with_trust_the_file_is_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "told.py").write_text(ORDER.format(name="Told", label="told-trust"))
-    assert call(capsys, "simulate", *FLAGS, "--policy", "./told.py:Told", "--out", "a")[0] == 0
+    assert call(capsys, "jobs", "simulate", *FLAGS, "--policy", "./told.py:Told", "--out", "a")[0] == 0
     assert f'name = "{here / "told.py"}:Told"' in Path("a/experiment.toml").read_text()
     for arguments in (("replay", "a"), ("explain", "a", "7"), ("whatif", "a", "--at", "50%", "--load", "2")):
         assert call(capsys, *arguments, "--trust")[0] == 0
@@ -118,8 +124,36 @@ def test_with_trust_the_file_is_run(here: Path, capsys: pytest.CaptureFixture[st
     assert "waits" in call(capsys, "story", "a", "7", "--trust")[1]
 
 
+@pytest.mark.parametrize(
+    ("scale", "flags", "source", "subject"), [("fleet", FLEET, SERVING, "3"), ("gpu", GPU, GATE, "vgg16")]
+)
+def test_so_it_is_at_the_other_scales(
+    here: Path, scale: str, flags: tuple[str, ...], source: str, subject: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / f"own_{scale}.py").write_text(source.format(name="Own", label=f"own-{scale}"))
+    assert call(capsys, scale, "simulate", *flags, "--policy", f"./own_{scale}.py:Own", "--out", "a")[0] == 0
+    own = f"{here / f'own_{scale}.py'}:Own"
+    assert f'name = "{own}"' in Path("a/experiment.toml").read_text()
+    (here / "imported").unlink()
+    (here / "elsewhere").mkdir()
+    other = here / "elsewhere" / "own.py"  # not imported in this process yet
+    shutil.copy(here / f"own_{scale}.py", other)
+    shutil.copytree("a", "b")
+    text = Path("b/experiment.toml").read_text()
+    Path("b/experiment.toml").write_text(text.replace(str(here / f"own_{scale}.py"), str(other)))
+    for arguments in (("audit", "b"), ("story", "b", subject), ("export", "b", "--csv", "t"), ("report", "b")):
+        code, _, err = call(capsys, *arguments)
+        assert code == 0, err
+    assert f"own-{scale}" in Path("report.html").read_text()
+    code, out, err = call(capsys, "replay", "b")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{other}:Own: a run folder is data" in err
+    assert not list(here.rglob("imported"))
+    assert call(capsys, "replay", "a", "--trust")[0] == 0
+
+
 def test_a_relative_file_is_never_taken_from_the_current_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(capsys, "simulate", *FLAGS, "--policy", "fifo", "--out", "a")[0] == 0
+    assert call(capsys, "jobs", "simulate", *FLAGS, "--policy", "fifo", "--out", "a")[0] == 0
     theirs = renamed(here / "a", "evil.py:Evil")
     (here / "evil.py").write_text(ORDER.format(name="Evil", label="evil-here"))
     for arguments in (("replay", theirs), ("audit", theirs), ("replay", theirs, "--trust")):
@@ -138,7 +172,7 @@ def test_a_relative_file_is_never_taken_from_the_current_folder(here: Path, caps
 @pytest.mark.parametrize("spec", ["fifo+{there}:Evil", "{there}:Evil(a=1)+easy", " {there}:Evil", "x+evil.py:Evil"])
 def test_no_way_to_write_a_file_gets_it_run(here: Path, spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "a+b").mkdir()
-    assert call(capsys, "simulate", *FLAGS, "--policy", "fifo", "--out", "a+b/run")[0] == 0
+    assert call(capsys, "jobs", "simulate", *FLAGS, "--policy", "fifo", "--out", "a+b/run")[0] == 0
     evil = here / "a+b" / "evil.py"
     evil.write_text(ORDER.format(name="Evil", label="evil-way"))
     shutil.copy(evil, here / "evil.py")
@@ -154,8 +188,8 @@ def test_the_files_that_a_run_was_given_are_taken_from_its_folder_alone(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(Path(__file__).parents[2] / "src/headway/scenarios/compass.toml", here / "scenario.toml")
-    flags = ("--scenario", "scenario.toml", *FLEET[2:])
-    assert call(capsys, "simulate", *flags, "--out", "a")[0] == 0
+    flags = ("scenario.toml", *FLEET[1:])
+    assert call(capsys, "fleet", "simulate", *flags, "--out", "a")[0] == 0
     assert call(capsys, "audit", "a")[0] == 0
     (here / "a" / "scenario.toml").unlink()
     code, _, err = call(capsys, "audit", "a")
@@ -166,14 +200,14 @@ def test_the_files_that_a_run_was_given_are_taken_from_its_folder_alone(
 def test_a_scenario_that_a_python_file_says_is_kept_as_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "own.py").write_text(SCENARIO)
-    flags = ("--scenario", "mine/own.py", *FLEET[2:])
-    assert call(capsys, "simulate", *flags, "--policy", "hash", "--out", "a")[0] == 0
+    flags = ("mine/own.py", *FLEET[1:])
+    assert call(capsys, "fleet", "simulate", *flags, "--policy", "hash", "--out", "a")[0] == 0
     (here / "mine" / "imported").unlink()
     for arguments in (("audit", "a"), ("replay", "a"), ("story", "a", "3"), ("report", "a", "-o", "page.html")):
         assert call(capsys, *arguments)[0] == 0
     assert not list(here.rglob("imported"))
-    assert call(capsys, "simulate", *FLEET, "--policy", "hash", "--out", "b")[0] == 0
-    assert open_fleet("a").tape.digest == open_fleet("b").tape.digest
+    assert call(capsys, "fleet", "simulate", *FLEET, "--policy", "hash", "--out", "b")[0] == 0
+    assert open_run("a").tape.digest == open_run("b").tape.digest
 
 
 def test_a_scenario_made_by_hand_in_python_is_run_only_if_trusted(
@@ -181,7 +215,7 @@ def test_a_scenario_made_by_hand_in_python_is_run_only_if_trusted(
 ) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "own.py").write_text(BUILT)
-    assert call(capsys, "simulate", "--scenario", "mine/own.py", *FLEET[2:], "--out", "a")[0] == 0
+    assert call(capsys, "fleet", "simulate", "mine/own.py", *FLEET[1:], "--out", "a")[0] == 0
     for arguments in (("audit", "a"), ("replay", "a"), ("story", "a", "3"), ("export", "a", "--csv", "tables")):
         code, _, err = call(capsys, *arguments)
         assert code == 2

@@ -7,9 +7,9 @@ import pytest
 from headway.cli import main
 
 JOBS = "submit_s,work_s,gpus,gpu_types\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3},\n" for i in range(20))
-FLAGS = ("--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
-FLEET = ("--scenario", "compass", "--workers", "2", "--rate", "2", "--requests", "30")
-KERNELS = ("--scenario", "kernels", "--high", "vgg16", "--low", "resnet101-b64", "--seconds", "0.01")
+FLAGS = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
+FLEET = ("compass", "--workers", "2", "--rate", "2", "--requests", "30")
+KERNELS = ("vgg16", "resnet101-b64", "--seconds", "0.01")
 ORDER = """
 import sys
 from headway.training.policies.orders.fifo import Fifo
@@ -92,8 +92,9 @@ def test_a_policy_that_changes_the_workload_has_no_result(
     here: Path, scale: str, body: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, flags = SCALES[scale]
-    out = () if scale == "gpu" else ("--out", "a")
-    code, shown, err = call(capsys, "simulate", *flags, "--policy", policy(here, source, body), *out, "--json")
+    code, shown, err = call(
+        capsys, scale, "simulate", *flags, "--policy", policy(here, source, body), "--out", "a", "--json"
+    )
     assert (code, shown) == (1, "")
     assert err.count("\n") == 1
     assert "changed what it was given: " in err
@@ -104,7 +105,7 @@ def test_a_policy_that_changes_the_workload_has_no_result(
 @pytest.mark.parametrize("scale", SCALES)
 def test_one_that_changes_nothing_has_one(here: Path, scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     source, flags = SCALES[scale]
-    assert call(capsys, "simulate", *flags, "--policy", policy(here, source, "pass"), "--json")[0] == 0
+    assert call(capsys, scale, "simulate", *flags, "--policy", policy(here, source, "pass"), "--json")[0] == 0
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -113,7 +114,7 @@ def test_a_policy_that_ends_the_program_is_an_error(
     here: Path, scale: str, body: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, flags = SCALES[scale]
-    code, shown, err = call(capsys, "simulate", *flags, "--policy", policy(here, source, body), "--json")
+    code, shown, err = call(capsys, scale, "simulate", *flags, "--policy", policy(here, source, body), "--json")
     assert code in (1, 2)
     assert shown == ""
     assert err.count("\n") == 1
@@ -124,7 +125,7 @@ def test_a_policy_that_ends_the_program_is_an_error(
 def test_so_it_is_in_processes_of_a_pool(here: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     own = policy(here, ORDER, "sys.exit(0)", "")
     flags = ("--policies", f"fifo,{own}", "--processes", "2") if command == "compare" else ("--policy", own)
-    code, _, err = call(capsys, command, *FLAGS, *flags, "--json")
+    code, _, err = call(capsys, "jobs", command, *FLAGS, *flags, "--json")
     assert code == 2
     assert "SystemExit in mine.py, line" in err
 
@@ -138,7 +139,7 @@ def test_a_file_that_ends_the_program_when_it_is_imported_is_an_error(
     here: Path, scale: str, top: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, flags = SCALES[scale]
-    code, _, err = call(capsys, "simulate", *flags, "--policy", policy(here, source, "pass", top))
+    code, _, err = call(capsys, scale, "simulate", *flags, "--policy", policy(here, source, "pass", top))
     assert code == 2
     assert err.count("\n") == 1
     assert "mine.py: cannot be loaded (" in err
@@ -147,6 +148,6 @@ def test_a_file_that_ends_the_program_when_it_is_imported_is_an_error(
 def test_a_scenario_that_ends_the_program_is_an_error(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("import sys\nsys.exit(0)\n", "import sys\ndef scenario(experiment):\n    sys.exit(0)\n"):
         (here / "mine.py").write_text(text)
-        code, _, err = call(capsys, "simulate", "--scenario", "mine.py", *FLEET[2:])
+        code, _, err = call(capsys, "fleet", "simulate", "mine.py", *FLEET[1:])
         assert code == 2
         assert "scenario mine.py: cannot be loaded (SystemExit: 0)" in err

@@ -127,7 +127,7 @@ def test_the_command_line_refuses_it_too(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "nodes.txt").write_text("NodeName=n1 Gres=gpu:a100:-8 CPUTot=64\n")
     (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,60,1\n")
     with pytest.raises(SystemExit) as ended:
-        main(["simulate", "--trace", str(tmp_path / "jobs.csv"), "--cluster", str(tmp_path / "nodes.txt")])
+        main(["jobs", "simulate", str(tmp_path / "jobs.csv"), "--cluster", str(tmp_path / "nodes.txt")])
     out, err = capsys.readouterr()
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
     assert "Gres 'gpu:a100:-8' is not understood: it should be like gpu:a100:4" in err

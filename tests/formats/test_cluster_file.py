@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headway import experiment
 from headway.errors import ExperimentError
+from headway.experiment.folder import open_run
+from headway.experiment.jobs.scene import prepare
+from headway.experiment.play import run
 from headway.formats import cluster_file, cluster_table, toml
 from headway.formats.cluster_file import Described, NodeRecord, PartitionRecord, merged, read
 from headway.formats.cluster_table import ClusterTable
@@ -83,10 +85,10 @@ def test_a_cluster_file_is_written_out_in_the_stored_experiment(tmp_path: Path) 
         "trace": {"path": str(tmp_path / "jobs.csv")},
         "run": {"out": str(tmp_path / "run")},
     }
-    result = experiment.run(toml.typed(document, Experiment, "test"))
-    assert any("partitions: those that 2 jobs name are ignored" in note for note in result.notes)
+    result = run(toml.typed(document, Experiment, "test"))
+    assert any("partitions: those that 2 jobs name are ignored" in note for note in result.scene.notes)
     (tmp_path / "c.toml").unlink()
-    stored = experiment.open_run(tmp_path / "run")
+    stored = open_run(tmp_path / "run")
     assert [each.name for each in stored.scene.cluster.nodes] == ["x", "y"]
     assert [tenant.guaranteed_gpus for tenant in stored.scene.cluster.tenants] == [8]
 
@@ -94,5 +96,5 @@ def test_a_cluster_file_is_written_out_in_the_stored_experiment(tmp_path: Path) 
 def test_files_and_a_size_at_once_are_refused() -> None:
     document = {"cluster": {"file": "c.toml", "nodes": 3}, "trace": {"path": "jobs.csv"}}
     with pytest.raises(ExperimentError, match="both files and nodes"):
-        experiment.prepare(toml.typed(document, Experiment, "test"))
+        prepare(toml.typed(document, Experiment, "test"))
     assert cluster_file.SOURCES is not None

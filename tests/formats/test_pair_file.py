@@ -47,7 +47,7 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
 
 def test_the_store_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path))
-    with pytest.raises(ProfileError, match=r"no pairs\.json in .*; headway share predict A B writes one"):
+    with pytest.raises(ProfileError, match=r"no pairs\.json in .*; headway gpu predict A B writes one"):
         pair_file.path_of("store")
     for driver in ("580.1", "580.2"):
         folder = tmp_path / "NVIDIA-H200" / driver

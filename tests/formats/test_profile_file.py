@@ -198,10 +198,10 @@ def test_a_profile_on_the_command_line_is_refused_in_one_line(
     (tmp_path / "mine.toml").write_text(GOOD.replace("0.6", "0.4"))
     (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus,model\n0,60,1,mine\n")
     size = ("--nodes", "1", "--gpus-per-node", "8", "--cpus-per-node", "24", "--memory-per-node", "500GB")
-    given = ("--trace", str(tmp_path / "jobs.csv"), "--profiles", str(tmp_path / "mine.toml"))
+    given = (str(tmp_path / "jobs.csv"), "--profiles", str(tmp_path / "mine.toml"))
     for more in ([], ["--allocation", "tune"]):
         with pytest.raises(SystemExit) as ended:
-            main(["simulate", *given, *size, *more])
+            main(["jobs", "simulate", *given, *size, *more])
         out, err = capsys.readouterr()
         assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
         assert "throughput falls with more memory" in err

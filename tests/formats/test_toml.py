@@ -1,6 +1,7 @@
 """TOML in and out: keys and values are checked by name, and what is written reads back equal."""
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,25 @@ _TABLES = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+def test_values_that_no_key_can_have_are_text_and_what_toml_cannot_hold_is_too(tmp_path: Path) -> None:
+    document: dict[str, Any] = {}
+    digits, deep = "9" * 5000, "[" * 2000
+    for text in ("a=1979-05-27", "b=07:32:00", "c=[1979-05-27T07:32:00]", f"d={digits}", f"e={deep}"):
+        toml.override(document, text)
+    assert document == {"a": "1979-05-27", "b": "07:32:00", "c": ["1979-05-27T07:32:00"], "d": digits, "e": deep}
+    path = tmp_path / "mine.toml"
+    path.write_text("[policy]\nname = 1979-05-27\n")
+    assert toml.read(path) == {"policy": {"name": "1979-05-27"}}
+    path.write_text(f"a = {deep}")
+    with pytest.raises(ExperimentError, match="cannot be read \\(tables or lists are nested too deep\\)"):
+        toml.read(path)
+
+
+def test_text_with_a_nul_is_refused_wherever_it_stands() -> None:
+    with pytest.raises(ExperimentError, match=r"test: run.out is 'a\\x00b': must not hold the character NUL"):
+        toml.typed({"run": {"out": "a\0b"}}, Experiment, "test")
 
 
 @settings(max_examples=40)

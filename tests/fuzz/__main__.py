@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from tests.fuzz import play
 from tests.fuzz.fixed import FIXED
 from tests.fuzz.inputs import FIRST_DRAWN, Maker
-from tests.fuzz.samples import RUNS, SCENARIO, TRACE
+from tests.fuzz.samples import RUNS, SCENARIO, SWEPT, TRACE
 
 
 def main(arguments: list[str]) -> int:
@@ -45,12 +45,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _leave(runs: Path) -> None:
-    """The runs that inputs look into, each made by a process of its own."""
+    """Make the runs that inputs look into, each in a process of its own."""
     from headway.formats.toml_text import write
 
     (runs / "jobs.csv").write_text(TRACE)
     (runs / "mine.toml").write_text(write(SCENARIO))
-    for name, words in RUNS.items():
+    for name, words in (RUNS | SWEPT).items():
         child = os.fork()
         if not child:
             os.chdir(runs)

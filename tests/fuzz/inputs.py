@@ -1,18 +1,19 @@
 """Inputs by number: below 1000 the fixed ones, from there on drawn, each from its number alone."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow.parquet as pq
+import msgspec
 
+from headway.experiment.registry import domain
 from headway.formats.toml_text import write
 from tests.fuzz import mutate
 from tests.fuzz.fixed import FIXED
 from tests.fuzz.flags import COMMANDS, ON, PARTS
+from tests.fuzz.folders import killed, questions, runs, schemas, swept
 from tests.fuzz.play import Input
 from tests.fuzz.samples import (
     CLUSTER,
@@ -28,8 +29,9 @@ from tests.fuzz.samples import (
     SAMPLES,
     SCENARIO,
     SERVED,
+    SHARED,
     SITE,
-    SWEEP,
+    SWEEPS,
     TRACE,
     TRACES,
 )
@@ -86,12 +88,12 @@ def _reads(draw: Random, name: str) -> tuple[str, ...]:
         case 3:
             return ("trace", "scale", name, "out.csv", "--load", "1.3", *more)
         case 4:
-            return ("backtest", "--trace", name, *ON, "--policies", "fifo", "--skip-infeasible", *more)
+            return ("jobs", "backtest", name, *ON, "--policies", "fifo", "--skip-infeasible", *more)
         case 5:
-            return ("compare", "--trace", name, *ON, "--policies", "fifo,srtf", "--skip-infeasible", "--json", *more)
+            return ("jobs", "compare", name, *ON, "--policies", "fifo,srtf", "--skip-infeasible", "--json", *more)
         case _:
             skips = ("--skip-infeasible",) if draw.random() < 0.8 else ()
-            return ("simulate", "--trace", name, *ON, "--policy", draw.choice(("fifo", "srtf+easy")), *skips, *more)
+            return ("jobs", "simulate", name, *ON, "--policy", draw.choice(("fifo", "srtf+easy")), *skips, *more)
 
 
 def clusters(draw: Random, folder: Path, _: Path) -> Input:
@@ -108,7 +110,7 @@ def clusters(draw: Random, folder: Path, _: Path) -> Input:
             path.write_bytes(mutate.flipped(draw, whole))
         else:
             path.write_text(mutate.text(draw, whole.decode()), newline="")
-    return Input(("simulate", "--trace", "jobs.csv", "--cluster", path.name, "--skip-infeasible", "--json"))
+    return Input(("jobs", "simulate", "jobs.csv", "--cluster", path.name, "--skip-infeasible", "--json"))
 
 
 # --- documents ----------------------------------------------------------------------------------------------------
@@ -125,26 +127,50 @@ def _toml(draw: Random, whole: dict[str, Any]) -> str:
 
 
 def experiments(draw: Random, folder: Path, _: Path) -> Input:
-    """A damaged experiment."""
-    whole = draw.choice((EXPERIMENT, EXPERIMENT, DIVIDED, SERVED))
+    """A damaged experiment; often one that does not say what is scheduled, or says something else."""
+    whole = draw.choice((EXPERIMENT, EXPERIMENT, DIVIDED, SERVED, SHARED))
+    if draw.random() < 0.15:
+        scale = draw.choice(
+            [*mutate.VALUES, *(name for name in SWEEPS if name != whole["scale"]), "Jobs", "gpus", None]
+        )
+        other = {key: value for key, value in whole.items() if key != "scale"}
+        (folder / "given.toml").write_text(write(other if scale is None else {**other, "scale": scale}))
+        return Input(("run", "given.toml"), "it does not say of which scale it is")
     (folder / "given.toml").write_text(_toml(draw, whole))
     more = draw.choice(((), ("--json",), ("--set", f"run.seed={mutate.word(draw)}"), ("--by", "tenant")))
     return Input(("run", "given.toml", *more))
 
 
+SWEPT_BY: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "jobs": (
+        ("jobs.csv", "--gpus-per-node", "4"),
+        {"--policies": "fifo", "--nodes": "2", "--loads": "1,2", "--vary": "costs.migration=1s"},
+    ),
+    "fleet": (
+        ("mine.toml", "--requests", "15"),
+        {"--policies": "hash", "--workers": "2", "--rates": "1,2", "--vary": "workload.slo=1s"},
+    ),
+    "gpu": (
+        ("resnet50", "bert", "--seconds", "0.01"),
+        {"--policies": "mps", "--vary": "gpu.think=1ms", "--baseline": "mps"},
+    ),
+}
+"""What is swept at each scale, and flags with sound values."""
+
+
 def sweeps(draw: Random, folder: Path, _: Path) -> Input:
     """A damaged grid, or one from flags."""
-    always = ("--out", "swept", "--processes", "1")
-    if draw.random() < 0.6:
-        (folder / "given.toml").write_text(_toml(draw, SWEEP))
-        return Input(("sweep", "given.toml", *always))
-    flag, sound = draw.choice(
-        (("--loads", "1,2"), ("--nodes", "2"), ("--policies", "fifo"), ("--vary", "costs.migration=1s"))
-    )
-    value = draw.choice((mutate.word(draw), f"{sound},{mutate.word(draw)}", f"{sound},{sound}"))
-    given = {"--policies": "fifo", flag: value}
+    scale = draw.choice(("jobs", *SWEEPS))
+    always = ("--out", "swept", "--processes", "1", *draw.choice(((), ("--json",))))
+    if draw.random() < 0.5:
+        (folder / "given.toml").write_text(_toml(draw, SWEEPS[scale]))
+        return Input((scale, "sweep", "--grid", "given.toml", *always))
+    what, sound = SWEPT_BY[scale]
+    flag = draw.choice(list(sound))
+    value = draw.choice((mutate.word(draw), f"{sound[flag]},{mutate.word(draw)}", f"{sound[flag]},{sound[flag]}"))
+    given = {"--policies": sound["--policies"], flag: value}
     words = [word for pair in given.items() for word in pair]
-    return Input(("sweep", "--trace", "jobs.csv", "--gpus-per-node", "4", *words, *always))
+    return Input((scale, "sweep", *what, *words, *always))
 
 
 def scenarios(draw: Random, folder: Path, _: Path) -> Input:
@@ -153,11 +179,11 @@ def scenarios(draw: Random, folder: Path, _: Path) -> Input:
     policy = draw.choice(("headway", "compass", "hash", "esg", "jit", "heft"))
     match draw.randint(0, 5):
         case 0:
-            return Input(("plan", "mine.toml", "--slo", "1s", "--rate", "2", "--requests", "100", "--json"))
+            return Input(("fleet", "plan", "mine.toml", "--slo", "1s", "--rate", "2", "--requests", "100", "--json"))
         case 1:
-            return Input(("compare", "--scenario", "mine.toml", "--policies", f"{policy},hash"))
+            return Input(("fleet", "compare", "mine.toml", "--policies", f"{policy},hash"))
         case _:
-            return Input(("simulate", "--scenario", "mine.toml", "--policy", policy, "--json"))
+            return Input(("fleet", "simulate", "mine.toml", "--policy", policy, "--json"))
 
 
 def profiles(draw: Random, folder: Path, _: Path) -> Input:
@@ -174,25 +200,26 @@ def others(draw: Random, folder: Path, _: Path) -> Input:
     match draw.randint(0, 4):
         case 0:
             (folder / "slurm.conf").write_text(mutate.text(draw, SITE), newline="")
-            return Input(("backtest", "--trace", "jobs.csv", *ON, "--config", "slurm.conf"))
+            return Input(("jobs", "backtest", "jobs.csv", *ON, "--config", "slurm.conf"))
         case 1:
             (folder / "slurm.conf").write_text(mutate.text(draw, SITE), newline="")
-            return Input(("simulate", "--trace", "jobs.csv", *ON, "--policy", "slurm:slurm.conf"))
+            return Input(("jobs", "simulate", "jobs.csv", *ON, "--policy", "slurm:slurm.conf"))
         case 2:
             name = draw.choice(("azure-llm.csv", "azure-llm-2024.csv", "mooncake.jsonl"))
             path = folder / f"given{Path(name).suffix}"
             path.write_text(mutate.text(draw, (SAMPLES / name).read_text()), newline="")
-            return Input(("simulate", "--scenario", "mine.toml", "--arrivals", path.name, "--json"))
+            return Input(("fleet", "simulate", "mine.toml", "--arrivals", path.name, "--json"))
         case 3:
             (folder / "given.parquet").write_bytes(mutate.flipped(draw, PROGRAM))
             if draw.random() < 0.5:
-                return Input(("share", "predict", "given.parquet", "bert", "--seconds", "0.01"))
-            kernels = ("simulate", "--scenario", "kernels", "--seconds", "0.01")
-            return Input((*kernels, "--high", "given.parquet", "--low", "bert"))
+                return Input(("gpu", "predict", "given.parquet", "bert", "--seconds", "0.01"))
+            policy = draw.choice(("headway", "mps", "fikit"))
+            above, below = draw.choice((("given.parquet", "bert"), ("vit", "given.parquet")))
+            return Input(("gpu", "simulate", above, below, "--seconds", "0.01", "--policy", policy))
         case _:
             table = {"pairs": json.loads(PAIRS)[:4] if PAIRS.lstrip().startswith("[") else json.loads(PAIRS)}
             (folder / "pairs.json").write_text(json.dumps(mutate.document(draw, table)))
-            return Input(("simulate", "--trace", "jobs.csv", *ON, "--set", "cluster.interference=pairs.json", "--json"))
+            return Input(("jobs", "simulate", "jobs.csv", *ON, "--set", "cluster.interference=pairs.json", "--json"))
 
 
 # --- policies and flags -------------------------------------------------------------------------------------------
@@ -204,12 +231,12 @@ def policies(draw: Random, folder: Path, _: Path) -> Input:
         damaged = draw.random() < 0.3  # only where no number could become one that Python itself takes for ever over
         whole = OWN_ORDER.format(key="js.id" if damaged else draw.choice(KEYS))
         (folder / "mine.py").write_text(mutate.text(draw, whole) if damaged else whole)
-        return Input(("simulate", "--trace", "jobs.csv", *ON, "--policy", "./mine.py:Mine"))
+        return Input(("jobs", "simulate", "jobs.csv", *ON, "--policy", "./mine.py:Mine"))
     name = draw.choice(("+", "+", ",", "")).join(draw.choices(PARTS, k=draw.randint(1, 4)))
     if draw.random() < 0.3:
         name = name.replace(draw.choice("aeiou1("), mutate.word(draw), 1)
     command, flag = draw.choice((("simulate", "--policy"), ("compare", "--policies")))
-    return Input((command, "--trace", "jobs.csv", *ON, flag, name))
+    return Input(("jobs", command, "jobs.csv", *ON, flag, name))
 
 
 def flags(draw: Random, _: Path, __: Path) -> Input:
@@ -219,128 +246,61 @@ def flags(draw: Random, _: Path, __: Path) -> Input:
     for flag in draw.sample(list(table), k=min(len(table), draw.randint(1, 3))):
         values = table[flag]
         if values:
-            given += [flag, draw.choice(values) if draw.random() < 0.35 else _typed(draw)]
+            given += [flag, draw.choice(values) if draw.random() < 0.35 else mutate.typed(draw)]
         else:
             given.append(flag)
     if draw.random() < 0.05:
-        given.append(_typed(draw))
+        given.append(mutate.typed(draw))
     return Input(tuple(given))
 
 
-def _typed(draw: Random) -> str:
-    return "\udcff" if draw.random() < 0.03 else mutate.word(draw)
-
-
-# --- runs ---------------------------------------------------------------------------------------------------------
-
-
-def _looks(draw: Random, run: str) -> tuple[str, ...]:
-    """Any command that looks into a run."""
-    job = draw.choice(("0", "3", "j3", "11"))
-    match draw.randint(0, 9):
-        case 0 | 1:
-            return ("audit", run)
-        case 2:
-            return ("replay", run)
-        case 3:
-            return ("report", run, "--out", "page.html")
-        case 4:
-            return ("story", run, job, *draw.choice(((), ("--json",))))
-        case 5:
-            return ("explain", run, job, "--draws", "5", *draw.choice(((), ("--json",))))
-        case 6:
-            return ("whatif", run, "--at", "50%", "--add-nodes", "1", *draw.choice(((), ("--json",))))
-        case _:
-            kind, target = draw.choice((("--csv", "tables"), ("--parquet", "tables"), ("--perfetto", "out.json")))
-            return ("export", run, kind, target)
-
-
-def runs(draw: Random, folder: Path, kept: Path) -> Input:
-    """A run of which a file is damaged, missing, or another run's."""
-    name = draw.choice(("first", "first", "second", "served"))
-    other = draw.choice([each for each in ("first", "second", "served") if each != name])
-    run = folder / "run"
-    shutil.copytree(kept / name, run)
-    victim = draw.choice(
-        ["tape.parquet", "tape.parquet", *sorted(path.name for path in run.iterdir() if path.is_file())]
-    )
-    must_fail = ""
-    match draw.randint(0, 3):
-        case 0:
-            (run / victim).unlink()
-            must_fail = "" if victim == "result.json" else f"{victim} is missing"
-        case 1 if (kept / other / victim).exists():
-            shutil.copyfile(kept / other / victim, run / victim)
-            must_fail = f"{victim} is another run's" if victim == "tape.parquet" else ""
-        case 2 if victim == "result.json":
-            must_fail = _other_result(draw, run / victim)
-        case 2 if victim == "experiment.toml":
-            (run / victim).write_text(mutate.text(draw, (run / victim).read_text()), newline="")
-        case _:
-            (run / victim).write_bytes(mutate.flipped(draw, (run / victim).read_bytes()))
-            must_fail = f"{victim} is damaged" if victim == "tape.parquet" and _differs(run, kept / name) else ""
-    return Input(_looks(draw, "run"), must_fail)
-
-
-def _other_result(draw: Random, path: Path) -> str:
-    """Another digest, or other numbers; why that must be refused."""
-    result = json.loads(path.read_text())
-    if draw.random() < 0.5:
-        result["digest"] = result["digest"][::-1]
-        path.write_text(json.dumps(result))
-        return "the digest of the tape is another one"
-    path.write_text(json.dumps(mutate.document(draw, result)))
-    return ""
-
-
-def _differs(run: Path, whole: Path) -> bool:
-    """Whether a damaged tape says something else than the whole one, or nothing at all."""
-    try:
-        return not pq.read_table(run / "tape.parquet").equals(pq.read_table(whole / "tape.parquet"))
-    except Exception:  # noqa: BLE001 - it cannot be read
-        return True
-
-
-ASKED: dict[str, tuple[tuple[str, str], ...]] = {
-    "story": (("", ""),),
-    "explain": (("--at", "36s"), ("--draws", "5")),
-    "whatif": (
-        *(
-            ("--add-nodes", "1"),
-            ("--add-nodes", "4xh100:8"),
-            ("--remove-nodes", "n1"),
-            ("--policy", "srtf"),
-            ("--quota", "a=2"),
-        ),
-        *(
-            ("--limit", "a=none"),
-            ("--gpu-speed", "gpu=2"),
-            ("--upgrade", "gpu=h100"),
-            ("--failures", "off"),
-            ("--load", "1.2"),
-        ),
-        *(("--set", "costs.preemption=1s"), ("--out", "new")),
-    ),
-    "export": (("--csv", "tables"), ("--parquet", "tables"), ("--perfetto", "out.json")),
-    "report": (("--baseline", "first"), ("--title", "x"), ("--out", "page.html")),
+COMMAND_OF = {
+    "jobs": ("jobs", "simulate", "jobs.csv", *ON),
+    "fleet": ("fleet", "simulate", "mine.toml"),
+    "gpu": ("gpu", "simulate", "resnet50", "bert", "--seconds", "0.01"),
 }
+TOML = (
+    "1979-05-27",
+    "07:32:00",
+    "[1, [2]]",
+    "{x = 1}",
+    "[{}]",
+    "9" * 5000,
+    '"""',
+    "'",
+    "[" * 2000,
+    "[]",
+    '["jobs.csv"]',
+)
+"""Values that only --set and --vary can have."""
 
 
-def questions(draw: Random, _: Path, kept: Path) -> Input:
-    """A sound run, asked badly."""
-    command = draw.choice(list(ASKED))
-    run = str(kept / draw.choice(("first", "second", "served")))
-    words = [command, run]
-    if command in ("story", "explain"):
-        words.append(draw.choice(("0", "j3", _typed(draw), _typed(draw))))
-    if command == "whatif":
-        words += ["--at", draw.choice(("50%", "30s", _typed(draw)))]
-    for flag, sound in draw.sample(ASKED[command], k=min(len(ASKED[command]), draw.randint(1, 2))):
-        words += [flag, sound if draw.random() < 0.4 else _typed(draw)] if flag else []
-    return Input(tuple(words))
+def settings(draw: Random, _: Path, __: Path) -> Input:
+    """Any key of an experiment by ``--set``, whatever its type."""
+    scale = draw.choice(list(COMMAND_OF))
+    keys = _keys(domain(scale).tables)
+    given = []
+    for _again in range(draw.randint(1, 2)):
+        key = draw.choice(keys)
+        if draw.random() < 0.1:
+            key = draw.choice((f"{key}.x", key.rpartition(".")[0], f".{key}", f"{key}.", key.upper(), ""))
+        value = draw.choice(TOML) if draw.random() < 0.3 else mutate.word(draw)
+        given += ["--set", f"{key}={value}"]
+    return Input((*COMMAND_OF[scale], *given))
+
+
+def _keys(table: Any, prefix: str = "") -> list[str]:
+    """The keys of typed tables, those of tables within too."""
+    found = []
+    for field in msgspec.structs.fields(table):
+        found.append(f"{prefix}{field.encode_name}")
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            found += _keys(field.type, f"{found[-1]}.")
+    return found
 
 
 FAMILIES: tuple[Callable[[Random, Path, Path], Input], ...] = (
-    *(traces, clusters, experiments, sweeps, scenarios, profiles, others, policies, flags, runs, questions),
+    *(traces, clusters, experiments, sweeps, scenarios, profiles, others, policies, flags, settings),
+    *(runs, schemas, killed, swept, questions),
 )
-WEIGHTS = (18, 9, 12, 4, 12, 3, 8, 9, 16, 12, 9)
+WEIGHTS = (17, 8, 14, 8, 11, 3, 9, 9, 17, 8, 14, 3, 3, 3, 10)

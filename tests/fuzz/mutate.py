@@ -59,6 +59,11 @@ def word(draw: Random) -> str:
     return draw.choice(NUMBERS + WORDS)
 
 
+def typed(draw: Random) -> str:
+    """Give the same, or now and then what is no text at all."""
+    return "\udcff" if draw.random() < 0.03 else word(draw)
+
+
 def text(draw: Random, whole: str) -> str:
     """A text with one to three things wrong."""
     for _ in range(draw.randint(1, 3)):

@@ -1,4 +1,4 @@
-"""What inputs start from: small sound files of every kind, and three runs."""
+"""Hold what inputs start from: small sound files of every kind, four runs and a sweep."""
 
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ DOCUMENTS = ("philly-json.json", "sacct.json", "pods.json", "mooncake.jsonl")
 CLUSTERS = ("scontrol-nodes.txt", "sinfo-nodes.txt", "sinfo-plain.txt", "sinfo.json", "nodes.json", "openb-nodes.csv")
 
 EXPERIMENT: dict[str, Any] = {
+    "scale": "jobs",
     "trace": {"path": "jobs.csv", "format": "headway", "load": 1.2, "estimates": "trace", "skip_infeasible": True},
     "cluster": {
         "node_groups": [
@@ -49,6 +50,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 DIVIDED: dict[str, Any] = {
+    "scale": "jobs",
     "trace": {"synergy": {"jobs": 8, "rate": "60/h", "split": "50,0,50", "gpus": "multi"}},
     "cluster": {"nodes": 2, "gpus_per_node": 4, "cpus_per_node": 16, "memory_per_node": "64GB"},
     "policy": {"name": "srtf", "allocation": "tune", "round": "300s"},
@@ -58,18 +60,53 @@ DIVIDED: dict[str, Any] = {
 }
 
 SERVED: dict[str, Any] = {
+    "scale": "fleet",
     "serving": {"scenario": "mine.toml", "workers": 2, "control": "central"},
     "workload": {"requests": 20, "rate": 2.0, "slo": "2L"},
     "policy": {"name": "headway"},
     "run": {"seed": 1},
 }
 
-SWEEP: dict[str, Any] = {
-    "trace": {"path": "jobs.csv"},
-    "cluster": {"nodes": 2, "gpus_per_node": 4},
-    "sweep": {"policy.name": ["fifo", "srtf"], "trace.load": [1.0, 1.5]},
-    "measure": {"seeds": 1},
+SHARED: dict[str, Any] = {
+    "scale": "gpu",
+    "gpu": {
+        "high": ["resnet50"],
+        "low": ["bert", "gpt2@3"],
+        "think": "1ms",
+        "seconds": 0.01,
+        "settle": "1ms",
+        "slo": "1.05",
+        "floor": "5%",
+    },
+    "policy": {"name": "headway"},
+    "run": {"seed": 1},
+    "measure": {"seeds": 1, "confidence": 0.9},
+    "variants": [{"name": "one", "set": {"policy": {"name": "mps"}}}, {"name": "two", "set": {"gpu": {"low": []}}}],
 }
+
+SWEEPS: dict[str, dict[str, Any]] = {
+    "jobs": {
+        "scale": "jobs",
+        "trace": {"path": "jobs.csv"},
+        "cluster": {"nodes": 2, "gpus_per_node": 4},
+        "sweep": {"policy.name": ["fifo", "srtf"], "trace.load": [1.0, 1.5]},
+        "measure": {"seeds": 1},
+    },
+    "fleet": {
+        "scale": "fleet",
+        "serving": {"scenario": "mine.toml"},
+        "workload": {"requests": 15},
+        "sweep": {"policy.name": ["hash", "headway"], "serving.workers": [1, 2]},
+        "measure": {"seeds": 1, "baseline": "hash"},
+    },
+    "gpu": {
+        "scale": "gpu",
+        "gpu": {"high": ["resnet50"], "low": ["bert"], "seconds": 0.01},
+        "sweep": {"policy.name": ["mps", "headway"], "gpu.think": ["0ms", "1ms"]},
+        "measure": {"seeds": 1},
+    },
+}
+"""A grid of each scale."""
 
 CLUSTER: dict[str, Any] = EXPERIMENT["cluster"]
 
@@ -145,8 +182,16 @@ KEYS = (
 """What a user's order may give as a job's key, sound and unsound."""
 
 RUNS = {
-    "first": ("simulate", "--trace", "jobs.csv", "--nodes", "1", "--gpus-per-node", "4", "--policy", "fifo"),
-    "second": ("simulate", "--trace", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4", "--policy", "srtf+easy"),
-    "served": ("simulate", "--scenario", "mine.toml", "--policy", "headway", "--requests", "20"),
+    "first": ("jobs", "simulate", "jobs.csv", "--nodes", "1", "--gpus-per-node", "4", "--policy", "fifo"),
+    "second": ("jobs", "simulate", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4", "--policy", "srtf+easy"),
+    "served": ("fleet", "simulate", "mine.toml", "--policy", "headway", "--requests", "20"),
+    "shared": ("gpu", "simulate", "resnet50", "bert", "--policy", "headway", "--seconds", "0.01"),
 }
 """Runs that inputs look into, damaged or whole."""
+SWEPT = {
+    "swept": (
+        *("jobs", "sweep", "jobs.csv", "--nodes", "2", "--gpus-per-node", "4", "--policies", "fifo,srtf"),
+        *("--loads", "1,2", "--keep-runs", "--processes", "1"),
+    ),
+}
+"""A sweep that inputs go on with."""

@@ -15,7 +15,7 @@ from tests.fuzz.inputs import FIRST_DRAWN
 from tests.fuzz.play import _wrong
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-AT_A_TIME = 25
+AT_A_TIME = 100
 FIRSTS = range(FIRST_DRAWN, FIRST_DRAWN + 300, AT_A_TIME)
 
 
@@ -44,7 +44,9 @@ def test_drawn_inputs_are_answered_or_refused_in_one_line(first: int) -> None:
 @pytest.mark.parametrize(
     ("status", "out", "err", "wrong"),
     [
-        (0, "", "", ""),
+        (0, "12 jobs\n", "", ""),
+        (0, "", "note: nothing is left to do\n", ""),
+        (0, "", "", "no word of what was done"),
         (2, "", "headway: trace jobs.csv: no such file\n", ""),
         (2, "", "note: a row was dropped\nheadway: trace jobs.csv: no such file\n", ""),
         (2, "", "", "0 lines that say why"),
@@ -58,10 +60,17 @@ def test_drawn_inputs_are_answered_or_refused_in_one_line(first: int) -> None:
     ],
 )
 def test_the_judge_sees_what_must_not_be(status: int | None, out: str, err: str, wrong: str) -> None:
-    assert _wrong(["simulate"], "", status, out, err) == wrong
+    assert _wrong(["jobs", "simulate"], "", status, out, err) == wrong
 
 
 def test_the_judge_sees_what_was_accepted_and_what_is_no_json() -> None:
     assert _wrong(["audit", "run"], "the tape is damaged", 0, "", "") == "accepted: the tape is damaged"
-    assert _wrong(["simulate", "--json"], "", 0, '{"jct": NaN}', "").startswith("its JSON cannot be read")
-    assert _wrong(["simulate", "--json"], "", 0, '{"jct": null}', "") == ""
+    assert _wrong(["jobs", "simulate", "--json"], "", 0, '{"jct": NaN}', "").startswith("its JSON cannot be read")
+    assert _wrong(["jobs", "simulate", "--json"], "", 0, '{"jct": null}', "") == ""
+    assert _wrong(["gpu", "sweep", "--json"], "", 0, "[NaN]", "").startswith("its JSON cannot be read")
+
+
+def test_the_judge_knows_what_commands_say_that_found_something() -> None:
+    assert _wrong(["audit", "run"], "", 1, "", "1 finding\n") == ""
+    assert _wrong(["fleet", "sweep", "mine.toml"], "", 1, "", "1 of 4 cells failed; --retry runs them\n") == ""
+    assert _wrong(["fleet", "simulate", "mine.toml"], "", 1, "", "1 of 4 cells failed\n") == "0 lines that say why"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.experiment import kernels as wiring
+from headway.experiment.gpu import predict as predicting
 from headway.kernels.device import Device
 from headway.kernels.kernel import Kernel
 from headway.kernels.other_machine import MILLION, MOST_PPM, cpu_factor, cpu_scaled, request_alone
@@ -16,7 +16,7 @@ DEVICE = Device()
 KERNEL = (Kernel("k", 10, 1),)
 ABOVE = Program("above", KERNEL, tuple(Launch(0, 20 * US, 5 * US, at == 99) for at in range(100)))
 BELOW = Program("below", KERNEL, tuple(Launch(0, 10 * US, 15 * US) for _ in range(300)))
-PREDICT = ("share", "predict", "vgg16", "matmul", "--seconds", "0.01")
+PREDICT = ("gpu", "predict", "vgg16", "matmul", "--seconds", "0.01")
 
 
 @pytest.mark.parametrize("think", [0, 5 * MS])
@@ -49,8 +49,8 @@ def test_requests_longer_than_what_is_played_count_too() -> None:
 
 
 def test_predict_scales_all_programs_to_what_the_one_above_takes() -> None:
-    found = wiring.predict("vgg16", "resnet101-b64", seconds=0.05, alone=round(1.67 * MS), write=lambda _: None)
-    before = wiring.predict("vgg16", "resnet101-b64", seconds=0.05, write=lambda _: None)
+    found = predicting.predict("vgg16", "resnet101-b64", seconds=0.05, alone=round(1.67 * MS), write=lambda _: None)
+    before = predicting.predict("vgg16", "resnet101-b64", seconds=0.05, write=lambda _: None)
     assert before["cpu_factor"] == 1
     assert found["cpu_factor"] > 1.2
     assert found["busy_share_alone"] < before["busy_share_alone"]
@@ -58,7 +58,7 @@ def test_predict_scales_all_programs_to_what_the_one_above_takes() -> None:
 
 def test_one_that_keeps_the_gpu_busy_says_little_of_processors() -> None:
     said: list[str] = []
-    found = wiring.predict("graph", "matmul", seconds=0.01, alone=MS, write=lambda _: None, say=said.append)
+    found = predicting.predict("graph", "matmul", seconds=0.01, alone=MS, write=lambda _: None, say=said.append)
     assert found["cpu_factor"] == 1
     assert any("graph keeps the GPU busy" in line for line in said)
 
@@ -67,7 +67,7 @@ def test_what_is_of_another_machine_is_not_kept() -> None:
     kept: list[object] = []
     said: list[str] = []
     for alone in (0, round(1.3 * MS)):
-        wiring.predict("vgg16", "matmul", seconds=0.3, alone=alone, write=kept.append, say=said.append)
+        predicting.predict("vgg16", "matmul", seconds=0.3, alone=alone, write=kept.append, say=said.append)
     assert len(kept) == 1
     assert [line for line in said if line.startswith("not kept")] == [
         "not kept among pairs: --alone makes it one for another machine than that of the traces"
@@ -85,7 +85,7 @@ def test_what_is_of_another_machine_is_not_kept() -> None:
 def test_a_prediction_is_of_one_above_others(
     capsys: pytest.CaptureFixture[str], high: str, low: str, said: str
 ) -> None:
-    status, _, err = call(capsys, "share", "predict", high, low, "--seconds", "0.01")
+    status, _, err = call(capsys, "gpu", "predict", high, low, "--seconds", "0.01")
     assert status == 2
     assert said in " ".join(err.split())
 
@@ -94,7 +94,7 @@ def test_predict_says_what_it_took_processors_for(capsys: pytest.CaptureFixture[
     status, out, _ = call(capsys, *PREDICT, "--alone", "1.5ms")
     assert status == 0
     assert "a request alone takes 1.5ms: processors are taken to need 1." in out
-    assert out.endswith(f"{wiring.OFF_ALONE}\n")
+    assert out.endswith(f"{predicting.OFF_ALONE}\n")
     factor_ = json.loads(call(capsys, *PREDICT, "--alone", "1.5ms", "--json")[1])["cpu_factor"]
     assert f"need {factor_:.2f} times as long" in out
 
@@ -121,6 +121,6 @@ def test_a_time_that_cannot_be_is_refused_in_a_line(
 
 
 def test_a_program_above_without_requests_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = call(capsys, "share", "predict", "matmul", "vgg16", "--alone", "5ms", "--seconds", "0.01")
+    status, _, err = call(capsys, "gpu", "predict", "matmul", "vgg16", "--alone", "5ms", "--seconds", "0.01")
     assert status == 2
     assert "matmul never waits for the GPU in its trace" in err

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from headway.cli import main
 from headway.errors import InputError
-from headway.experiment.kernels import KernelsExperiment, policy_of
+from headway.experiment.gpu.scene import Setting, policy_of
 from headway.formats.plugins import resolve
 from headway.kernels.device import Device
 from headway.kernels.policies.registry import build
@@ -23,7 +23,7 @@ from tests.kernels.worlds import Watched, drive, program, worlds
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "kernels" / "short_first.py"
 SPEC = f"{EXAMPLE}:ShortFirst"
-RUN = ["--scenario", "kernels", "--high", "vgg16", "--low", "resnet101-b64", "--seconds", "0.01"]
+RUN = ["vgg16", "resnet101-b64", "--seconds", "0.01"]
 HEAD = (
     "from headway.kernels.actions import LetGo\nfrom headway.kernels.policies.parts import KernelsPolicy, in_turn\n\n\n"
 )
@@ -49,12 +49,12 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def test_one_in_a_file_stands_beside_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     spec = f"{tmp_path / 'mine.py'}:Mine"
-    status, out, _ = call(capsys, "compare", *RUN, "--policies", f"mps,{spec}", "--json")
+    status, out, _ = call(capsys, "gpu", "compare", *RUN, "--policies", f"mps,{spec}", "--json")
     rows = json.loads(out)
     assert status == 0
     assert [row["policy"] for row in rows] == ["mps", "mine"]
     assert rows[1]["clients"][1]["reasons"]["off"] > 0, "those below asked it"
-    status, out, _ = call(capsys, "simulate", *RUN, "--policy", spec)
+    status, out, _ = call(capsys, "gpu", "simulate", *RUN, "--policy", spec)
     assert status == 0
     assert "mine" in out
     listed = json.loads(call(capsys, "policies", "--json")[1])
@@ -83,7 +83,7 @@ def test_what_is_wrong_with_one_is_said_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     (tmp_path / "mine.py").write_text(text)
-    status, out, err = call(capsys, "simulate", *RUN, "--policy", f"{tmp_path / 'mine.py'}:Mine")
+    status, out, err = call(capsys, "gpu", "simulate", *RUN, "--policy", f"{tmp_path / 'mine.py'}:Mine")
     assert (status, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
@@ -92,8 +92,8 @@ def test_what_is_wrong_with_one_is_said_in_one_line(
 def test_a_policy_that_is_not_there_is_refused_before_the_first_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.experiment.kernels.play", lambda *_, **__: pytest.fail("something was played"))
-    status, _, err = call(capsys, "compare", *RUN, "--policies", "mps,./none.py:Mine")
+    monkeypatch.setattr("headway.experiment.measured.play", lambda *_, **__: pytest.fail("something was played"))
+    status, _, err = call(capsys, "gpu", "compare", *RUN, "--policies", "mps,./none.py:Mine")
     assert status == 2
     assert "there is no such file" in err
 
@@ -102,10 +102,10 @@ def test_a_policy_that_is_not_there_is_refused_before_the_first_run(
 
 
 def test_the_example_has_the_options_and_reasons_that_it_says() -> None:
-    policy = policy_of(KernelsExperiment(("vgg16",), policy=f"{SPEC}(longest=30us)"))
+    policy = policy_of(Setting(("vgg16",), policy=f"{SPEC}(longest=30us)"))
     assert (policy.name, vars(policy)) == ("short-first", {"longest": 30_000})
     with pytest.raises(InputError, match="option longest 'x' is not understood"):
-        policy_of(KernelsExperiment(("vgg16",), policy=f"{SPEC}(longest=x)"))
+        policy_of(Setting(("vgg16",), policy=f"{SPEC}(longest=x)"))
     above = program((5, 4, 1_000), name="h")
     low = [Client(f"l{each}", program((1, 4, each)), 1, start=10, requests=1) for each in (20, 40)]
     run = drive(build(resolve(f"{SPEC}(longest=30ns)")), [Client("h", above, 0, requests=1), *low])
@@ -127,7 +127,7 @@ def test_the_example_ends_leaves_the_state_alone_and_replays(world: tuple[tuple[
 def test_the_command_in_the_example_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     described = ast.get_docstring(ast.parse(EXAMPLE.read_text())) or ""
-    words = shlex.split(described[described.index("headway compare") :].replace("\\\n", " "))
+    words = shlex.split(described[described.index("headway gpu compare") :].replace("\\\n", " "))
     words[words.index("--seconds") + 1] = "0.01"
     status, out, _ = call(capsys, *words[1:])
     assert status == 0

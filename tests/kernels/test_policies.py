@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from headway.errors import InfeasibleActionError, InputError
 from headway.formats.kernel_programs import load
 from headway.kernels import alone
+from headway.kernels.account import SURPLUS_NS, Account, Terms
 from headway.kernels.actions import Action, LetGo
 from headway.kernels.device import Device
 from headway.kernels.dial import Rules
-from headway.kernels.policies.headway import SURPLUS_NS, Headway, _accrue, _Gate
+from headway.kernels.policies.headway import Headway
 from headway.kernels.policies.registry import POLICIES, build, describe
 from headway.kernels.program import Client
 from headway.kernels.reflex import Reason
@@ -198,11 +199,11 @@ def test_a_policy_that_lets_go_who_does_not_wait_is_a_bug() -> None:
 
 
 def test_the_floor_owes_no_more_than_one_kernel_and_a_bit() -> None:
-    gate, rules = _Gate(), Rules(floor_ppm=500_000)
+    account, terms = Account(), Terms(credit_ppm=0, credit_cap_ns=0, floor_ppm=500_000)
     for beat in range(1, 100):
-        _accrue(gate, rules, True, 2_000_000, beat * 50_000_000)
-    assert gate.debt == 2_000_000 + SURPLUS_NS
-    shim = (Path(__file__).resolve().parents[2] / "native" / "gate.cpp").read_text()
+        account.accrue(terms, True, 2_000_000, beat * 50_000_000)
+    assert account.debt == 2_000_000 + SURPLUS_NS
+    shim = (Path(__file__).resolve().parents[2] / "native" / "account.h").read_text()
     assert f"constexpr int64_t kSurplus = {SURPLUS_NS};" in shim
-    _accrue(gate, rules, False, 2_000_000, 100 * 50_000_000)
-    assert gate.debt == 0
+    account.accrue(terms, False, 2_000_000, 100 * 50_000_000)
+    assert account.debt == 0

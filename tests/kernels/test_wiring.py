@@ -11,7 +11,10 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ExperimentError
-from headway.experiment import kernels as wiring
+from headway.experiment.domain import RunResult
+from headway.experiment.gpu import predict as predicting
+from headway.experiment.gpu import scene as wiring
+from headway.experiment.gpu.sources import program_of
 from headway.formats import kernel_trace
 from headway.formats.kernel_profile import mix
 from headway.formats.kernel_trace import KernelTrace
@@ -19,7 +22,7 @@ from headway.profiling.kernel_store import KernelStore
 from headway.report import kernel_tables
 from headway.units import MILLISECOND
 
-RUN = ["--scenario", "kernels", "--high", "vgg16", "--low", "resnet101-b64", "--seconds", "0.01"]
+RUN = ["vgg16", "resnet101-b64", "--seconds", "0.01"]
 KEYS = ["policy", "slowdown_p50", "slowdown_p99", "latency_p50_s", "latency_p99_s", "low_share", "busy_share_alone"]
 
 
@@ -32,52 +35,54 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 
 
 def test_one_run_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = call(capsys, "simulate", *RUN, "--policy", "headway", "--slo", "1.1", "--floor", "5%")
+    status, out, _ = call(capsys, "gpu", "simulate", *RUN, "--policy", "headway", "--slo", "1.1", "--floor", "5%")
     assert status == 0
     assert "headway(slo=1.1,floor=0.05)" in out
     assert "resnet101-b64" in out
-    status, out, _ = call(capsys, "simulate", *RUN, "--policy", "mps", "--json", "--seed", "3")
+    status, out, _ = call(capsys, "gpu", "simulate", *RUN, "--policy", "mps", "--json", "--seed", "3")
     row = json.loads(out)
     assert status == 0
     assert list(row)[: len(KEYS)] == KEYS
     assert [client["client"] for client in row["clients"]] == ["vgg16", "resnet101-b64"]
-    again = json.loads(call(capsys, "simulate", *RUN, "--policy", "mps", "--json", "--seed", "3")[1])
-    assert again == row
-    other = json.loads(call(capsys, "simulate", *RUN, "--policy", "mps", "--json", "--seed", "4")[1])
+    again = json.loads(call(capsys, "gpu", "simulate", *RUN, "--policy", "mps", "--json", "--seed", "3")[1])
+    took = ("wall_s", "peak_rss_bytes")
+    assert {**again, **dict.fromkeys(took)} == {**row, **dict.fromkeys(took)}
+    other = json.loads(call(capsys, "gpu", "simulate", *RUN, "--policy", "mps", "--json", "--seed", "4")[1])
     assert other["digest"] != row["digest"]
 
 
 def test_several_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*RUN, "--low", "graph@3", "--think", "1ms", "--policies", "exclusive,mps,headway(slo=1.2)"]
-    status, out, _ = call(capsys, "compare", *words, "--json")
+    programs = ["vgg16", "resnet101-b64", "graph@3"]
+    words = [*programs, *RUN[2:], "--think", "1ms", "--policies", "exclusive,mps,headway(slo=1.2)"]
+    status, out, _ = call(capsys, "gpu", "compare", *words, "--json")
     rows = json.loads(out)
     assert status == 0
     assert [row["policy"] for row in rows] == ["exclusive", "mps", "headway(slo=1.2)"]
     assert rows[0]["slowdown_p50"] == 1.0
     assert rows[0]["clients"][2]["priority"] == 3
-    assert "low share" in call(capsys, "compare", *words)[1]
+    assert "low share" in call(capsys, "gpu", "compare", *words)[1]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--scenario", "kernels"], "needs a program above"),
-        ([*RUN, "--high", "resnt50"], "did you mean 'resnet50'?"),
+        ([], "needs a program above"),
+        (["resnt50", *RUN[1:]], "did you mean 'resnet50'?"),
         ([*RUN, "--policy", "fast"], "unknown kernel policy 'fast'"),
-        ([*RUN, "--workers", "3"], "--workers means nothing with --scenario kernels"),
-        ([*RUN, "--set", "kernels.foo=3"], "--set means nothing with --scenario kernels"),
+        ([*RUN, "--workers", "3"], "No such option: --workers"),
+        ([*RUN, "--set", "gpu.foo=3"], "unknown key of [gpu] 'foo'"),
         ([*RUN, "--slo", "soon"], "--slo 'soon' is not a slow-down"),
         ([*RUN, "--floor", "200%"], "floor=2.0 is not a share"),
-        ([*RUN, "--think", "long"], "--think 'long' is not understood"),
+        ([*RUN, "--think", "long"], "gpu think 'long' is not understood"),
         ([*RUN, "--seconds", "0"], "--seconds 0 must be above 0"),
-        ([*RUN, "--low", "graph@x"], "priority 'x' is not a number"),
-        ([*RUN, "--low", "graph@77"], "priority 77 is not between 0 and 9"),
-        ([*RUN, "--low", "none.parquet"], "there is no such file"),
-        (["--scenario", "compass", "--high", "vgg16"], "--high needs --scenario kernels"),
+        (["vgg16", "graph@x"], "priority 'x' is not a number"),
+        (["vgg16", "graph@77"], "priority 77 is not between 0 and 9"),
+        (["vgg16", "none.parquet"], "there is no such file"),
+        ([*RUN, "--high", "vgg16"], "No such option: --high"),
     ],
 )
 def test_a_wrong_flag_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    status, out, err = call(capsys, "simulate", *words)
+    status, out, err = call(capsys, "gpu", "simulate", *words)
     assert (status, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
@@ -103,7 +108,7 @@ def test_a_prediction_says_what_each_way_to_share_does_and_is_stored(
 ) -> None:
     monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path / "store"))
     high, low = recorded(tmp_path / "api.parquet", "api", 4_000), recorded(tmp_path / "train.parquet", "train", 15_000)
-    found = wiring.predict(high, low, seconds=0.01)
+    found = predicting.predict(high, low, seconds=0.01)
     assert list(found["modes"]) == ["gate", "mps", "mps_priority", "time_slicing"]
     assert found["modes"]["time_slicing"]["slowdown_p50"] > found["modes"]["gate"]["slowdown_p50"] >= 1
     assert 0 < found["modes"]["gate"]["low_share"] <= found["modes"]["mps"]["low_share"] + 0.01
@@ -115,21 +120,21 @@ def test_a_prediction_says_what_each_way_to_share_does_and_is_stored(
 
 def test_a_prediction_without_a_known_gpu_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path / "store"))
-    assert wiring.predict("vgg16", ["graph"], seconds=0.01)["stored"] is None
+    assert predicting.predict("vgg16", ["graph"], seconds=0.01)["stored"] is None
     other = recorded(tmp_path / "b.parquet", "b", 4_000, gpu="A100")
-    assert wiring.predict(recorded(tmp_path / "a.parquet", "a", 4_000), other, seconds=0.01)["stored"] is None
+    assert predicting.predict(recorded(tmp_path / "a.parquet", "a", 4_000), other, seconds=0.01)["stored"] is None
     assert not (tmp_path / "store").exists()
 
 
 def test_a_program_from_the_profile_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_PROFILES", str(tmp_path))
     with pytest.raises(ExperimentError, match="unknown program 'mine'"):
-        wiring.program_of("mine")
+        program_of("mine")
     kernel = {"id": "a1", "name": "k", "work_ns": 100, "samples": 9, "blocks": 4, "per_sm": 1, "kind": 1}
     key = f"{mix(0xA1, 0xA1):016x}"
     step = {"key": key, "gap_ns": 10, "think_ns": 7, "alone_ns": 0, "slack_ns": 0, "samples": 9, "waits": 1}
     KernelStore("H200", "580").save("mine", [kernel], [step])
-    assert wiring.program_of("mine").launches[0].duration == 100
+    assert program_of("mine").launches[0].duration == 100
 
 
 def test_what_runs_beside_a_gpu_needs_neither_polars_nor_msgspec() -> None:
@@ -148,18 +153,20 @@ def test_what_runs_beside_a_gpu_needs_neither_polars_nor_msgspec() -> None:
 def test_a_program_above_that_never_waits_has_no_slow_down_and_a_note_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["--scenario", "kernels", "--seconds", "0.01", "--low", "graph-b64"]
-    status, out, err = call(capsys, "simulate", *words, "--high", "matmul", "--policy", "mps", "--json")
+    words = ["graph-b64", "--seconds", "0.01"]
+    status, out, err = call(capsys, "gpu", "simulate", "matmul", *words, "--policy", "mps", "--json")
     assert (status, json.loads(out)["slowdown_p50"]) == (0, None)
     assert err == "note: matmul never waits for the GPU, so it has no request: no latency and no slow-down\n"
-    assert call(capsys, "compare", *words, "--high", "vgg16", "--policies", "mps")[2] == ""
-    assert "note: matmul never waits" in call(capsys, "share", "predict", "matmul", "graph-b64", "--seconds", "0.01")[2]
+    assert call(capsys, "gpu", "compare", "vgg16", *words, "--policies", "mps")[2] == ""
+    assert "note: matmul never waits" in call(capsys, "gpu", "predict", "matmul", "graph-b64", "--seconds", "0.01")[2]
 
 
 def test_a_run_tells_how_far_it_is() -> None:
     told: list[tuple[str, float]] = []
-    each = wiring.KernelsExperiment(("vgg16",), ("resnet101-b64",), seconds=0.05)
-    wiring.compare(each, ["mps", "headway(slo=1.2)"], tell=lambda what, share: told.append((what, share)))
+    each = wiring.Setting(("vgg16",), ("resnet101-b64",), seconds=0.05)
+    wiring.compare(
+        each, ["mps", "headway(slo=1.2)"], wiring.clients_of(each), tell=lambda what, share: told.append((what, share))
+    )
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert (shares[0], told[0][0]) == (0.0, "mps")
@@ -170,40 +177,40 @@ def test_a_run_tells_how_far_it_is() -> None:
 
 
 def test_what_the_gate_does_before_its_dial_has_settled_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "SETTLE", 50 * MILLISECOND)
+    monkeypatch.setattr(predicting, "SETTLE", 50 * MILLISECOND)
     played: list[tuple[str, int, float]] = []
     whole = wiring.play
 
-    def play(each: wiring.KernelsExperiment, *rest: Any, **named: Any) -> wiring.KernelsRun:
-        played.append((each.policy, each.horizon, each.seconds))
-        return whole(each, *rest, **named)
+    def play(scene: wiring.GpuScene, *rest: Any, **named: Any) -> RunResult:
+        played.append((scene.setting.policy, scene.setting.horizon, scene.setting.seconds))
+        return whole(scene, *rest, **named)
 
     monkeypatch.setattr(wiring, "play", play)
-    found = wiring.predict("alexnet", "bert-b32", seconds=0.1)
+    found = predicting.predict("alexnet", "bert-b32", seconds=0.1)
     assert played[0] == ("headway", 150 * MILLISECOND, 0.1)
     assert {horizon for _, horizon, _ in played[1:]} == {100 * MILLISECOND}
     assert 0 < found["modes"]["gate"]["low_share"] <= 1
 
 
 def test_a_prediction_is_shown_by_the_names_of_policies_and_with_its_error(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("share", "predict", "vgg16", "graph-b64", "--seconds", "0.01")
+    words = ("gpu", "predict", "vgg16", "graph-b64", "--seconds", "0.01")
     status, out, _ = call(capsys, *words)
     assert status == 0
     rows = [line.split()[0] for line in out.splitlines() if "×" in line and "%" in line and "aimed" not in line]
     assert rows == ["headway", "mps", "mps-priority", "time-slicing"]
-    assert out.endswith(f"{wiring.OFF}\n")
-    assert list(json.loads(call(capsys, *words, "--json")[1])["modes"]) == list(wiring.MODES)
+    assert out.endswith(f"{predicting.OFF}\n")
+    assert list(json.loads(call(capsys, *words, "--json")[1])["modes"]) == list(predicting.MODES)
 
 
 def test_the_error_of_predictions_is_that_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "kernels" / "simulation.md").read_text()
     (test,) = [line for line in page.splitlines() if line.startswith("**A blind test**")]
-    shown = " ".join(call(capsys, "share", "predict", "--help")[1].replace("│", " ").split())
+    shown = " ".join(call(capsys, "gpu", "predict", "--help")[1].replace("│", " ").split())
     for words in ("within 15 % in all", "the rate below in 19", "half of all within 12 %"):
         assert words in test
-        assert words in wiring.OFF
+        assert words in predicting.OFF
         assert words in shown
-    assert "the rate below in 22 (half of all within 10 %)" in wiring.OFF_ALONE
+    assert "the rate below in 22 (half of all within 10 %)" in predicting.OFF_ALONE
     assert "(`--alone`), it has 22 of 32, half of all within 10 %" in test
 
 

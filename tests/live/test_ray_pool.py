@@ -18,6 +18,7 @@ from headway.live import ray_pool
 
 STORE_BYTES = 80_000_000
 GRID = """
+scale = "jobs"
 [trace.synthetic]
 jobs = 6000
 load = 0.9
@@ -29,6 +30,7 @@ seeds = 5
 [sweep]
 policy.name = ["fifo", "srtf+easy"]
 """
+SWEEP = ("jobs", "sweep", "--grid")
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def _at_a_cell(raylet: int) -> bool:
 def test_a_killed_node_loses_no_cell_and_results_are_those_of_the_local_engine(tmp_path: Path, cluster: Any) -> None:
     grid, far, near = tmp_path / "grid.toml", tmp_path / "far", tmp_path / "near"
     grid.write_text(GRID)
-    words = [sys.executable, "-m", "headway", "sweep", grid, "-o", far, "--engine", "ray", "--address", cluster.address]
+    words = [sys.executable, "-m", "headway", *SWEEP, grid, "-o", far, "--engine", "ray", "--address", cluster.address]
     with subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         began = monotonic()
         while len(list((far / "cells").glob("*.json"))) < 2 or not (busy := _busy(cluster)):
@@ -90,7 +92,7 @@ def test_a_killed_node_loses_no_cell_and_results_are_those_of_the_local_engine(t
     assert "failed" not in err
     assert "srtf+easy" in out
     with pytest.raises(SystemExit) as ended:
-        main(["sweep", str(grid), "-o", str(near), "--processes", "2"])
+        main([*SWEEP, str(grid), "-o", str(near), "--processes", "2"])
     assert ended.value.code == 0
     assert len(_digests(far)) == 10
     assert _digests(far) == _digests(near)
@@ -204,7 +206,7 @@ def test_a_cluster_that_is_not_there_is_one_line(
     monkeypatch.setattr(ray_pool, "library", Absent)
     (tmp_path / "grid.toml").write_text(GRID)
     with pytest.raises(SystemExit) as ended:
-        main(["sweep", str(tmp_path / "grid.toml"), "-o", str(tmp_path / "s"), "--engine", "ray", "--address", "auto"])
+        main([*SWEEP, str(tmp_path / "grid.toml"), "-o", str(tmp_path / "s"), "--engine", "ray", "--address", "auto"])
     assert ended.value.code == 2
     line = "headway: Ray cluster 'auto': cannot be joined (Could not find any running Ray instance.)\n"
     assert capsys.readouterr().err == line

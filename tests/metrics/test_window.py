@@ -8,7 +8,7 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import InputError
 from headway.metrics.training import Ledger
 from headway.metrics.training.summary import as_json, from_json, of_ledger
-from headway.metrics.window import Window, arrivals_of, span_of, still_growing, window_of
+from headway.metrics.training.window import Window, arrivals_of, span_of, still_growing, window_of
 from headway.sim.training import SimulatedCluster
 from headway.training.cluster import Cluster, uniform
 from headway.training.job import Job, Outcome, workload

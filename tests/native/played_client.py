@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.experiment.kernel_sources import program_of
+from headway.experiment.gpu.sources import program_of
 from headway.kernels.device import Device
 from headway.kernels.expected import learn
 from headway.kernels.program import Client

@@ -1,6 +1,7 @@
 """The gate: what fits goes, what does not waits, the highest comes first, equals take turns, a floor is kept."""
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,21 @@ def test_a_kernel_that_fits_goes(built: Built, share: Path, tmp_path: Path) -> N
     assert low.did["launches"] == 100
     assert seen["low"].ledger["reasons"][Reason.FITS] > 0
     assert seen["low"].ledger["harvested_ns"] > 0
+
+
+def test_a_kernel_that_goes_while_nobody_is_above_counts_as_served_too(
+    built: Built, share: Path, tmp_path: Path
+) -> None:
+    with MiniBroker(share, {5: STEADY}) as broker:
+        asked = ("--kernel", "small:20", "--launch", "1000000", "--for-ms", "60000", "--gap-us", "500")
+        low = built.start(tmp_path, share, *asked, priority=5, name="low")
+        broker.until(lambda slot: slot.ledger.kernels > 20, "low")
+        broker.until(lambda slot: 0 < slot.want.served_ns <= time.monotonic_ns(), "low")
+        slot = next(slot for slot in broker.block.slots if slot.name == b"low")
+        before = slot.want.served_ns
+        broker.until(lambda slot: slot.want.served_ns > before, "low")
+        low.process.kill()
+        low.end()
 
 
 def test_what_it_costs_to_ask_is_told_apart_from_the_hooks(built: Built, share: Path, tmp_path: Path) -> None:

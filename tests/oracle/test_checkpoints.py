@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.core.scheduler import act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import effective
@@ -201,14 +202,12 @@ class Played:
             self.now, events = happened
             ran = 0 in self.state.running
             for event in events:
-                self.state.apply(self.now, event)
+                happen(self.state, self.executor, self.now, event)
             if any(isinstance(event, JobFinished) for event in events):
                 return
             verb = self.script.get(self.now, "")
             for action in self.decide(verb, ran=ran):
-                assert self.state.check(action) is None, action
-                self.state.commit(self.now, action)
-                self.executor.execute(self.now, action)
+                assert act(self.state, self.executor, self.now, action) is None, action
             if verb:
                 self.seen.append(self.state.jobs[0].done_at(self.now))
         raise AssertionError("the job never ends")

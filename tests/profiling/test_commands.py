@@ -58,9 +58,10 @@ def test_a_program_is_profiled_shown_listed_and_simulated_with(
 
     (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus,model\n0,60,1,train\n")
     size = ["--nodes", "1", "--gpus-per-node", "1", "--cpus-per-node", "4", "--memory-per-node", "8GB"]
-    where = ["--trace", str(tmp_path / "jobs.csv"), "--profiles", str(tmp_path / "profiles")]
+    where = [str(tmp_path / "jobs.csv"), "--profiles", str(tmp_path / "profiles")]
+    more = ["--allocation", "tune", "--set", "speed.model=matrix", "--json", "--confidence", "0"]
     with pytest.raises(SystemExit) as ended:
-        main(["simulate", *where, *size, "--allocation", "tune", "--speed", "matrix", "--json", "--no-intervals"])
+        main(["jobs", "simulate", *where, *size, *more])
     assert not ended.value.code
     assert json.loads(capsys.readouterr().out)["finished"] == 1
 

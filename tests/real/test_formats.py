@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.experiment import run
+from headway.experiment.play import run
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.traces import guess, load, load_requests

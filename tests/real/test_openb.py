@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.runs import measure
+from headway.experiment.measured import measured
 from headway.formats import cluster_file, cluster_table
 from headway.formats.settings import Experiment
 from headway.traces import guess, load
@@ -59,7 +59,7 @@ def test_it_runs_from_end_to_end(real_traces: Path) -> None:
     experiment.trace.path = str(real_traces / PODS)
     experiment.cluster.file = str(real_traces / "openb_v2023/openb_node_list_gpu_node.csv.gz")
     experiment.policy.name = "fifo+fit"
-    result = measure(experiment).row
+    result = measured(experiment).row
     assert [result[key] for key in ("jobs", "finished", "failed", "cancelled", "unfinished")] == [
         8_151,
         5_385,

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headway import experiment
+from headway.experiment.files import variants
+from headway.experiment.folder import open_run
 from headway.experiment.measured import measured
 from headway.report.measured import Comparison, Measured
 
@@ -23,13 +24,13 @@ BUSY: dict[str, Any] = {
 
 def leave(folder: Path, document: Mapping[str, Any], policy: str = "fifo", label: str = "") -> Path:
     """Run an experiment into a folder."""
-    whole = {**document, "policy": {"name": policy}, "run": {"out": str(folder), "seed": 3}}
-    ((_, each),) = experiment.variants(whole, "test")
+    whole = {"scale": "jobs", **document, "policy": {"name": policy}, "run": {"out": str(folder), "seed": 3}}
+    ((_, each),) = variants(whole, "test")
     measured(each, label)
     return folder
 
 
 def opened(*folders: Path, base: int = 0) -> Comparison:
     """The folders as the runs of a report."""
-    runs = [Measured(folder.name, folder.name, experiment.open_run(folder)) for folder in folders]
+    runs = [Measured(folder.name, folder.name, open_run(folder)) for folder in folders]
     return Comparison(tuple(runs), base)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway import experiment
+from headway.experiment.folder import open_run
 from headway.report import page as report_page
 from headway.report.measured import Comparison, Measured
 from headway.training.replay import state_at
@@ -93,7 +93,7 @@ def shown(browser: Any, written: tuple[Path, dict[str, Path]]) -> Iterator[Shown
 
 def held(folder: Path, time: int) -> tuple[int, int]:
     """GPUs in use and nodes that take no jobs after everything up to a time."""
-    stored = experiment.open_run(folder)
+    stored = open_run(folder)
     scene = stored.scene
     state = state_at(
         scene.cluster, scene.jobs, stored.tape, time, scene.policy(), speed=scene.speed(), costs=scene.costs()
@@ -259,7 +259,7 @@ def test_long_names_fit_a_narrow_screen_and_are_given_in_full(
     for weight, folder in enumerate(written[1].values()):
         short = f"multifactor(fairshare_weight={weight}, …)+conservative(…)+first-fit"
         full = short.replace("…", "size_weight=200, max_age=3d", 1).replace("…", "depth=200, interval=30s")
-        runs.append(Measured(short, "", experiment.open_run(folder), name=full))
+        runs.append(Measured(short, "", open_run(folder), name=full))
     (tmp_path / "long.html").write_text(report_page.build(Comparison(tuple(runs))), encoding="utf-8")
     opened_page = browser.new_page(viewport={"width": 390, "height": 800})
     opened_page.goto((tmp_path / "long.html").as_uri())

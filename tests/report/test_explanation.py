@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from headway import experiment
 from headway.cli import main
 from headway.cli.program import app
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.experiment.folder import store_result
+from headway.experiment.folder import open_run, store_result
+from headway.experiment.play import run
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.training.ledger import Ledger
@@ -245,7 +245,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         "run": {"out": str(out)},
         "policy": {"name": "fifo"},
     }
-    tape = experiment.run(toml.typed(document, Experiment, "test")).tape
+    tape = run(toml.typed(document, Experiment, "test")).tape
     store_result(out, {"stopped": False, "digest": tape.digest})
     return str(out)
 
@@ -289,7 +289,7 @@ def test_wrong_arguments_are_one_line(
 
 
 def test_a_run_that_was_cut_short_is_explained_as_far_as_it_goes(folder: str) -> None:
-    stored = experiment.open_run(folder)
+    stored = open_run(folder)
     scene = stored.scene
     half = stored.tape.until(int(stored.tape.column("time")[len(stored.tape) // 2]))
     end = int(half.column("time")[-1])

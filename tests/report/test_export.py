@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import islice, pairwise
 from pathlib import Path
@@ -16,17 +17,17 @@ from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from headway import experiment
 from headway.cli import main
 from headway.cli.program import app
 from headway.core.tape import Tape
 from headway.errors import TapeError
+from headway.experiment.play import run as play
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.series import Series, exact_dot
 from headway.metrics.training.ledger import Ledger
 from headway.report.export import check_file, check_folder, write_perfetto, write_tables
-from headway.report.notebook import TABLES, tables
+from headway.report.notebook import tables
 from headway.report.perfetto import FIRST_NODE_PID, microseconds, thinned, trace_events
 from headway.report.slots import slots
 from headway.sim.faults import FailureModel, Faults
@@ -40,10 +41,15 @@ from tests.drive import World, drive, seconds_of
 from tests.metrics.runs import Recorded, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
+TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "nodes")
 
 
 def ledger_of(run: Recorded) -> Ledger:
     return Ledger(run.tape, run.jobs, run.cluster)
+
+
+def tables_of(ledger: Ledger, tape: Tape) -> dict[str, pl.DataFrame]:
+    return {name: made() for name, made in tables(ledger, tape).items()}
 
 
 def events_of(ledger: Ledger) -> list[dict[str, Any]]:
@@ -185,8 +191,8 @@ def test_a_counter_with_many_points_keeps_its_extremes() -> None:
 def test_tables_come_back_as_they_were(kind: str, run: Recorded, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("tables")
     ledger = ledger_of(run)
-    written = write_tables(ledger, run.tape, folder, kind)
-    for (name, table), file in zip(tables(ledger, run.tape), written, strict=True):
+    written = write_tables(tables(ledger, run.tape), folder, kind)
+    for (name, table), file in zip(tables_of(ledger, run.tape).items(), written, strict=True):
         assert (file.path.name, file.rows) == (f"{name}.{kind}", len(table))
         if kind == "parquet":
             assert_frame_equal(pl.read_parquet(file.path), table)
@@ -200,7 +206,7 @@ def test_tables_come_back_as_they_were(kind: str, run: Recorded, tmp_path_factor
 @given(recorded())
 def test_the_tables_agree_with_the_ledger(run: Recorded) -> None:
     ledger = ledger_of(run)
-    found = dict(tables(ledger, run.tape))
+    found = tables_of(ledger, run.tape)
     assert len(found["jobs"]) == int(ledger.arrived.sum())
     assert len(found["tape"]) == len(run.tape)
     assert found["tape"]["time_ns"].to_list() == run.tape.column("time").tolist()
@@ -219,7 +225,7 @@ def test_the_tables_agree_with_the_ledger(run: Recorded) -> None:
 def test_the_columns_of_the_tables_are_those_of_the_page() -> None:
     world = World(uniform(2, 4, nodes_per_group=[("rack", 1)]), seconds_of((0, 10, 4)))
     run = drive("fifo", world)
-    made = dict(tables(Ledger(run.tape, run.jobs, world.cluster), run.tape))
+    made = tables_of(Ledger(run.tape, run.jobs, world.cluster), run.tape)
     page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     for name, table in made.items():
         section = page.partition(f"### `{name}`")[2].partition("\n### ")[0]
@@ -248,7 +254,7 @@ def test_an_empty_tape_and_one_cut_short_are_exported(tmp_path: Path) -> None:
     ledger = Ledger(cut, world.jobs, world.cluster)
     slices = [event for event in events_of(ledger) if event["ph"] == "X"]
     assert {(event["dur"], event["args"]["ended"]) for event in slices} == {(1_000_000, "running")}
-    write_tables(ledger, cut, tmp_path, "csv")
+    write_tables(tables(ledger, cut), tmp_path, "csv")
     assert pl.read_csv(tmp_path / "holds.csv")["end_s"].null_count() == 1
 
 
@@ -300,7 +306,7 @@ def folder(tmp_path: Path) -> str:
         "run": {"out": str(tmp_path / "run")},
         "policy": {"name": "fifo"},
     }
-    experiment.run(toml.typed(document, Experiment, "test"))
+    play(toml.typed(document, Experiment, "test"))
     return str(tmp_path / "run")
 
 
@@ -341,10 +347,13 @@ def test_wrong_flags_are_one_line(
     assert line in capsys.readouterr().err
 
 
-def stopped_half_way(*given: Any) -> Any:
+def stopped_half_way(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:
     """Three tables, and Ctrl-C."""
-    yield from islice(tables(*given), 3)
-    raise KeyboardInterrupt
+
+    def stopped() -> pl.DataFrame:
+        raise KeyboardInterrupt
+
+    return dict.fromkeys(TABLES, stopped) | dict(islice(tables(ledger, tape).items(), 3))
 
 
 @pytest.mark.parametrize("flag", ["--parquet", "--csv"])
@@ -352,7 +361,7 @@ def test_ctrl_c_leaves_no_half_of_the_tables_and_no_empty_folder(
     folder: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr("headway.report.export.tables", stopped_half_way)
+    monkeypatch.setattr("headway.report.notebook.tables", stopped_half_way)
     with pytest.raises(SystemExit) as ended:
         main(["export", folder, flag, str(tmp_path / "new" / "deep")])
     assert ended.value.code == 130
@@ -365,7 +374,7 @@ def test_ctrl_c_leaves_older_tables_as_they_were(folder: str, tmp_path: Path, mo
     place.mkdir()
     (place / "jobs.csv").write_text("mine")
 
-    monkeypatch.setattr("headway.report.export.tables", stopped_half_way)
+    monkeypatch.setattr("headway.report.notebook.tables", stopped_half_way)
     with pytest.raises(SystemExit):
         main(["export", folder, "--csv", str(place), "--force"])
     assert [path.name for path in place.iterdir()] == ["jobs.csv"]

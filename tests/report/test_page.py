@@ -255,7 +255,7 @@ def test_a_run_that_was_cut_short_says_so(folders: dict[str, Path], tmp_path: Pa
     both = opened(cut)
     stored = both.runs[0].stored
     half = stored.tape.until(int(stored.tape.column("time")[-1]) // 4)
-    run = Measured("cut", "cut", type(stored)(stored.folder, stored.scene, half, False))  # type: ignore[call-arg]
+    run = Measured("cut", "cut", type(stored)(stored.folder, stored.scene, half, False, {}))  # type: ignore[call-arg]
     read = Page(page.build(Comparison((run,))))
     assert "Cut short" in read.text
     assert read.facts()["maps"]["0"]

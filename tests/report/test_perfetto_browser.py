@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headway import experiment
+from headway.experiment.folder import open_run
 from headway.metrics.training.ledger import Ledger
 from headway.report.export import write_perfetto
 from headway.report.perfetto import FIRST_NODE_PID
@@ -71,7 +71,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ledger]:
         "cluster": {"nodes": 3, "gpus_per_node": 8, "levels": [{"name": "rack", "nodes_per_domain": 2}]},
         "failures": {"mtbf": "8h", "repair": "1h"},
     }
-    stored = experiment.open_run(leave(place / "run", document, "fifo+fit+spread+migrate-always"))
+    stored = open_run(leave(place / "run", document, "fifo+fit+spread+migrate-always"))
     ledger = Ledger(stored.tape, stored.scene.jobs, stored.scene.cluster)
     write_perfetto(ledger, place / "run.json", "run")
     write_perfetto(ledger, place / "run.json.gz", "run")

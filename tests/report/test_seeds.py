@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from headway.cli.pages import folders, opened
+from headway.cli import console
+from headway.experiment.jobs import view
+from headway.experiment.pages import folders, opened
 from headway.metrics.compare import Row
 from headway.metrics.training.summary import from_json
 from headway.report import headline, page
@@ -31,7 +33,7 @@ DRAWN = (
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """Two policies with three seeds each, kept in a folder; what the terminal is told of them."""
     monkeypatch.chdir(tmp_path)
-    ended = call(capsys, "compare", *DRAWN, "--out", "runs", "--report", "page.html", "--json")
+    ended = call(capsys, "jobs", "compare", *DRAWN, "--out", "runs", "--report", "page.html", "--json")
     assert ended.status == 0, ended.err
     assert "means over seeds; its map and figures show seed 5\n" in ended.err
     rows: list[dict[str, Any]] = json.loads(ended.out)
@@ -39,7 +41,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def compared() -> Comparison:
-    return Comparison(opened(folders(["runs"]), silent))
+    return view.compared(opened(folders(["runs"], console.note), silent, console.note), 0)
 
 
 def test_the_page_tells_what_the_terminal_tells(runs: list[dict[str, Any]]) -> None:
@@ -93,6 +95,34 @@ def test_a_seed_without_results_is_left_out_and_another_is_shown(
     shutil.rmtree("runs/fifo/seed-6")
     alone = compared().runs[0]
     assert (alone.seeds, alone.shown_folder) == ((), "runs/fifo/seed-5")
+
+
+@pytest.mark.parametrize("cut", [{}, {"stopped": False}, {"stopped": False, "seed": 6}])
+def test_seeds_whose_results_are_no_results_are_left_out(
+    runs: list[dict[str, Any]], cut: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs
+    for seed in (6, 7):
+        path = Path(f"runs/srtf/seed-{seed}/result.json")
+        path.write_text(json.dumps({"digest": json.loads(path.read_text())["digest"], **cut}))
+    ended = call(capsys, "report", "runs/srtf", "-o", "again.html")
+    assert ended.status == 0
+    assert "no results of seed-6, seed-7: left out of means over seeds\n" in ended.err
+
+
+@pytest.mark.parametrize("work", [("fleet", "compass", "--requests", "20"), ("gpu", "vgg16", "--seconds", "0.01")])
+def test_a_page_of_one_seed_does_not_speak_of_means(
+    work: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scale, *flags = work
+    seeds = ("--seeds", "2", "--seed", "5", "--out", "run", "--report", "page.html", "--json")
+    ended = call(capsys, scale, "simulate", *flags, *seeds)
+    assert ended.status == 0, ended.err
+    assert "note: the report shows seed 5 alone, no means over seeds\n" in ended.err
+    first = json.loads(Path("run/seed-5/result.json").read_text())
+    key, form = ("slowdown_mean", "{:.2f}×") if scale == "fleet" else ("slowdown_p50", "{:.3f}×")
+    assert form.format(first[key]) in Page(Path("page.html").read_text(encoding="utf-8")).text
 
 
 def test_results_are_read_back_as_they_were(runs: list[dict[str, Any]]) -> None:

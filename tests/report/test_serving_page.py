@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.tape import Tape
-from headway.experiment import serving
-from headway.experiment.serving_measured import numbers
-from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment
+from headway.experiment.files import typed
+from headway.experiment.measured import numbers
+from headway.experiment.play import run as play
 from headway.metrics.serving.summary import summarise
 from headway.report import serving_figures as figures
 from headway.report.serving_page import LONGEST, Shown, best_of, build
@@ -38,10 +37,10 @@ SMALL: dict[str, Any] = {
 
 def played(policy: str, document: dict[str, Any] | None = None) -> Shown:
     """A run as the program shows it."""
-    whole = {**(SMALL if document is None else document), "policy": {"name": policy}}
-    result = serving.play(serving.prepare(toml.typed(whole, ServingExperiment, "test")))
+    whole = {"scale": "fleet", **(SMALL if document is None else document), "policy": {"name": policy}}
+    result = play(typed(whole, "test"))
     scene = result.scene
-    return Shown(numbers(result), scene.built.catalogue, scene.built.fleet, scene.requests, result.tape)
+    return Shown(numbers(result).row, scene.built.catalogue, scene.built.fleet, scene.requests, result.tape)
 
 
 def shown_of(run: Run, until: int | None = None) -> Shown:

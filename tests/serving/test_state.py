@@ -70,12 +70,7 @@ class StateMachine(RuleBasedStateMachine):
 
     def _apply(self, event: Event, earliest: int = 0) -> None:
         self.now = max(self.now + 1, earliest)
-        self.state.apply(self.now, event)
-        self._collect()
-
-    def _collect(self) -> None:
-        self.due += [(due, TaskArrived(request, task, lease)) for due, request, task, lease in self.state.outbox]
-        self.state.outbox.clear()
+        self.due += self.state.apply(self.now, event) or ()
 
     def _do(self, action: Action) -> bool:
         """Commit an action if it can be; asking must not change anything."""
@@ -89,8 +84,7 @@ class StateMachine(RuleBasedStateMachine):
             assert row[1] == Kind.REFUSED
             assert Kind(row[6])
             return False
-        self.state.commit(self.now, action)
-        self._collect()
+        self.due += self.state.commit(self.now, action) or ()
         return True
 
     def _up(self) -> list[int]:
@@ -299,8 +293,8 @@ def test_two_tasks_that_wait_for_the_same_result_on_one_worker_both_wait_for_it_
     state.commit(0, PlaceRequest(0, (0, 1, 1, 1)))
     lease = _run(state, 0, 0, (0, 0))
     now = 20 * MILLISECOND
-    state.apply(now, BatchFinished(0, lease))
-    assert [(due, task) for due, _, task, _ in state.outbox] == [(now + COPY, 1), (now + COPY, 2)]
+    sent = state.apply(now, BatchFinished(0, lease))
+    assert sent == [(now + COPY, TaskArrived(0, 1, 1)), (now + COPY, TaskArrived(0, 2, 1))]
     assert state.requests[0].stage[1:3] == [Stage.SENT, Stage.SENT]
 
 
@@ -310,17 +304,14 @@ def test_a_result_that_is_under_way_cannot_be_sent_on_before_it_is_there() -> No
     lease = _run(state, 0, 0, (0, 0))
     now = 20 * MILLISECOND
     state.apply(now, BatchFinished(0, lease))
-    state.outbox.clear()
-    state.apply(now + 1, WorkerFailed(0))
-    state.commit(now + 1, MoveTask(0, 1, 2))
-    assert state.outbox == [(now + 2 * COPY, 0, 1, 2)]
+    assert state.apply(now + 1, WorkerFailed(0)) is None
+    assert state.commit(now + 1, MoveTask(0, 1, 2)) == [(now + 2 * COPY, TaskArrived(0, 1, 2))]
 
 
 def test_a_result_that_died_with_its_worker_is_computed_again_once_and_for_who_still_needs_it() -> None:
     state = _landed(Request(0, 0, 0, 0))
     state.commit(0, PlaceRequest(0, (0, 0, 1, 2)))
-    state.apply(1, BatchFinished(0, _run(state, 0, 0, (0, 0))))
-    (due, *_), *_ = state.outbox
+    ((due, _), *_) = state.apply(1, BatchFinished(0, _run(state, 0, 0, (0, 0)))) or ()
     state.apply(due, TaskArrived(0, 2, 1))
     second = _run(state, due, 1, (0, 2))  # has its inputs: the copy on worker 1 lives on
     state.apply(due + 1, WorkerFailed(0))

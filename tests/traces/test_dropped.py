@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway import experiment
 from headway.cli import main
 from headway.errors import TraceError
-from headway.experiment import backtest, serving
+from headway.experiment import fleet
+from headway.experiment.jobs import backtest
+from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
 from headway.formats.serving_settings import ServingExperiment
 from headway.formats.settings import Experiment
@@ -102,10 +103,10 @@ def test_a_trace_of_requests_keeps_the_same_rule(tmp_path: Path) -> None:
     assert any("one rule drops 1 of 9 rows" in note for note in inspect_requests(found)["notes"])
     given = {"serving": {"scenario": "compass"}, "workload": {"arrivals": str(path)}}
     with pytest.raises(TraceError, match="--skip-bad-rows"):
-        serving.prepare(toml.typed(given, ServingExperiment, "test"))
+        fleet.DOMAIN.prepare(toml.typed(given, ServingExperiment, "test"))
     toml.put(given, "workload.skip_bad_rows", True)
-    assert len(serving.prepare(toml.typed(given, ServingExperiment, "test")).requests) == 8
-    command = ["simulate", "--scenario", "compass", "--arrivals", str(path), "--json"]
+    assert len(fleet.DOMAIN.prepare(toml.typed(given, ServingExperiment, "test")).requests) == 8
+    command = ["fleet", "simulate", "compass", "--arrivals", str(path), "--json"]
     for flags, status in (([], 2), (["--skip-bad-rows"], 0)):
         with pytest.raises(SystemExit) as ended:
             main([*command, *flags])
@@ -116,9 +117,9 @@ def test_an_experiment_file_has_a_key_for_it(tmp_path: Path) -> None:
     path = written(tmp_path, table(5, 5))
     document = {"trace": {"path": str(path), "map": MAP}, "cluster": {"nodes": 1, "gpus_per_node": 8}}
     with pytest.raises(TraceError, match="one rule drops 5 of 10 rows"):
-        experiment.prepare(toml.typed(document, Experiment, "test"))
+        prepare(toml.typed(document, Experiment, "test"))
     toml.put(document, "trace.skip_bad_rows", True)
-    assert len(experiment.prepare(toml.typed(document, Experiment, "test")).jobs) == 5
+    assert len(prepare(toml.typed(document, Experiment, "test")).jobs) == 5
 
 
 def test_a_backtest_reads_as_a_run_does(tmp_path: Path) -> None:
@@ -145,8 +146,8 @@ def test_commands_refuse_in_one_line_inspect_shows_and_the_flag_goes_on(
 
     size = ("--nodes", 1, "--gpus-per-node", 8)
     commands = (
-        ("simulate", "--trace", path, *size),
-        ("compare", "--trace", path, *size, "--policies", "fifo,sjf"),
+        ("jobs", "simulate", path, *size),
+        ("jobs", "compare", path, *size, "--policies", "fifo,sjf"),
         ("trace", "convert", path, tmp_path / "out.csv"),
         ("trace", "slice", path, tmp_path / "out.csv", "--jobs", ":9"),
         ("trace", "scale", path, tmp_path / "out.csv", "--load", 2),

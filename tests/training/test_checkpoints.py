@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.scheduler import act, happen
 from headway.core.tape import TapeWriter
 from headway.errors import TraceError
 from headway.report.story import story
@@ -112,10 +113,9 @@ def test_an_end_that_is_noticed_late_has_no_more_checkpoints() -> None:
     while (happened := executor.next()) is not None:
         now, events = happened
         for event in events:
-            state.apply(now, event)
+            happen(state, executor, now, event)
         for action in policy.decide(now, state):
-            state.commit(now, action)
-            executor.execute(now, action)
+            assert act(state, executor, now, action) is None
     tape = writer.close()
     assert now == 100 * SECOND
     assert tape.of(int(Kind.FINISHED))[0, -1] == 60 * SECOND

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.scheduler import Scheduler
+from headway.core.scheduler import Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import TapeError
 from headway.sim.training import SimulatedCluster
@@ -44,11 +44,9 @@ def test_a_state_at_a_time_is_the_state_that_the_run_had(world: World, spec: str
     executor = SimulatedCluster(world.jobs, live, world.faults() if world.faults is not None else None)
     while (step := executor.next()) is not None and step[0] <= time:
         for event in step[1]:
-            live.apply(step[0], event)
+            happen(live, executor, step[0], event)
         for action in policy.decide(step[0], live):
-            live.commit(step[0], action)
-            executor.execute(step[0], action)
-    live.respeeded.clear()
+            assert act(live, executor, step[0], action) is None
     found = state_at(world.cluster, world.jobs, tape, time, build(spec), speed=speed_of(world), costs=world.costs)
     assert digest(found) == digest(live)
 

@@ -141,7 +141,7 @@ def test_a_policy_keeps_what_it_gave_when_nodes_are_added() -> None:
     held = {job: js.grant for job, js in moment.state.running.items()}
     policy = renewed(moment.policy, build("fifo+fit+tune"))
     speed = replace(world, cluster=cluster).speed()
-    state = transferred(20 * SECOND, moment.state, cluster, policy, speed=speed, costs=world.costs)
+    state, _ = transferred(20 * SECOND, moment.state, cluster, policy, speed=speed, costs=world.costs)
     state.pool.set_schedulable(1, True)
     done = _done(20 * SECOND, policy, state)
     assert {job: state.running[job].grant for job in held} == held
@@ -157,10 +157,11 @@ def test_a_run_without_sensitivity_that_goes_on_with_it_gives_everybody_their_du
     moment.state.journal = rows.append
     assert [js.grant[0] for js in moment.state.running.values()] == [0, 0]
     policy = renewed(moment.policy, build("fifo+tune"))
-    state = transferred(SECOND, moment.state, world.cluster, policy, speed=world.speed())
+    state, caused = transferred(SECOND, moment.state, world.cluster, policy, speed=world.speed())
     assert [js.grant[:2] for js in state.running.values()] == [(2000, 10 * 10**9), (4000, 20 * 10**9)]
     assert [row[1] for row in rows].count(Kind.GRANT) == 2
     assert all(js.speed == 1_000_000 for js in state.running.values())
+    assert {js.id for js in caused or ()} == {0, 1}, "both were slower on the way there: their ends are set anew"
 
 
 def test_what_was_given_goes_with_the_run_when_the_next_policy_divides_nothing() -> None:

@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _blamed(problem: BaseException) -> str | None:
-    if "headway.cli.blame" not in sys.modules:  # the commands themselves could not be imported
+    if "headway.experiment.blame" not in sys.modules:  # the commands themselves could not be imported
         return None
-    from headway.cli.blame import blamed
+    from headway.experiment.blame import blamed
 
     return blamed(problem)
 
@@ -57,22 +57,32 @@ def _program(arguments: Sequence[str] | None) -> int:
     """The exit status of the command that was asked for."""
     import typer
 
-    app = _commands(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    app = _commands(words)
     usage_error: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses, which may be its own copy
     command = typer.main.get_command(app)
-    given = None if arguments is None else list(arguments)
     try:
-        status = command.main(given, prog_name="headway", standalone_mode=False)
+        status = command.main(words, prog_name="headway", standalone_mode=False)
     except usage_error as problem:
         if not problem.format_message():  # no command: the help was printed
             return 2
-        _fail(problem.format_message(), 2, problem)
+        _fail(_told(problem, words), 2, problem)
     except typer.Abort:
         raise KeyboardInterrupt from None
     sys.stdout.flush()
     if status == STOPPED:  # typer turns Ctrl-C into a status; a run that was stopped exits by itself
         raise KeyboardInterrupt
     return status if isinstance(status, int) else 0
+
+
+def _told(problem: Any, words: Sequence[str]) -> str:
+    """Say what is wrong with a command line, and where a command or flag of before is now."""
+    from headway.cli.moved import hint
+
+    line = str(problem.format_message())
+    unknown = line.startswith("No such ")
+    now = hint(words, getattr(problem, "option_name", "")) if unknown else ""
+    return f"{line.partition('.')[0].partition(' (')[0]}: {now}" if now else line
 
 
 def _commands(given: Sequence[str]) -> Any:

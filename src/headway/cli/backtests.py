@@ -1,90 +1,70 @@
-"""``headway backtest``: what a simulation of a site is worth, by the starts that the site recorded."""
+"""``headway jobs backtest``: what a simulation of a site is worth, by the starts that the site recorded."""
 
 import sys
-from typing import Annotated
 
 import typer
 
+from headway import api
 from headway.cli import STOPPED, console
-from headway.cli.app import app
-from headway.cli.flags import (
-    BadRowsFlag,
-    ClusterFlag,
-    FormatFlag,
-    GpusFlag,
-    JsonFlag,
-    MapFlag,
-    NodesFlag,
-    SetFlag,
-    SkipFlag,
-    StrictFlag,
-    TraceFlag,
-    document_of,
-    split_policies,
-)
-from headway.cli.progress import progress_bar
-from headway.experiment import backtest as backtests
+from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.scales import JSON, SET
+from headway.experiment.files import copied, typed
+from headway.experiment.flags import split_policies
+from headway.experiment.jobs import backtest as backtests
+from headway.experiment.jobs.flags import FLAGS, WORK
 from headway.formats import slurm_site, toml
-from headway.formats.settings import Experiment
 from headway.metrics.training.backtest import Backtest
 from headway.report.backtest import tables, verdict
+from headway.report.progress import progress_bar
 
 SITE = "site"
 WITHOUT_CONFIG = "multifactor+conservative"
-ConfigFlag = Annotated[
-    str | None,
-    typer.Option("--config", help="slurm.conf, or what scontrol show config prints: the site's own parameters."),
-]
-PoliciesOption = Annotated[
-    str, typer.Option("--policies", help="Policies to replay; site means the one that --config describes.")
-]
+_NAMES = ("cluster", "nodes", "gpus_per_node", "format", "map", "skip_infeasible", "strict", "skip_bad_rows")
+_SETTINGS = [flag for flag in FLAGS if flag.name in _NAMES]
 
 
-@app.command()
-def backtest(
-    trace: TraceFlag = None,
-    format: FormatFlag = None,
-    columns: MapFlag = None,
-    cluster: ClusterFlag = None,
-    nodes: NodesFlag = None,
-    gpus_per_node: GpusFlag = None,
-    config: ConfigFlag = None,
-    policies: PoliciesOption = SITE,
-    skip_infeasible: SkipFlag = None,
-    strict: StrictFlag = None,
-    skip_bad_rows: BadRowsFlag = None,
-    as_json: JsonFlag = False,
-    overrides: SetFlag = None,
-) -> None:
-    """Replay a site's history and say how far simulated starts are from the recorded ones.
+def add(group: typer.Typer) -> None:
+    """Add the command to the group of jobs."""
+    parameters = [
+        argument("trace", str | None, WORK[0].help, "TRACE", None),
+        option("config", str | None, "slurm.conf, or what scontrol show config prints: the site's own parameters."),
+        option("policies", str, "Policies to replay; site is the one that --config describes.", default=SITE),
+        *(setting(flag) for flag in _SETTINGS),
+        *(JSON, SET),
+    ]
+    about = "Replay a site's history and say how far simulated starts are from the recorded ones."
+    example = "headway jobs backtest sacct.txt --cluster nodes.txt --config slurm.conf --policies site,fifo+easy"
+    command(group, "backtest", parameters, f"{about}\n\n{example}")(backtest)
 
-    headway backtest --trace sacct.txt --cluster nodes.txt --cluster partitions.txt --config slurm.conf
 
-    headway backtest --trace sacct.txt --cluster nodes.txt --policies site,fifo,fifo+easy
-    """
-    document = document_of(locals(), overrides)
+def backtest(given: Given) -> None:
+    """Replay a history under each policy."""
+    settings = {flag.name: given[flag.name] for flag in _SETTINGS}
+    document = copied(api.work("jobs", trace=given["trace"], set=given["set"], **settings).document)
+    config, names = given["config"], split_policies(given["policies"])
     site = slurm_site.read(config) if config is not None else slurm_site.Site(WITHOUT_CONFIG)
     notes = list(site.notes)
-    if config is None and SITE in split_policies(policies):
+    if config is None and SITE in names:
         notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters")
-    waits = backtests.recorded(toml.typed(document, Experiment, "flags"))
+    waits = backtests.recorded(typed(document, "flags"))
     found: list[Backtest] = []
-    for spec in split_policies(policies):
+    stopped = False
+    for spec in names:
         toml.put(document, "policy.name", site.policy if spec == SITE else spec)
         with progress_bar(spec) as told:
-            compared, result = backtests.replayed(toml.typed(document, Experiment, "flags"), waits, told)
-        if result.stopped:
+            compared, result = backtests.replayed(typed(document, "flags"), waits, told)
+        if stopped := result.stopped:
             console.note(f"{result.policy} was stopped; nothing of it is shown")
             break
         found.append(compared)
-        notes.extend(note for note in result.notes if note not in notes)
-    if as_json:
+        notes.extend(note for note in result.scene.notes if note not in notes)
+    if given["as_json"]:
         console.print_json([each.record() for each in found])
     elif found:
-        _show(found, split_policies(policies))
+        _show(found, names)
     for note in notes:
         console.note(f"note: {note}")
-    if result.stopped:
+    if stopped:
         sys.exit(STOPPED)
 
 

@@ -1,81 +1,16 @@
-"""The commands: flags become the tables of an experiment, results become a table or JSON."""
+"""The commands that know no scale: run an experiment file, the demo, the list of policies."""
 
-import json
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from headway import experiment
-from headway.cli import console, kernels, serving
+from headway import api
+from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import (
-    AllocationFlag,
-    ArrivalsFlag,
-    BackfillFlag,
-    BadRowsFlag,
-    BaselineFlag,
-    ByFlag,
-    ClusterFlag,
-    CompletionsFlag,
-    ConfidenceFlag,
-    ControlFlag,
-    CpusFlag,
-    EstimatesFlag,
-    FailuresFlag,
-    FidelityFlag,
-    FloorFlag,
-    FormatFlag,
-    GpusFlag,
-    HighFlag,
-    JsonFlag,
-    LoadFlag,
-    LowFlag,
-    MapFlag,
-    MeasureJobsFlag,
-    MemoryFlag,
-    MigrationCostFlag,
-    MigrationFlag,
-    ModelsFlag,
-    NodesFlag,
-    NoIntervalsFlag,
-    OutFlag,
-    PictureFlag,
-    PlacementFlag,
-    PoliciesFlag,
-    PolicyFlag,
-    PreemptionCostFlag,
-    PreemptionFlag,
-    ProcessesFlag,
-    ProfilesFlag,
-    PushFlag,
-    QuantumFlag,
-    RateFlag,
-    ReportFlag,
-    RequestsFlag,
-    RoundFlag,
-    ScenarioFlag,
-    SecondsFlag,
-    SeedFlag,
-    SeedsFlag,
-    SetFlag,
-    SettingFlag,
-    SkipFlag,
-    SloFlag,
-    SpeedFlag,
-    StorageFlag,
-    StrictFlag,
-    ThinkFlag,
-    TraceFlag,
-    WarmupFlag,
-    WorkersFlag,
-    document_of,
-    measure_settings,
-    split_policies,
-)
-from headway.cli.results import Wanted, play_out
-from headway.cli.runs import apart, under_each
-from headway.experiment.measured import baseline_of
-from headway.formats import toml
+from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.results import Wanted, check_wanted, show_result
+from headway.cli.scales import BY, JSON, PICTURE, PROCESSES, REPORT, SET
+from headway.experiment import common_flags
+from headway.experiment.files import read
+from headway.experiment.registry import domain_of
 from headway.formats.plugins import resolve
 from headway.report import tables
 
@@ -90,256 +25,76 @@ DEMO_BASELINE = "fifo+easy"
 DEMO_POLICIES = (
     *("fifo", "fifo+fit", "fifo+easy", "sjf", "srtf", "las", "tiresias", "ftf", "drf", "multifactor+easy", "qssf"),
 )
+_SEEDS, _BASELINE = setting(common_flags.SEEDS), setting(common_flags.BASELINE)
 
 
-@app.command()
-def simulate(
-    trace: TraceFlag = None,
-    format: FormatFlag = None,
-    columns: MapFlag = None,
-    cluster: ClusterFlag = None,
-    nodes: NodesFlag = None,
-    gpus_per_node: GpusFlag = None,
-    policy: PolicyFlag = None,
-    backfill: BackfillFlag = None,
-    placement: PlacementFlag = None,
-    preemption: PreemptionFlag = None,
-    preemption_cost: PreemptionCostFlag = None,
-    migration: MigrationFlag = None,
-    migration_cost: MigrationCostFlag = None,
-    estimates: EstimatesFlag = None,
-    quantum: QuantumFlag = None,
-    allocation: AllocationFlag = None,
-    round: RoundFlag = None,
-    completions: CompletionsFlag = None,
-    speed: SpeedFlag = None,
-    profiles: ProfilesFlag = None,
-    models: ModelsFlag = None,
-    failures: FailuresFlag = None,
-    cpus_per_node: CpusFlag = None,
-    memory_per_node: MemoryFlag = None,
-    storage_per_node: StorageFlag = None,
-    scenario: ScenarioFlag = None,
-    setting: SettingFlag = None,
-    workers: WorkersFlag = None,
-    rate: RateFlag = None,
-    requests: RequestsFlag = None,
-    arrivals: ArrivalsFlag = None,
-    slo: SloFlag = None,
-    fidelity: FidelityFlag = None,
-    push_interval: PushFlag = None,
-    control: ControlFlag = None,
-    high: HighFlag = None,
-    low: LowFlag = None,
-    think: ThinkFlag = None,
-    seconds: SecondsFlag = None,
-    floor: FloorFlag = None,
-    load: LoadFlag = None,
-    skip_infeasible: SkipFlag = None,
-    strict: StrictFlag = None,
-    skip_bad_rows: BadRowsFlag = None,
-    seed: SeedFlag = None,
-    seeds: SeedsFlag = None,
-    warmup: WarmupFlag = None,
-    measure_jobs: MeasureJobsFlag = None,
-    confidence: ConfidenceFlag = None,
-    no_intervals: NoIntervalsFlag = False,
-    out: OutFlag = None,
-    as_json: JsonFlag = False,
-    by: ByFlag = None,
-    report: ReportFlag = None,
-    overrides: SetFlag = None,
-) -> None:
-    """Run one policy over a trace of jobs, or over a scenario of requests.
-
-    headway simulate --trace jobs.csv --format headway --nodes 16 --gpus-per-node 8 --policy fifo --backfill easy
-
-    headway simulate --trace venus.csv.gz --format helios-csv --nodes 80 --gpus-per-node 8 --policy srtf --out runs/srtf
-
-    headway simulate --trace jobs.csv --nodes 16 --gpus-per-node 8 --policy las --report las.html
-
-    headway simulate --scenario compass --policy compass --workers 5 --rate 2 --requests 1000 --seed 42
-
-    headway simulate --scenario kernels --high resnet50 --low resnet101-b64 --policy headway --slo 1.05
-    """
-    if scenario == kernels.SCENARIO:
-        kernels.simulate(locals())
-        return
-    kernels.refuse_kernel_flags(locals())
-    if scenario is not None:
-        serving.simulate(locals())
-        return
-    serving.refuse_serving_flags(locals())
-    document = document_of(locals(), overrides)
-    play_out(list(experiment.variants(document, "flags")), Wanted(as_json, by, report=report), single=True)
+@command(
+    app,
+    "run",
+    [
+        argument("path", str, "An experiment as TOML.", "EXPERIMENT.toml"),
+        *(setting(flag) for flag in (*common_flags.MEASURED, common_flags.OUT)),
+        *(JSON, REPORT, PICTURE, BY, SET, PROCESSES),
+    ],
+    "Run an experiment from a TOML file; with variants, a run for each.\n\n"
+    "headway run experiments/example.toml --set policy.name=srtf --set cluster.nodes=20",
+)
+def run(given: Given) -> None:
+    """Run the experiments of a file."""
+    settings = {flag.name: given[flag.name] for flag in (*common_flags.MEASURED, common_flags.OUT)}
+    experiments = read(given["path"], given["set"], **settings)
+    wanted = _wanted(given, several=len(experiments) > 1)
+    check_wanted(wanted, domain_of(experiments[0][1]).view, experiments[0][1].run.out)
+    show_result(api.run_all(experiments, given["processes"], keep=bool(wanted.report)), wanted)
 
 
-@app.command()
-def compare(
-    policies: PoliciesFlag,
-    trace: TraceFlag = None,
-    format: FormatFlag = None,
-    columns: MapFlag = None,
-    cluster: ClusterFlag = None,
-    nodes: NodesFlag = None,
-    gpus_per_node: GpusFlag = None,
-    backfill: BackfillFlag = None,
-    placement: PlacementFlag = None,
-    preemption: PreemptionFlag = None,
-    preemption_cost: PreemptionCostFlag = None,
-    migration: MigrationFlag = None,
-    migration_cost: MigrationCostFlag = None,
-    estimates: EstimatesFlag = None,
-    quantum: QuantumFlag = None,
-    allocation: AllocationFlag = None,
-    round: RoundFlag = None,
-    completions: CompletionsFlag = None,
-    speed: SpeedFlag = None,
-    profiles: ProfilesFlag = None,
-    models: ModelsFlag = None,
-    failures: FailuresFlag = None,
-    cpus_per_node: CpusFlag = None,
-    memory_per_node: MemoryFlag = None,
-    storage_per_node: StorageFlag = None,
-    scenario: ScenarioFlag = None,
-    setting: SettingFlag = None,
-    workers: WorkersFlag = None,
-    rate: RateFlag = None,
-    requests: RequestsFlag = None,
-    arrivals: ArrivalsFlag = None,
-    slo: SloFlag = None,
-    fidelity: FidelityFlag = None,
-    push_interval: PushFlag = None,
-    control: ControlFlag = None,
-    high: HighFlag = None,
-    low: LowFlag = None,
-    think: ThinkFlag = None,
-    seconds: SecondsFlag = None,
-    floor: FloorFlag = None,
-    load: LoadFlag = None,
-    skip_infeasible: SkipFlag = None,
-    strict: StrictFlag = None,
-    skip_bad_rows: BadRowsFlag = None,
-    seed: SeedFlag = None,
-    seeds: SeedsFlag = None,
-    baseline: BaselineFlag = None,
-    warmup: WarmupFlag = None,
-    measure_jobs: MeasureJobsFlag = None,
-    confidence: ConfidenceFlag = None,
-    no_intervals: NoIntervalsFlag = False,
-    out: OutFlag = None,
-    as_json: JsonFlag = False,
-    by: ByFlag = None,
-    picture: PictureFlag = None,
-    report: ReportFlag = None,
-    overrides: SetFlag = None,
-    processes: ProcessesFlag = 1,
-) -> None:
-    """Run several policies over the same trace or scenario, side by side.
-
-    headway compare --trace jobs.csv --format headway --nodes 16 --gpus-per-node 8 --policies fifo,sjf,srtf,las
-
-    headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies "fifo+easy,tiresias(thresholds=1h/10h)"
-
-    headway compare --trace jobs.csv --nodes 16 --gpus-per-node 8 --policies fifo,srtf --report comparison.html
-
-    headway compare --scenario esg --setting strict-light --policies stagewise,plan-once,esg,headway
-
-    headway compare --scenario kernels --high vgg16 --low matmul --policies time-slicing,mps,fikit,headway
-    """
-    if scenario == kernels.SCENARIO:
-        kernels.compare(locals())
-        return
-    kernels.refuse_kernel_flags(locals())
-    if scenario is not None:
-        serving.compare(locals())
-        return
-    serving.refuse_serving_flags(locals())
-    document = document_of(locals(), overrides)
-    document.setdefault("policy", {}).pop("name", None)
-    experiments = under_each(document, split_policies(policies))
-    play_out(experiments, Wanted(as_json, by, picture, report), processes, baseline=baseline_of(experiments))
+def demo_work(jobs: int, seed: int = 0) -> api.Work:
+    """Return the demo's cluster in a busy week."""
+    drawn = api.synthetic(jobs, load=DEMO_LOAD, longest=DEMO_LONGEST)
+    costs = {"costs.migration": DEMO_COST}
+    return api.jobs(drawn, nodes=DEMO_NODES, gpus_per_node=8, preemption_cost=DEMO_COST, seed=seed, set=costs)
 
 
-@app.command()
-def run(
-    path: Annotated[str, typer.Argument(help="An experiment as TOML.", metavar="EXPERIMENT.toml")],
-    seeds: SeedsFlag = None,
-    baseline: BaselineFlag = None,
-    warmup: WarmupFlag = None,
-    measure_jobs: MeasureJobsFlag = None,
-    confidence: ConfidenceFlag = None,
-    no_intervals: NoIntervalsFlag = False,
-    out: OutFlag = None,
-    as_json: JsonFlag = False,
-    by: ByFlag = None,
-    picture: PictureFlag = None,
-    report: ReportFlag = None,
-    overrides: SetFlag = None,
-    processes: ProcessesFlag = 1,
-) -> None:
-    """Run an experiment from a TOML file; with variants, a run for each.
-
-    headway run experiments/example.toml --set policy.name=srtf --set cluster.nodes=20
-    """
-    own = [*measure_settings(locals()), *([("run.out", out)] if out is not None else [])]
-    if serving.is_serving_file(path):
-        serving.run_file(path, locals())
-        return
-    given = [*(overrides or ()), *(f"{key}={json.dumps(value)}" for key, value in own)]
-    experiments = experiment.same_jobs(experiment.read(path, given))
-    single = len(experiments) == 1
-    against = 0 if single else baseline_of(experiments)
-    wanted = Wanted(as_json, by, picture, report)
-    play_out(apart(experiments), wanted, processes, single=single, baseline=against)
-
-
-def demo_document(jobs: int = DEMO_JOBS) -> toml.Document:
-    """The jobs, the cluster and the costs of the demo, as an experiment."""
-    return {
-        "trace": {"synthetic": {"jobs": jobs, "load": DEMO_LOAD, "longest": DEMO_LONGEST}},
-        "cluster": {"nodes": DEMO_NODES, "gpus_per_node": 8},
-        "costs": {"preemption": DEMO_COST, "migration": DEMO_COST},
-    }
-
-
-@app.command()
-def demo(
-    jobs: Annotated[int, typer.Option(help="Jobs to draw.", min=1, max=1_000_000)] = DEMO_JOBS,
-    seed: SeedFlag = 0,
-    seeds: SeedsFlag = None,
-    baseline: BaselineFlag = None,
-    as_json: JsonFlag = False,
-    picture: PictureFlag = None,
-    report: ReportFlag = None,
-    processes: ProcessesFlag = 1,
-) -> None:
-    """Compare policies on a drawn workload: a busy week on 1,024 GPUs, no files needed.
-
-    headway demo
-
-    headway demo --jobs 50000 --seed 7 --processes 8 --report demo.html
-    """
-    document = demo_document(jobs)
-    document |= {"run": {"seed": seed or 0}, "measure": {"seeds": seeds or 1, "baseline": baseline or DEMO_BASELINE}}
+@command(
+    app,
+    "demo",
+    [
+        option("jobs", int, "Jobs to draw.", default=DEMO_JOBS, min=1, max=1_000_000),
+        option("seed", int, "Seed of everything that is drawn.", default=0),
+        *(_SEEDS, _BASELINE, JSON, PICTURE, REPORT, PROCESSES),
+    ],
+    "Compare policies on a drawn workload: a busy week on 1,024 GPUs, no files needed.\n\n"
+    "headway demo --jobs 50000 --seed 7 --processes 8 --report demo.html",
+)
+def demo(given: Given) -> None:
+    """Compare a dozen policies on drawn jobs."""
+    wanted = _wanted(given)
+    work = demo_work(given["jobs"], given["seed"])
+    check_wanted(wanted, work.domain.view, None)
     console.note(
-        f"{jobs:,} jobs drawn like those of the Philly cluster, {DEMO_LONGEST} long at most, on {DEMO_NODES} nodes "
-        f"with 8 GPUs each, {DEMO_COST} a preemption"
+        f"{given['jobs']:,} jobs drawn like those of the Philly cluster, {DEMO_LONGEST} long at most, on {DEMO_NODES} "
+        f"nodes with 8 GPUs each, {DEMO_COST} a preemption"
     )
-    experiments = under_each(document, DEMO_POLICIES)
-    wanted = Wanted(as_json, picture=picture, report=report)
-    play_out(experiments, wanted, processes, baseline=baseline_of(experiments))
+    settings = {"seeds": given["seeds"], "baseline": given["baseline"] or DEMO_BASELINE}
+    found = api.compare(work, DEMO_POLICIES, processes=given["processes"], keep=bool(wanted.report), **settings)
+    show_result(found, wanted)
 
 
-@app.command()
-def policies(as_json: JsonFlag = False) -> None:
-    """List every part that a policy can be made of.
-
-    headway policies
-
-    Parts are joined by +, options stand in brackets: headway simulate … --policy "tiresias(thresholds=1h/10h)+easy+fgd"
-
-    Those of kind serving and kernels are whole: headway simulate --scenario kernels … --policy "headway(slo=1.1)"
-    """
+@command(
+    app,
+    "policies",
+    [JSON],
+    "List every part that a policy can be made of.\n\n"
+    'Parts are joined by +, options stand in brackets: headway jobs simulate … --policy "tiresias(queues=2)+easy"\n\n'
+    'Those of a fleet and of a GPU are whole: headway gpu simulate … --policy "headway(slo=1.1)"',
+)
+def policies(given: Given) -> None:
+    """List the parts of policies."""
     resolve("")
-    console.print_json(tables.parts()) if as_json else console.out().print(tables.parts_table())
+    console.print_json(tables.parts()) if given["as_json"] else console.out().print(tables.parts_table())
+
+
+def _wanted(given: Given, *, several: bool = False) -> Wanted:
+    names: tuple[str, ...] = ("as_json", "report", "picture", "by")
+    chosen: dict[str, Any] = {name: given[name] for name in names if name in given}
+    return Wanted(**chosen, several=several)

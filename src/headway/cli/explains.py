@@ -10,16 +10,14 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
-from headway.cli.stored import job_number, stored
-from headway.errors import ExperimentError, InputError, TapeError
-from headway.experiment import StoredRun
-from headway.experiment.whatif import origin
-from headway.metrics.training.ledger import Ledger
-from headway.report.explanation import explain as explained
-from headway.report.explanation import moment_to_ask
-from headway.report.terminal import PlainColumn
+from headway.experiment.jobs import asking
+from headway.experiment.jobs.scene import JobsScene
+from headway.experiment.jobs.view import job_number
+from headway.experiment.registry import domain_of
+from headway.experiment.stored import stored
+from headway.report.terminal import PlainColumn, err
 from headway.training.state import TrainingState
-from headway.units import format_duration, parse_duration, seconds
+from headway.units import format_duration
 
 AtFlag = Annotated[
     str | None,
@@ -53,62 +51,14 @@ def explain(
     headway explain runs/srtf 17 --at "2d 3h"
     """
     found = stored(folder, trust=trust)
-    scene = found.scene
-    number = job_number(scene.jobs, job)
-    time = _time(found, at, number)
-    with _as_it_came(found), _bar(time) as (resuming, drawing):
-        told = explained(
-            scene.cluster,
-            scene.jobs,
-            found.tape,
-            scene.policy(),
-            number,
-            time,
-            speed=scene.speed(),
-            costs=scene.costs(),
-            faults=scene.faults(),
-            completions=scene.completions(),
-            draws=draws,
-            resuming=resuming,
-            drawing=drawing,
-        )
-    if as_json:
-        console.print_json(told.record())
-    else:
-        console.say(*told.lines())
-
-
-def _time(found: StoredRun, at: str | None, job: int) -> int:
-    """The moment that is meant, which has to lie within what is recorded."""
-    last = int(found.tape.column("time")[-1])
-    end = last if found.complete else max(0, last - 1)  # the last step of a run that was cut short may be half a step
-    if at is None:
-        return min(end, moment_to_ask(Ledger(found.tape, found.scene.jobs, found.scene.cluster), job))
-    if at.strip() == "end":
-        return end
-    try:
-        time = parse_duration(at, what="--at")
-    except InputError as problem:
-        raise InputError(f"{problem} (or write end)") from None
-    if time > end:
-        how = "ends" if found.complete else "was cut short"
-        raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")
-    return time
-
-
-@contextmanager
-def _as_it_came(found: StoredRun) -> Iterator[None]:
-    """Where a run was continued under changes, its second part does not follow from its first: say so."""
-    try:
-        yield
-    except TapeError:
-        if (came := origin(found.folder)) is None:
-            raise
-        since = format_duration(seconds(came.at_s))
-        raise TapeError(
-            f"run folder {found.folder}: was continued under changes from {since} on and cannot be taken up after "
-            f"that: ask for an earlier --at, or in the run it came from, {came.run}"
-        ) from None
+    view = domain_of(found.scene.experiment).view
+    if not isinstance(found.scene, JobsScene):
+        view.explain(found, job, at, draws)
+    number = job_number(found.scene.jobs, job)
+    time = asking.moment_of(found, at, number)
+    with _bar(time) as (resuming, drawing):
+        told = asking.explain(found, number, time, draws, resuming, drawing)
+    console.print_json(told.record()) if as_json else console.say(*told.lines())
 
 
 @contextmanager
@@ -116,11 +66,11 @@ def _bar(
     until: int,
 ) -> Iterator[tuple[Callable[[int, TrainingState], None] | None, Callable[[int, int], None] | None]]:
     """A bar on stderr for taking the run up and for going on with it. None where nobody looks."""
-    if not console.err().is_terminal:
+    if not err().is_terminal:
         yield None, None
         return
     columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[at]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console.err(), transient=True) as bar:
+    with Progress(*columns, console=err(), transient=True) as bar:
         task = bar.add_task("taking the run up", total=1.0, at="")
 
         def resuming(now: int, _state: TrainingState) -> None:

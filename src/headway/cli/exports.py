@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import console, serving
+from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import RunArgument, TrustFlag
-from headway.cli.progress import Tell, share_bar
-from headway.cli.stored import stored
 from headway.errors import ExperimentError
-from headway.experiment import StoredRun, is_serving
-from headway.experiment.folder import check_output
-from headway.metrics.training.ledger import Ledger
-from headway.report.export import Written, check_file, kept_if_used, write_perfetto, write_tables
+from headway.experiment.domain import StoredRun
+from headway.experiment.folder import check_output, unproven
+from headway.experiment.registry import domain_of
+from headway.experiment.stored import stored
+from headway.report.export import Written, check_file, kept_if_used, write_tables
+from headway.report.progress import Tell, share_bar
 from headway.units import format_size
 
 PerfettoFlag = Annotated[
@@ -54,8 +54,7 @@ def export(
     for flag, text in (("--perfetto", perfetto), ("--parquet", parquet), ("--csv", csv)):
         if text is not None:
             check_output(Path(text), flag)
-    fleet = is_serving(folder)
-    found = None if fleet else stored(folder, "what is there is exported", trust=trust)
+    found = stored(folder, "what is there is exported", trust=trust, note=console.note)
     if trace is not None:
         if not trace.name.endswith((".json", ".json.gz")):
             raise ExperimentError(f"--perfetto {trace}: the name must end in .json or .json.gz")
@@ -64,7 +63,7 @@ def export(
     with ExitStack() as stack:
         for tables in targets.values():
             stack.enter_context(kept_if_used(tables, force=force))
-        made = serving.export(folder, trace, targets, trust) if found is None else _written(found, trace, targets)
+        made = _written(found, trace, targets)
     for file in made:
         what = "events" if file.path.suffix in (".json", ".gz") else "rows"
         line = f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}"
@@ -72,19 +71,18 @@ def export(
 
 
 def _written(found: StoredRun, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:
-    """All files; how far it is on stderr."""
+    """Write all files, and tell how far it is on stderr."""
     made: list[Written] = []
+    view = domain_of(found.scene.experiment).view
     whole = len(targets) + (trace is not None)
-    with share_bar("export") as tell:
+    with share_bar("export") as tell, unproven(found.folder, found.result):
         tell("reading", 0.0)
-        ledger = Ledger(found.tape, found.scene.jobs, found.scene.cluster)
         if trace is not None:
-            file = write_perfetto(ledger, trace, found.folder.name, lambda share: tell(trace.name, share / whole))
-            made.append(file)
-        for kind, tables in targets.items():
+            made.append(view.trace_events(found, trace, lambda name, share: tell(name, share / whole)))
+        tables = view.tables(found) if targets else {}
+        for kind, folder in targets.items():
             before = whole - len(targets) + list(targets).index(kind)
-            told = partial(_part, tell, kind, before, whole)
-            made += write_tables(ledger, found.tape, tables, kind, told)
+            made += write_tables(tables, folder, kind, partial(_part, tell, kind, before, whole))
     return made
 
 

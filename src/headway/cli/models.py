@@ -9,10 +9,10 @@ from rich.table import Table
 from headway.cli import console
 from headway.cli.flags import JsonFlag
 from headway.cli.profiles import profile
-from headway.cli.progress import share_bar
 from headway.errors import ProfileError
 from headway.profiling.model import ModelProfile, default_grid, document, measure, write
 from headway.profiling.model_session import Effort, Grid
+from headway.report.progress import share_bar
 from headway.units import format_size
 
 
@@ -34,7 +34,7 @@ def model(
 
     headway profile model serve.py:classify --out classify.toml
 
-    headway simulate --scenario mine.toml --set serving.profile=classify.toml
+    headway fleet simulate mine.toml --set serving.profile=classify.toml
     """
     if device not in ("cuda", "cpu"):
         raise ProfileError(f"--device {device}: must be cuda or cpu")

@@ -1,20 +1,21 @@
-"""``headway plan``: how many workers of which kind a pipeline needs for a deadline and a rate, and what that costs."""
+"""``headway fleet plan``: how many workers of which kind a pipeline needs for a deadline and a rate, at what cost."""
 
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
+from headway import api
 from headway.cli import console
-from headway.cli.app import app
-from headway.cli.flags import ArrivalsFlag, ControlFlag, FleetPolicyFlag, JsonFlag, ScenarioFlag, SeedFlag
-from headway.cli.progress import share_bar
+from headway.cli.options import Given, argument, command, option
+from headway.cli.scales import JSON
 from headway.errors import ExperimentError
-from headway.experiment.planning import Plan, kind_name, plans, scenario_with
+from headway.experiment.files import copied, typed
+from headway.experiment.fleet.planning import Plan, kind_name, plans, scenario_with
 from headway.formats.cluster_table import within
-from headway.formats.serving_settings import ServingExperiment, check
+from headway.formats.serving_settings import ServingPolicyTable, check
+from headway.report.progress import share_bar
 from headway.report.terminal import width_of
 from headway.units import counted
 
@@ -22,61 +23,47 @@ REQUESTS = 2000
 """Requests of each trial run; the deadline's share of misses cannot be told from far fewer."""
 
 
-@app.command()
-def plan(
-    graph: Annotated[str, typer.Argument(help="A pipeline by name, or a scenario file of your own.", metavar="GRAPH")],
-    *,
-    slo: Annotated[
-        str | None,
-        typer.Option(
-            "--slo", help="How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
+def add(group: typer.Typer) -> None:
+    """Add the command to the group of fleets."""
+    parameters = [
+        argument("graph", str, "A pipeline by name, or a scenario file of your own.", "GRAPH"),
+        option("rate", float, "Requests a second.", default=Parameter.empty),
+        option(
+            "slo", str | None, "How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
         ),
-    ] = None,
-    rate: Annotated[float, typer.Option("--rate", help="Requests a second.")],
-    in_time: Annotated[
-        float, typer.Option("--in-time", help="The share of requests to be answered in time.", min=0.01, max=1.0)
-    ] = 0.99,
-    policy: FleetPolicyFlag = None,
-    arrivals: ArrivalsFlag = None,
-    scenario: ScenarioFlag = None,
-    control: ControlFlag = None,
-    requests: Annotated[int, typer.Option("--requests", help="Of each trial run.", min=100)] = REQUESTS,
-    seed: SeedFlag = 0,
-    as_json: JsonFlag = False,
-) -> None:
-    """Say how many workers of which kind answer so many requests in time, what they cost, and what comes next.
+        option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
+        option(
+            "policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {ServingPolicyTable().name}."
+        ),
+        option("arrivals", str | None, "poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests."),
+        option("scenario", str | None, "The scenario that the pipeline is of."),
+        option("control", str | None, "central or decentralised; as the scenario or the policy wants it."),
+        option("requests", int, "Of each trial run.", default=REQUESTS, min=100),
+        option("seed", int, "Seed of everything that is drawn.", default=0),
+        JSON,
+    ]
+    about = "Say how many workers of which kind answer so many requests in time, what they cost, and what comes next."
+    examples = "headway fleet plan translation --slo 3s --rate 4"
+    command(group, "plan", parameters, f"{about}\n\n{examples}")(plan)
 
-    headway plan translation --slo 3s --rate 4
 
-    headway plan pipelines.toml --rate 40 --in-time 0.999 --json
-    """
-    given = {"policy": policy, "slo": slo, "arrivals": arrivals, "scenario": scenario, "control": control}
-    for flag, text in given.items():
-        if text is not None and not text.strip():
+def plan(given: Given) -> None:
+    """Try fleets of each kind of worker."""
+    for flag in ("policy", "slo", "arrivals", "scenario", "control"):
+        if given[flag] is not None and not given[flag].strip():
             raise ExperimentError(f"--{flag} is empty: give it a value, or leave it out")
-    within("in-time", in_time, 0.01, 1)
+    within("in-time", given["in_time"], 0.01, 1)
+    graph, scenario = given["graph"], given["scenario"]
     own = Path(graph).suffix in (".toml", ".py")
     if own and scenario:
         raise ExperimentError(f"{graph} is a scenario already: leave --scenario {scenario} out")
-    experiment = ServingExperiment()
-    serving = msgspec.structs.replace(
-        experiment.serving, scenario=graph if own else scenario_with(graph, scenario or ""), control=control or ""
-    )
-    workload = msgspec.structs.replace(
-        experiment.workload,
-        slo=slo or "",
-        rate=rate,
-        requests=requests,
-        arrivals=arrivals or "poisson",
-        mix=None if own else {graph: 1.0},
-        overload=True,
-    )
-    named = msgspec.structs.replace(experiment.policy, name=policy or experiment.policy.name)
-    run = msgspec.structs.replace(experiment.run, seed=seed or 0)
-    whole = msgspec.structs.replace(experiment, serving=serving, workload=workload, policy=named, run=run)
+    chosen = graph if own else scenario_with(graph, scenario or "")
+    settings = {name: given[name] for name in ("policy", "slo", "rate", "requests", "control", "seed")}
+    more = {"workload.overload": True, **({} if own else {"workload.mix": {graph: 1.0}})}
+    work = api.fleet(chosen, arrivals=given["arrivals"] or "poisson", set=more, **settings)
     with share_bar("plan") as tell:
-        found = plans(check(whole), in_time, tell)
-    _show(found, in_time, as_json)
+        found = plans(check(typed(copied(work.document), "flags")), given["in_time"], tell)
+    _show(found, given["in_time"], given["as_json"])
 
 
 def _show(found: list[Plan], in_time: float, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""All commands: importing a module of commands adds them to the program; help lists them in the order here."""
+"""Put all commands together: importing a module of commands adds them; help lists them in the order here."""
 
 from headway.cli import (
     backtests,
@@ -9,10 +9,11 @@ from headway.cli import (
     looks,
     models,
     plans,
+    predicts,
     profiles,
     reports,
+    scales,
     sharing,
-    sweeps,
     traces,
     whatifs,
 )
@@ -20,16 +21,24 @@ from headway.cli.app import app
 
 __all__ = ["app"]
 
-_ORDER = (
-    *(commands.demo, commands.simulate, commands.compare, commands.run, sweeps.sweep, reports.report),
-    *(looks.story, explains.explain, whatifs.whatif, backtests.backtest, exports.export, plans.plan),
-    *(looks.audit, looks.replay, commands.policies),
-)
+_ORDER = ("demo", "run", "report", "story", "explain", "whatif", "export", "audit", "replay", "policies")
+_MODULES = (commands, reports, looks, explains, whatifs, exports, models)
 
-app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback))
+_LOOKS = ("report", "story", "explain", "whatif", "export", "audit", "replay")
+"""Commands about runs that were kept: a panel of their own in the help."""
+
+groups = scales.groups()
+backtests.add(groups["jobs"])
+plans.add(groups["fleet"])
+predicts.add(groups["gpu"])
+for each in app.registered_commands:
+    each.name = each.name or getattr(each.callback, "__name__", "")
+    each.rich_help_panel = "Runs that were kept" if each.name in _LOOKS else "Commands"
+app.registered_commands.sort(key=lambda each: _ORDER.index(each.name or ""))
+for group in app.registered_groups:
+    group.rich_help_panel = "Commands" if group.typer_instance in groups.values() else "Traces and programs"
+app.registered_groups.sort(key=lambda group: group.typer_instance not in groups.values())
 profiles.profile.registered_commands.sort(key=lambda command: command.callback is kernel_profiles.kernels)  # the last
 assert traces.trace.registered_commands, "the group of commands for traces is part of the program"
-assert profiles.profile.registered_commands, "so is that for profiles"
 assert sharing.share.registered_commands, "and that for sharing a GPU"
-assert kernel_profiles.kernels in [command.callback for command in profiles.profile.registered_commands]
-assert models.model in [command.callback for command in profiles.profile.registered_commands]
+assert _MODULES

@@ -6,24 +6,11 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import serving
+from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import TrustFlag
-from headway.cli.pages import Place, check_target, folders, opened, position, told, write
-from headway.cli.progress import share_bar
-from headway.errors import ExperimentError
-from headway.experiment import is_serving
-from headway.report import page
-from headway.report.measured import Comparison
-
-
-def serving_runs(runs: list[str]) -> list[Place] | None:
-    """The runs where all are of a fleet; None where all are of jobs. The two do not go together."""
-    found = folders(runs)
-    kinds = {is_serving(place.folder) for place in found}
-    if len(kinds) > 1:
-        raise ExperimentError("some of these runs are of jobs and some of a fleet: a report shows one kind")
-    return found if kinds == {True} else None
+from headway.cli.results import write_page
+from headway.experiment.pages import check_target, folders
 
 
 @app.command()
@@ -48,16 +35,6 @@ def report(
     """
     target = Path(out)
     check_target(target, force)
-    if (fleets := serving_runs(runs)) is not None:
-        base = serving.position(fleets, baseline, trust)
-        serving.write_report([place.folder for place in fleets], target, base, title, trust=trust)
-        if open_it:
-            webbrowser.open(target.resolve().as_uri())
-        return
-    with share_bar("report") as tell:
-        found = opened(folders(runs), tell, trust=trust)
-        both = Comparison(found, position(found, baseline))
-        write(target, page.build(both, title, tell))
-    told(target, len(found))
+    write_page(folders(runs, console.note), target, baseline=baseline, title=title, trust=trust)
     if open_it:
         webbrowser.open(target.resolve().as_uri())

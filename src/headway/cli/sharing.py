@@ -12,7 +12,6 @@ _ORDER = (
     share_status.status,
     first.stop,
     share_doctor.doctor,
-    share_doctor.predict,
     first.build,
     first.broker,
 )

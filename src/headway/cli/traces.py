@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from headway import traces
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.cli.options import Given, argument, command, option
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.folder import check_output
 from headway.formats.cluster_table import within
@@ -52,8 +52,6 @@ FromArgument = Annotated[str, typer.Argument(help="The trace to read.", metavar=
 ToArgument = Annotated[
     str, typer.Argument(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="OUT", show_default=False)
 ]
-_philly = partial(typer.Option, rich_help_panel="philly")
-_synergy = partial(typer.Option, rich_help_panel="synergy")
 ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
@@ -175,49 +173,49 @@ def scale(
     _write(traces.load_scale(found.jobs, load), target, found, source)
 
 
-@trace.command()
-def generate(
-    kind: Annotated[str, typer.Argument(help="What to draw: philly or synergy.", metavar="KIND")] = "philly",
-    out: Annotated[
-        str,
-        typer.Option(
-            help="The trace to write: .csv or .parquet, .gz packs it; if left out CSV is printed.", metavar="FILE"
+@command(
+    trace,
+    "generate",
+    [
+        argument("kind", str, "What to draw: philly or synergy.", "KIND", "philly"),
+        option(
+            "out", str | None, "The trace to write, .csv or .parquet, .gz packs it; else it is printed.", metavar="FILE"
         ),
-    ] = "",
-    jobs: Annotated[int, typer.Option(help="How many jobs.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same jobs.", min=0)] = 0,
-    gpus: Annotated[int | None, _philly(help="For a cluster of so many GPUs: 512 if left out.", min=1)] = None,
-    load: Annotated[
-        float | None, _philly(help="GPU time that jobs bring over what the cluster offers: 0.8 if left out.")
-    ] = None,
-    outcomes: Annotated[
-        bool | None, _philly("--outcomes/--no-outcomes", help="Some jobs fail or are cancelled.")
-    ] = None,
-    estimates: Annotated[bool | None, _philly("--estimates/--no-estimates", help="Users announce run times.")] = None,
-    longest: Annotated[str | None, _philly(help="No job has more work than this: 60d if left out.")] = None,
-    rate: Annotated[str | None, _synergy(help="Arrivals: 9/h if left out; 0.5/min, 216/d.")] = None,
-    split: Annotated[
-        str | None, _synergy(help="Percentages of image, language and speech jobs: 20,70,10 if left out.")
-    ] = None,
-    gpus_per_job: Annotated[
-        str | None, _synergy(help="single (if left out), or multi: 1, 2, 4 or 8.", metavar="single|multi")
-    ] = None,
-    force: ForceFlag = False,
-) -> None:
-    """Draw a workload of any size.
-
-    headway trace generate philly --jobs 100000 --gpus 1024 --load 0.9 --seed 7 --out jobs.parquet
-
-    headway trace generate synergy --split 50,0,50 --rate 9/h --jobs 1000 --seed 42 --out jobs.csv
-    """
-    given = {name: value for name, value in locals().items() if value is not None}
+        option("jobs", int, "How many jobs.", default=10_000),
+        option("seed", int, "The same seed draws the same jobs.", default=0, min=0),
+        option("gpus", int | None, "For a cluster of so many GPUs: 512 if left out.", panel="philly", min=1),
+        option("load", float | None, "GPU time of the jobs over that of the cluster: 0.8 if left out.", panel="philly"),
+        option("outcomes", bool | None, "Some jobs fail or are cancelled.", "--outcomes/--no-outcomes", panel="philly"),
+        option("estimates", bool | None, "Users announce run times.", "--estimates/--no-estimates", panel="philly"),
+        option("longest", str | None, "No job has more work than this: 60d if left out.", panel="philly"),
+        option("rate", str | None, "Arrivals: 9/h if left out; 0.5/min, 216/d.", panel="synergy"),
+        option(
+            "split", str | None, "Image, language and speech jobs in percent: 20,70,10 if left out.", panel="synergy"
+        ),
+        option(
+            "gpus_per_job",
+            str | None,
+            "single (if left out), or multi: 1 to 8.",
+            panel="synergy",
+            metavar="single|multi",
+        ),
+        option("force", bool, "Overwrite what is there.", default=False),
+    ],
+    "Draw a workload of any size.\n\n"
+    "headway trace generate philly --jobs 100000 --gpus 1024 --load 0.9 --seed 7 --out jobs.parquet\n\n"
+    "headway trace generate synergy --split 50,0,50 --rate 9/h --jobs 1000 --seed 42 --out jobs.csv",
+)
+def generate(given: Given) -> None:
+    """Draw jobs, and write or print them."""
+    kind = given["kind"]
     if kind not in KINDS:
         raise ExperimentError(unknown_name("kind of workload", kind, KINDS))
     for other, flags in KINDS.items():
-        if other != kind and (wrong := [name for name in flags if name in given]):
+        if other != kind and (wrong := [name for name in flags if given[name] is not None]):
             raise ExperimentError(f"--{wrong[0].replace('_', '-')} is for generate {other}, not {kind}")
-    target = _free(out, force) if out else None
-    drawn = _drawn(kind, jobs, seed, {name: given[name] for name in KINDS[kind] if name in given})
+    target = _free(given["out"], given["force"]) if given["out"] else None
+    options = {name: given[name] for name in KINDS[kind] if given[name] is not None}
+    drawn = _drawn(kind, given["jobs"], given["seed"], options)
     if target is None:
         _print(drawn)
     else:

@@ -1,30 +1,27 @@
 """``headway whatif``: a stored run continued from a moment of it under changes."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from headway import experiment
 from headway.cli import STOPPED, console
 from headway.cli.app import app
-from headway.cli.flags import JsonFlag, RunArgument, SkipFlag, TrustFlag, split_failures
-from headway.cli.progress import progress_bar
-from headway.cli.stored import stored
+from headway.cli.flags import JsonFlag, RunArgument, SkipFlag, TrustFlag
 from headway.errors import ExperimentError
-from headway.experiment.changes import Changes
-from headway.experiment.folder import check_folder, claimed
-from headway.experiment.measured import numbers
-from headway.experiment.whatif import WhatIf, auditable, check_writable, store, time_of, what_if
-from headway.metrics.training.difference import as_json, difference
-from headway.metrics.training.ledger import Ledger
+from headway.experiment.domain import StoredRun
+from headway.experiment.jobs import asking
+from headway.experiment.jobs.scene import JobsScene
+from headway.experiment.jobs.whatif import WhatIf
+from headway.experiment.registry import domain_of
+from headway.experiment.stored import stored
 from headway.report.differences import tables, widest
-from headway.units import SECOND, counted, format_duration
+from headway.report.progress import progress_bar
+from headway.units import counted, format_duration
 
-Value = TypeVar("Value")
 _MOST_NAMED = 6
 _option = partial(typer.Option, rich_help_panel="Changes")
 AtFlag = Annotated[str, typer.Option("--at", help="From when on: 2d, 36h, 50% of the run, end.", metavar="TIME")]
@@ -83,63 +80,32 @@ def whatif(
 
     headway whatif runs/srtf --at 50% --policy srtf+easy --failures mtbf=30d,repair=4h --json
     """
-    changes = Changes(
-        add_nodes=[part for text in add_nodes or () for part in text.split(",")],
-        remove_nodes=_given("--remove-nodes", remove_nodes),
-        policy=_given("--policy", policy),
-        quota=_pairs("--quota", quota, _gpus),
-        limit=_pairs("--limit", limit, _gpus),
-        gpu_speed=_pairs("--gpu-speed", gpu_speed, float),
-        upgrade=_pairs("--upgrade", upgrade, str),
-        failures=None if failures is None else {} if failures.strip() == "off" else split_failures(failures),
-        load=_given("--load", load),
-        overrides=overrides or (),
-    )
-    run = stored(folder, trust=trust)
-    target = None if out is None else Path(_given("--out", out))
-    if target is not None:
-        check_folder(target)
-        check_writable(target)
-    time = time_of(at, run)
-    with claimed(target):
-        with progress_bar(f"from {format_duration(time)} on") as told:
-            found = what_if(run, time, changes, skip_infeasible=bool(skip_infeasible), folder=target, progress=told)
-        if found.after.stopped:
-            console.note(_stopped(found, target))
-            sys.exit(STOPPED)
-        result = _result(run, found)
-        kept = _keep(target, found, result)
-    if as_json:
-        console.print_json(result)
-    else:
-        _show(found, result)
-    for line in (*_notes(run, found), *kept):
-        console.note(line)
-
-
-def _keep(target: Path | None, found: WhatIf, result: dict[str, Any]) -> list[str]:
-    if target is None:
-        return []
-    if found.after.folder is not None:
-        numbers(found.after)  # and into the folder with them
-    return [store(target, found, result)]
-
-
-def _result(run: experiment.StoredRun, found: WhatIf) -> dict[str, Any]:
-    """Everything that is printed."""
-    before = Ledger(found.before, found.jobs, run.scene.cluster)
-    after = Ledger(found.after.tape, found.after.scene.jobs, found.after.scene.cluster)
-    recorded = Ledger(found.recorded, found.jobs, run.scene.cluster) if found.left_out else None
-    differs = difference(before, after, found.at, found.left_out, recorded)
-    return {
-        "run": str(run.folder),
-        "at_s": found.at / SECOND,
-        "policy_before": run.scene.policy().name,
-        "policy_after": found.after.policy,
-        "changes": list(found.plan.told),
-        **as_json(differs, run.scene.experiment.measure.confidence),
-        "digest": found.after.tape.digest,
+    given = {
+        "add_nodes": add_nodes,
+        "remove_nodes": remove_nodes,
+        "policy": policy,
+        "quota": quota,
+        "limit": limit,
+        "gpu_speed": gpu_speed,
+        "upgrade": upgrade,
+        "failures": failures,
+        "load": load,
+        "set": overrides,
+        "skip_infeasible": skip_infeasible,
     }
+    if out is not None and not out.strip():
+        raise ExperimentError("--out is empty: give it a value, or leave it out")
+    run = stored(folder, trust=trust)
+    if not isinstance(run.scene, JobsScene):
+        domain_of(run.scene.experiment).view.whatif(run, at, None, given)
+    with progress_bar(f"from {at} on") as told:
+        answer = asking.ask(run, at, given, None if out is None else Path(out), told)
+    if answer.found.after.stopped:
+        console.note(answer.kept[0])
+        sys.exit(STOPPED)
+    console.print_json(answer.result) if as_json else _show(answer.found, answer.result)
+    for line in (*_notes(run, answer.found), *answer.kept):
+        console.note(line)
 
 
 def _show(found: WhatIf, result: dict[str, Any]) -> None:
@@ -168,7 +134,7 @@ def _without(found: WhatIf) -> Iterator[str]:
     )
 
 
-def _notes(run: experiment.StoredRun, found: WhatIf) -> Iterator[str]:
+def _notes(run: StoredRun, found: WhatIf) -> Iterator[str]:
     if found.plan.nothing:
         same = "the same" if found.after.tape.digest == found.before.digest else "NOT the same"
         yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
@@ -181,44 +147,8 @@ def _notes(run: experiment.StoredRun, found: WhatIf) -> Iterator[str]:
     if not found.plan.same_failures:
         yield (
             "note: failures are drawn: the difference is that of one draw. The same for runs with other seeds "
-            "(simulate --seed) tells how much of it is chance"
+            "(--seed) tells how much of it is chance"
         )
     if found.left_out:
         jobs = counted(len(found.left_out), "job")
         yield f"note: before is the run continued without {jobs} that can never run after the change"
-
-
-def _stopped(found: WhatIf, target: Path | None) -> str:
-    kept = (
-        f"the tape is in {target}"
-        if target is not None and auditable(found.plan, found.left_out)
-        else "nothing is kept"
-    )
-    return f"stopped at {format_duration(found.after.reached)}; {kept}"
-
-
-def _given(flag: str, text: str | None) -> str:
-    if text is not None and not text.strip():
-        raise ExperimentError(f"{flag} is empty: give it a value, or leave it out")
-    return (text or "").strip()
-
-
-def _pairs(flag: str, texts: Sequence[str] | None, read: Callable[[str], Value]) -> dict[str, Value]:
-    """``a=1,b=2``, in one flag or several."""
-    found: dict[str, Value] = {}
-    for part in (part for text in texts or () for part in text.split(",")):
-        name, _, value = (piece.strip() for piece in part.rpartition("="))
-        if not name or not value:
-            raise ExperimentError(f"{flag} {part!r} is not understood: write it like {flag} NAME=VALUE")
-        if name in found:
-            raise ExperimentError(f"{flag}: {name} is given twice")
-        try:
-            found[name] = read(value)
-        except ValueError:
-            kind = "a number" if read is float else "a whole number"
-            raise ExperimentError(f"{flag} {part[:60]}: {value[:40]!r} is not {kind}") from None
-    return found
-
-
-def _gpus(text: str) -> int | None:
-    return None if text == "none" else int(text)

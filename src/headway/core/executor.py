@@ -1,13 +1,17 @@
-"""What an executor is: the source of events and the doer of actions. Only this part knows what the world is made of."""
+"""What an executor is: the source of events and the doer of actions. Only this part knows what the world is made of.
+
+It may read the state of its run and never writes it: what it has to know of a change comes to ``follow``.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 EventT_co = TypeVar("EventT_co", covariant=True)
 ActionT_contra = TypeVar("ActionT_contra", contravariant=True)
+CausedT_contra = TypeVar("CausedT_contra", contravariant=True)
 
 
-class Executor(Protocol[EventT_co, ActionT_contra]):
+class Executor(Protocol[EventT_co, ActionT_contra, CausedT_contra]):
     """Anything that makes events happen and carries actions out."""
 
     def next(self) -> tuple[int, Sequence[EventT_co]] | None:
@@ -15,3 +19,6 @@ class Executor(Protocol[EventT_co, ActionT_contra]):
 
     def execute(self, now: int, action: ActionT_contra) -> None:
         """Carry out an action that was just committed."""
+
+    def follow(self, now: int, caused: CausedT_contra) -> None:
+        """Take in what an event or an action caused, right after it was applied, or committed and carried out."""

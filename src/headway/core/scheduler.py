@@ -2,10 +2,11 @@
 
 All events of one moment are applied, in the rank order that the executor keeps (finished, failed, cancelled, node
 failed, recovered, drained, arrived, woke), before the policy is asked. It is asked once an instant. Each action is
-checked, committed and handed to the executor before the next one is taken from the policy.
+checked, committed and handed to the executor before the next one is taken from the policy. What the state says an event
+or an action caused is handed to the executor too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +18,7 @@ from headway.errors import InfeasibleActionError, StalledRunError
 
 EventT = TypeVar("EventT")
 ActionT = TypeVar("ActionT")
+CausedT = TypeVar("CausedT")
 
 LOOK_UP_EVERY_STEPS = 1024
 
@@ -26,17 +28,17 @@ class Scheduler(Generic[EventT, ActionT]):
 
     def __init__(
         self,
-        state: State[EventT, ActionT],
+        state: State[EventT, ActionT, CausedT],
         policy: Policy[Any, ActionT],
-        executor: Executor[EventT, ActionT],
+        executor: Executor[EventT, ActionT, CausedT],
         tape: TapeWriter,
         *,
         exact: bool = True,
     ) -> None:
         """``exact`` says that the deciding view cannot be stale: an infeasible action is then a bug, and raises."""
-        self.state = state
+        self.state: State[EventT, ActionT, Any] = state
         self.policy = policy
-        self.executor = executor
+        self.executor: Executor[EventT, ActionT, Any] = executor
         self.tape = tape
         self.exact = exact
         self.steps = 0
@@ -54,21 +56,18 @@ class Scheduler(Generic[EventT, ActionT]):
         return self._stopping
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
-        """Until the run is over or ``stop`` is called. ``progress`` is told the time every few thousand steps."""
-        state, tape = self.state, self.tape
-        following, execute = self.executor.next, self.executor.execute
-        apply, check, commit, decide = state.apply, state.check, state.commit, self.policy.decide
+        """Go on until the run is over or ``stop`` is called. ``progress`` is told the time every thousand steps."""
+        state, execute, follow = self.state, self.executor.execute, self.executor.follow
+        check, commit, decide = state.check, state.commit, self.policy.decide
         durations_ns, clock = self.decide_ns, perf_counter_ns
-        steps = 0
-        while not self._stopping and (step := following()) is not None:
-            now, events = step
-            for event in events:
-                apply(now, event)
+        for now in self.instants(progress):
             if durations_ns is None:
                 for action in decide(now, state):
                     if (refusal := check(action)) is None:
-                        commit(now, action)
+                        caused = commit(now, action)
                         execute(now, action)
+                        if caused is not None:
+                            follow(now, caused)
                     else:
                         self._refuse(now, action, refusal)
             else:  # the same, with what ``decide`` itself took, commits not counted; a call each would be noticed
@@ -76,12 +75,27 @@ class Scheduler(Generic[EventT, ActionT]):
                 for action in decide(now, state):
                     spent += clock() - started
                     if (refusal := check(action)) is None:
-                        commit(now, action)
+                        caused = commit(now, action)
                         execute(now, action)
+                        if caused is not None:
+                            follow(now, caused)
                     else:
                         self._refuse(now, action, refusal)
                     started = clock()
                 durations_ns.append(spent + clock() - started)
+        if not self._stopping and not state.over():
+            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
+
+    def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
+        """Yield each instant once all its events are applied: what is decided then is committed before the next."""
+        tape, following, follow, apply = self.tape, self.executor.next, self.executor.follow, self.state.apply
+        steps = 0
+        while not self._stopping and (step := following()) is not None:
+            now, events = step
+            for event in events:
+                if (caused := apply(now, event)) is not None:
+                    follow(now, caused)
+            yield now
             steps += 1
             if steps % LOOK_UP_EVERY_STEPS == 0:
                 if tape.due:
@@ -89,11 +103,35 @@ class Scheduler(Generic[EventT, ActionT]):
                 if progress is not None:
                     progress(now)
         self.steps += steps
-        if not self._stopping and not state.over():
-            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
+
+    def act(self, now: int, action: ActionT) -> str | None:
+        """Commit one action and carry it out; return why not, where it cannot be done."""
+        if (refusal := act(self.state, self.executor, now, action)) is not None:
+            self._refuse(now, action, refusal)
+        return refusal
 
     def _refuse(self, now: int, action: ActionT, reason: str) -> None:
         if self.exact:
             raise InfeasibleActionError(f"{self.policy.name} at {now} ns: {reason}")
         self.tape.append(self.state.refused(now, action))
         self.tape.note(reason)
+
+
+def happen(
+    state: State[EventT, ActionT, CausedT], executor: Executor[EventT, ActionT, CausedT], now: int, event: EventT
+) -> None:
+    """Apply one event and hand the executor what it caused: a step of the loop for whoever leads a run by hand."""
+    if (caused := state.apply(now, event)) is not None:
+        executor.follow(now, caused)
+
+
+def act(
+    state: State[EventT, ActionT, CausedT], executor: Executor[EventT, ActionT, CausedT], now: int, action: ActionT
+) -> str | None:
+    """Commit one action, carry it out and hand the executor what it caused; return why not, where it cannot be done."""
+    if (refusal := state.check(action)) is None:
+        caused = state.commit(now, action)
+        executor.execute(now, action)
+        if caused is not None:
+            executor.follow(now, caused)
+    return refusal

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -20,11 +20,21 @@ import numpy as np
 from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, holds_tape
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, InputError, TapeError
+from headway.experiment.domain import Domain, StoredRun
+from headway.experiment.files import scale_of
 from headway.files import write_whole
+from headway.formats import toml
+
+if TYPE_CHECKING:
+    from headway.experiment.domain import Scene
 
 EXPERIMENT_NAME = "experiment.toml"
 RESULT_NAME = "result.json"
 WHATIF_NAME = "whatif.json"
+CONTINUATION_NAME = "continuation"
+"""In a folder of a what-if that is no run: the tape of what followed the changes."""
+SCHEMA_VERSION = 2
+"""Of a run folder. It grows when folders written before can no longer be read."""
 CLAIM_NAME = ".claim"
 """Locked by the process that writes the folder. The lock ends with the process, however that ends."""
 _MOST_SHOWN = 12
@@ -129,6 +139,14 @@ def _remove(folder: Path, but: set[Path], keep: bool) -> None:
             folder.rmdir()
 
 
+def store(scene: "Scene", folder: Path) -> None:
+    """Write everything about a run but its outcome: the workload, the files that it needs, and the experiment."""
+    with whole_or_nothing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        experiment = {"version": SCHEMA_VERSION, **msgspec.to_builtins(scene.store(folder))}
+        write_whole(folder / EXPERIMENT_NAME, toml.write(experiment))
+
+
 def store_result(folder: Path, result: Mapping[str, Any]) -> None:
     """Put the numbers of a run beside its tape."""
     write_whole(folder / RESULT_NAME, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
@@ -196,6 +214,41 @@ def read(folder: Path) -> Kept:
     return Kept(tape, result)
 
 
+def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
+    """Read a run folder as it was left: closed, stopped, or killed in the middle.
+
+    It is data: a Python file that it names or holds is not run, now or later, unless ``trust`` says so.
+    """
+    folder = Path(folder)
+    kept = read(folder)
+    domain, document = _scale(folder)
+    experiment = toml.typed(document, domain.tables, str(folder / EXPERIMENT_NAME))
+    scene = domain.load(experiment, folder, trust=trust)
+    check_rows(folder, kept.tape, *scene.rows())
+    return StoredRun(folder, scene, kept.tape, kept.complete, kept.result)
+
+
+def _scale(folder: Path) -> tuple[Domain, toml.Document]:
+    """Return the scale that a run folder names, and its experiment; folders of other versions are refused."""
+    path = folder / EXPERIMENT_NAME
+    if not path.is_file():
+        raise TapeError(f"run folder {folder}: {EXPERIMENT_NAME} is missing beside the tape")
+    document = toml.read(path)
+    version = document.pop("version", None)
+    if version != SCHEMA_VERSION:
+        said = "no version" if version is None else f"version {version!r}"
+        raise TapeError(
+            f"run folder {folder}: has {said}, and this headway reads version {SCHEMA_VERSION}: "
+            "run the experiment again"
+        )
+    return scale_of(document, str(path)), document
+
+
+def scale_name(folder: str | Path) -> str:
+    """Return the scale of a run folder by name."""
+    return _scale(Path(folder))[0].name
+
+
 @contextmanager
 def unproven(folder: Path, result: Mapping[str, Any]) -> Iterator[None]:
     """Say of a tape that no result vouches for, where reading it fails, that it contradicts itself."""
@@ -234,3 +287,24 @@ def check_rows(folder: Path, tape: Tape, kinds: type[IntEnum], limits: Limits) -
                 f"run folder {folder}: the tape is not of the workload beside it: {what} of row {row:,} is "
                 f"{int(tape.column(what.removeprefix('the '))[row]):,}"
             )
+
+
+# --- runs that were continued under changes ---------------------------------------------------------------------
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a folder that holds a what-if came from."""
+
+    run: str
+    at_s: float
+
+
+def origin(folder: Path) -> Origin | None:
+    """The run that was continued under changes in this folder; None where no what-if is."""
+    path = folder / WHATIF_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Origin)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None

@@ -1,15 +1,15 @@
-"""What the result of a run depends on: its settings, the files that they name, and the code that runs it.
+"""Identify what the result of a run depends on: its settings, the files that they name, and the code that runs it.
 
 Two runs of one digest give the same numbers, wherever they run and whatever their files are called. The code is this
 package without what only shows results or moves them about, and the installed packages that offer parts of policies.
-What a policy's own file imports is not looked at.
+What a policy's own file imports is not looked at. Which settings name files is said by the scale.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -17,35 +17,67 @@ from typing import Any
 import msgspec
 
 import headway
-from headway.errors import TraceError
-from headway.experiment.arrivals import stamp
-from headway.experiment.measured import draws
-from headway.experiment.parts import PARTS
-from headway.formats import pair_file, profile_file, toml
+from headway.errors import InputError, TraceError
+from headway.experiment.domain import Domain
+from headway.experiment.files import scale_of
+from headway.experiment.measured import with_run
+from headway.experiment.registry import domain_of
+from headway.files import stamp
+from headway.formats import toml
 from headway.formats.plugins import GROUP, anchored, rooted
-from headway.formats.settings import Experiment
 
+Way = Callable[[str], str]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
+_SHIPPED = ("profiles", "scenarios")
+"""Folders of the package whose files runs read by name."""
 
 
-def digest(each: Experiment) -> str:
-    """What the result of an experiment with absolute paths depends on, as 24 characters."""
-    tables = msgspec.to_builtins(each)
-    tables["trace"]["path"] = _contents(each.trace.path)
-    tables["cluster"]["file"] = [_contents(file) for file in each.cluster.file]
-    tables["cluster"]["interference"] = _contents(_table(each.cluster.interference))
-    tables["speed"]["profiles"] = [_contents(str(file)) for file in profile_file.listed(each.speed.profiles)]
+def digest(experiment: Any) -> str:
+    """Return what the result of an experiment depends on, as 24 characters."""
+    domain = domain_of(experiment)
+    tables = msgspec.to_builtins(experiment)
+    for key, value in list(toml.leaves(tables)):
+        if key in domain.file_keys and value:
+            values = value if isinstance(value, list) else [value]
+            toml.put(tables, key, "\n".join(_or_contents(domain, key, each) for each in values))
+    for key in domain.policy_keys:
+        _change(tables, key, _with_contents)
     for key in ("seeds", "baseline"):
         del tables["measure"][key]
-    if not draws(each):
+    if not domain.draws(experiment):
         del tables["run"]["seed"]
-    for key in PARTS:
-        for file in _PLUGIN.findall(tables["policy"][key]):
-            tables["policy"][key] = tables["policy"][key].replace(file, _contents(file))
     text = json.dumps([code(), tables], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _with_contents(spec: str) -> str:
+    """Return a policy with the contents of its files instead of their names."""
+    for file in _PLUGIN.findall(spec):
+        spec = spec.replace(file, _contents(file))
+    return spec
+
+
+def _or_contents(domain: Domain, key: str, value: str) -> str:
+    """Return the contents of the files that a value means, and what is said of them; the value where it means none."""
+    name, said = domain.file_and_more(value)
+    files = domain.file_keys[key](name)
+    return "\n".join(_contents(str(file)) for file in files) + said if files else value
+
+
+def _change(document: toml.Document, key: str, way: Way) -> None:
+    """Put the value of a key another way."""
+    for leaf, value in list(toml.leaves(document)):
+        if leaf == key:
+            toml.put(document, key, _changed(value, way))
+
+
+def _changed(value: Any, way: Way) -> Any:
+    """Put a text another way, or each of a list of them; what is empty stays, and what is no text is judged later."""
+    if isinstance(value, list):
+        return [_changed(each, way) for each in value]
+    return way(value) if isinstance(value, str) and value else value
 
 
 def _contents(path: str) -> str:
@@ -80,7 +112,8 @@ def code_of(package: Path) -> str:
 
 
 def _sources(package: Path) -> Iterator[Path]:
-    for path in sorted((*package.rglob("*.py"), *package.glob("profiles/*.toml"))):
+    shipped = (path for folder in _SHIPPED for path in (package / folder).rglob("*") if path.is_file())
+    for path in sorted({*package.rglob("*.py"), *shipped}):
         if path.relative_to(package).parts[0] not in _WITHOUT:
             yield path
 
@@ -88,72 +121,45 @@ def _sources(package: Path) -> Iterator[Path]:
 # --- paths that mean the same from everywhere ------------------------------------------------------------------
 
 
-def in_place(each: Experiment) -> Experiment:
-    """The same with absolute paths and no folder: it may run in any process on any machine."""
-    trace = each.trace
-    if trace.path:
-        trace = msgspec.structs.replace(trace, path=_absolute(trace.path))
-    table = _table(each.cluster.interference)
-    cluster = msgspec.structs.replace(each.cluster, file=_all_absolute(each.cluster.file), interference=table)
-    speed = msgspec.structs.replace(each.speed, profiles=_all_absolute(each.speed.profiles))
-    policy = msgspec.structs.replace(each.policy, **{key: anchored(getattr(each.policy, key)) for key in PARTS})
-    run = msgspec.structs.replace(each.run, out="")
-    return msgspec.structs.replace(each, trace=trace, cluster=cluster, policy=policy, speed=speed, run=run)
+def in_place(experiment: Any) -> Any:
+    """Return the same experiment with absolute paths and no folder: it may run in any process on any machine."""
+    domain = domain_of(experiment)
+    tables = msgspec.to_builtins(with_run(experiment, out=""))
+    for key in domain.file_keys:
+        _change(tables, key, partial(_own_file, domain, key))
+    for key in domain.policy_keys:
+        _change(tables, key, anchored)
+    return toml.typed(tables, domain.tables, "settings")
 
 
 def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[toml.Document, dict[str, list[Any]]]:
-    """A grid whose files can be found from any folder: traces, clusters, profiles, policies, and such a baseline."""
+    """Return a grid whose own files can be found from any folder; what goes by a name keeps it."""
+    domain = scale_of(document, "sweep")
     named: toml.Document = json.loads(json.dumps(document))
     again = dict(axes)
-    for key, absolute in _NAMING_FILES.items():
-        for leaf, value in toml.leaves(document):
-            if leaf == key:
-                toml.put(named, key, absolute(value))
+    for key, way in _ways(domain).items():
+        _change(named, key, way)
         if key in axes:
-            again[key] = [absolute(value) for value in axes[key]]
-    for leaf, value in toml.leaves(document):
-        if leaf == "measure.baseline":
-            found = (
-                absolute(value) for key, absolute in _NAMING_FILES.items() if absolute(value) in again.get(key, ())
-            )
-            toml.put(named, leaf, next(found, value))
+            again[key] = _changed(axes[key], way)
+    baseline = next((value for leaf, value in toml.leaves(document) if leaf == "measure.baseline"), "")
+    for key, way in _ways(domain).items():
+        if (own := _changed(baseline, way)) and own in again.get(key, ()):
+            toml.put(named, "measure.baseline", own)
+            break
     return named, again
 
 
-def _absolute(path: str) -> str:
-    """Where a file lies; what no file can be called is left as it is, for whoever reads it to refuse."""
-    return path if "\0" in path else str(Path(path).expanduser().resolve())
+def _ways(domain: Domain) -> dict[str, Way]:
+    files: dict[str, Way] = {key: partial(_own_file, domain, key) for key in domain.file_keys}
+    return {**files, **dict.fromkeys(domain.policy_keys, rooted)}
 
 
-def _table(name: str) -> str:
-    """Where a table of pairs lies, whatever it is called here."""
-    return _absolute(str(pair_file.path_of(name))) if name else ""
-
-
-def _own_table(name: str) -> str:
-    """The same for a file; a table that goes by a name keeps it, and so does what is no table at all."""
-    return _absolute(name) if name.endswith(".json") else name
-
-
-def _all_absolute(files: list[str] | str) -> list[str]:
-    return [_absolute(file) for file in ([files] if isinstance(files, str) else files) if file]
-
-
-def _text(way: Callable[[str], str]) -> Callable[[Any], Any]:
-    """The way for a text that says something, and for each of a list of them; what is neither is judged later."""
-
-    def told(value: Any) -> Any:
-        if isinstance(value, list):
-            return [told(each) for each in value]
-        return way(value) if isinstance(value, str) and value else value
-
-    return told
-
-
-_NAMING_FILES = {
-    "trace.path": _text(_absolute),
-    "cluster.file": _text(_absolute),
-    "cluster.interference": _text(_own_table),
-    "speed.profiles": _text(_absolute),
-    **{f"policy.{part}": _text(rooted) for part in PARTS},
-}
+def _own_file(domain: Domain, key: str, value: str) -> str:
+    """Return where a file or folder lies; a name, and what no file can be called, stays as it is."""
+    name, said = domain.file_and_more(value)
+    try:
+        place = Path(name).expanduser().resolve()
+        files = [file.resolve() for file in domain.file_keys[key](name)]
+    except (InputError, ValueError):  # whoever reads it says what is wrong
+        return value
+    return f"{place}{said}" if any(place in (file, file.parent) for file in files) else value

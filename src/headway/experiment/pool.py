@@ -6,16 +6,18 @@ a signal to the parent alone, stops every run in good order. When the parent is 
 
 import os
 import signal
+import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from pickle import PicklingError
 from time import monotonic
 from traceback import format_exception
+from types import ModuleType
 from typing import Any
 
 from headway.errors import HeadwayError
@@ -94,7 +96,8 @@ class LocalPool:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, work, tells), daemon=True)
-        process.start()
+        with _main_hidden():
+            process.start()
         theirs.close()
         runner = _Runner(process, ours)
         self._runners.append(runner)
@@ -140,6 +143,17 @@ class LocalPool:
             if runner.process.is_alive():
                 runner.process.kill()
         self._runners.clear()
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Keep a new process from running the user's script once more: all that it is to do is headway's."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 # --- in the other process -------------------------------------------------------------------------------------

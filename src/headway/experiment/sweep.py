@@ -6,58 +6,33 @@ as a whole or not at all, so whatever is killed loses the cell it was at. Change
 same as before is still done; what is not is a new cell.
 """
 
-import fcntl
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway import experiment
-from headway.errors import ExperimentError, TapeError
-from headway.experiment.folder import RESULT_NAME, refuse_run
-from headway.experiment.identity import digest, in_place
-from headway.experiment.measured import draws, seeded
-from headway.files import remove_unfinished, write_whole
+from headway.errors import ExperimentError
+from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
+from headway.experiment.domain import Outcome, Progress
+from headway.experiment.files import typed
+from headway.experiment.identity import digest, grid_in_place, in_place
+from headway.experiment.measured import NOTHING_DRAWN, seeded, with_run
+from headway.experiment.registry import domain_of
+from headway.experiment.several import measure
+from headway.experiment.stored import Note
 from headway.formats import toml
-from headway.formats.settings import Experiment
-from headway.metrics.compare import (
-    DIFFERENT_JOBS,
-    Change,
-    change,
-    changed_over_seeds,
-    over_seeds,
-    paired_batches,
-)
+from headway.live.tasks import Far, Pool
+from headway.metrics.compare import Batches, Sample, batches, over_seeds
+from headway.report import frames, pivot
+from headway.report.progress import Board
 
-Axes = dict[str, list[Any]]
-Record = dict[str, Any]
 Row = Mapping[str, Any]
-TABLE = "sweep"
-POLICY = "policy.name"
-GRID_NAME = "grid.toml"
-CELLS_NAME = "cells"
-RUNS_NAME = "runs"
 MOST_CELLS = 100_000
 _NOT_VARIED = {"run.out": "-o", "run.seed": "--seed and --seeds", "measure.seeds": "--seeds"}
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One run of a grid: the values of the keys that vary, its seed, and all the rest."""
-
-    values: tuple[tuple[str, Any], ...]
-    seed: int
-    experiment: Experiment
-    digest: str
-
-    @property
-    def name(self) -> str:
-        """What it is called in a progress bar or a message."""
-        said = [f"{key.rpartition('.')[2]}={value}" if key != POLICY else str(value) for key, value in self.values]
-        return ", ".join([*said, f"seed {self.seed}"])
 
 
 _Run = tuple[Cell, Record]
@@ -90,10 +65,10 @@ def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
             toml.put(changed, key, value)
         chosen = tuple(zip(axes, values, strict=True))
         said = ", ".join(f"{key}={value}" for key, value in chosen)
-        each = in_place(toml.typed(changed, Experiment, f"{where}, {said}" if said else where))
+        each = in_place(typed(changed, f"{where}, {said}" if said else where))
         if each.variants:
             raise ExperimentError(f"{where}: a sweep has no variants; give [{TABLE}] keys with lists of values instead")
-        experiment.policy_of(each)
+        domain_of(each).policy_name(each)  # refuses one that does not exist
         cells += [Cell(chosen, run.run.seed, run, digest(run)) for run in seeded(each)]
     return cells
 
@@ -114,82 +89,137 @@ def _check(axes: Axes) -> None:
         raise ExperimentError(f"the grid has {total:,} combinations; at most {MOST_CELLS:,} make a sweep")
 
 
-# --- the folder -----------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------------------
 
 
-class Store:
-    """The folder of a sweep."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Sweep:
+    """A grid that was run, or as much of it as was."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.cells = folder / CELLS_NAME
-        try:
-            if folder.exists() and not folder.is_dir():
-                raise TapeError(f"sweep folder {folder}: is a file, not a folder")
-            if folder.is_dir() and any(folder.iterdir()) and not self.cells.is_dir():
-                raise TapeError(f"sweep folder {folder} holds files that are no sweep: choose another folder")
-            refuse_run(folder, f"sweep folder {folder}")
-            self.cells.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise TapeError(f"sweep folder {folder}: cannot be used ({problem.strerror or problem})") from None
+    cells: list[Cell]
+    store: Store
+    baseline: str
+    level: float
+    stopped: bool = False
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """For one sweep at a time; the lock goes with the process that holds it, however that ends."""
-        with open(self.cells / ".lock", "w", encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise TapeError(f"sweep folder {self.folder}: another sweep is at work in it") from None
-            for folder in (self.folder, self.cells):  # only who holds the lock writes here
-                remove_unfinished(folder)
-            yield
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each combination of values."""
+        return results(self.cells, self.store, self.baseline, self.level)
 
-    def read(self, cell: Cell) -> Record | None:
-        """What is known of a cell; None when it has not been run to an end."""
-        try:
-            record = json.loads((self.cells / f"{cell.digest}.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) and "row" in record and "error" in record else None
+    @property
+    def failed(self) -> list[tuple[Cell, str]]:
+        """The cells that failed, each once, and why."""
+        records = {cell.digest: (cell, self.store.read(cell)) for cell in self.cells}
+        return [(cell, record["error"]) for cell, record in records.values() if record and record["error"]]
 
-    def kept(self, cell: Cell) -> bool:
-        """Whether the folder of its run is there, and the run went to its end."""
-        try:
-            result = json.loads((self.run_of(cell) / RESULT_NAME).read_bytes())
-        except (OSError, ValueError):
-            return False
-        return isinstance(result, dict) and result.get("stopped") is False
+    def frame(self) -> Any:
+        """Return a polars frame, one row a cell."""
+        return pivot.frame(flat(self.cells, self.store))
 
-    def run_of(self, cell: Cell) -> Path:
-        """The folder of its run, where runs are kept."""
-        return self.folder / RUNS_NAME / cell.digest
+    def __repr__(self) -> str:
+        rows, failed = self.rows, self.failed
+        notes = [f"{len(failed):,} of {len(self.cells):,} cells failed: {failed[0][1]}"] if failed else []
+        if not rows:
+            return "\n".join(["no results", *notes])
+        view = domain_of(self.cells[0].experiment).view
+        return frames.text(view.pivot(rows, compared_key(self.cells)) or view.comparison(rows)[0], notes)
 
-    def write(self, cell: Cell, record: Record) -> None:
-        """Put down what became of a cell, as a whole or not at all."""
-        whole = {"values": dict(cell.values), "seed": cell.seed, **record}
-        text = json.dumps(whole, indent=1, allow_nan=False) + "\n"
-        write_whole(self.cells / f"{cell.digest}.json", text.encode())
-
-    def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
-        """The grid as a file from which the sweep can be taken up again."""
-        path = self.folder / GRID_NAME
-        kept = {**json.loads(json.dumps(document)), TABLE: {}}
-        for key, values in axes.items():
-            toml.put(kept[TABLE], key, values)
-        write_whole(path, toml.write(kept).encode())
-        return path
+    def _repr_html_(self) -> str:
+        return frames.html(repr(self))
 
 
-def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False, keep: bool = False) -> list[Cell]:
-    """The cells to do, each once: without a result, with ``retry`` failed ones, with ``keep`` those without a run."""
-    found: dict[str, Cell] = {}
-    for cell in cells:
-        record = store.read(cell)
-        lacking = keep and record is not None and not record["error"] and not store.kept(cell)
-        if record is None or lacking or (retry and record["error"]):
-            found.setdefault(cell.digest, cell)
-    return list(found.values())
+def sweep(
+    document: toml.Document,
+    axes: Axes,
+    folder: Path,
+    pool: Pool,
+    *,
+    keep: bool = False,
+    retry: bool = False,
+    note: Note = print,
+) -> Sweep:
+    """Run what is left to do of a grid, putting down each result as it comes."""
+    document, axes = grid_in_place(document, axes)
+    cells = cells_of(document, axes, "sweep")
+    table = cells[0].experiment.measure
+    check_baseline(cells, table.baseline)
+    store = Store(folder)
+    with store.locked():
+        store.keep_grid(document, axes)
+        stopped = _run(cells, store, pool, note, keep=keep, retry=retry)
+        pivot.store(flat(cells, store), folder)
+    if table.seeds > 1 and not any(domain_of(cell.experiment).draws(cell.experiment) for cell in cells):
+        note(f"note: {NOTHING_DRAWN}")
+    return Sweep(cells, store, table.baseline, table.confidence, stopped)
+
+
+def _run(cells: Sequence[Cell], store: Store, pool: Pool, note: Note, *, keep: bool, retry: bool) -> bool:
+    """Do what is left to do; return whether that was stopped."""
+    ahead = outstanding(cells, store, retry=retry, keep=keep)
+    done = len({cell.digest for cell in cells}) - len(ahead)
+    if done:
+        note(f"{done:,} of {done + len(ahead):,} cells are done already")
+    if again := keep and len(ahead) - len(outstanding(ahead, store, retry=retry)):
+        note(f"run again, for their tapes were not kept: {again:,} cells that are done")
+    if not ahead:
+        return False
+    tasks = [(_kept(cell, store.run_of(cell)) if keep else cell.experiment) for cell in ahead]
+    stopped = False
+    with Board(done + len(ahead), "cells", done) as board:
+
+        def told(task: int, far: Far | None) -> None:
+            board.tell(task, ahead[task].name, far)
+
+        with closing(pool.run(tasks, run_cell, told if board.shown else None)) as ends:
+            for end in ends:
+                if end.stopped or (end.problem is None and end.result is None):
+                    stopped = True
+                    continue
+                failed: Record = {"row": None, "batches": [], "measured": "", "notes": [], "error": _line(end.problem)}
+                store.write(ahead[end.task], end.result if end.problem is None else failed)
+                board.ended(end.task)
+    return stopped
+
+
+def run_cell(experiment: Any, progress: Progress | None) -> Record | None:
+    """Run one cell, in whatever process; None when it was stopped before its end."""
+    outcome = measure(("", experiment), progress)
+    if outcome.stopped:
+        return None
+    sample = outcome.sample if isinstance(outcome.sample, Sample) else None
+    kept = {"batches": batches(sample) if sample else [], "measured": sample.digest if sample else ""}
+    return {"row": outcome.row, **kept, "notes": list(outcome.notes), "error": ""}
+
+
+def _line(problem: Exception | None) -> str:
+    return " ".join(f"{'' if isinstance(problem, ExperimentError) else type(problem).__name__ + ': '}{problem}".split())
+
+
+def _kept(cell: Cell, folder: Path) -> Any:
+    """Return the cell with a folder for its tape; what an earlier attempt left there is no run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return with_run(cell.experiment, out=str(folder.resolve()))
+
+
+def grid_of(given: toml.Document, varied: Axes, folder: Path, grid: str | None) -> tuple[toml.Document, Axes]:
+    """Return an experiment and what varies in it: of the file, then as given; of the folder's own file if none is."""
+    own = folder / GRID_NAME
+    if not grid and set(given) <= {"scale", "measure"} and not varied and own.is_file():
+        grid = str(own)
+    document: toml.Document = toml.read(Path(grid)) if grid else {}
+    axes = axes_of(document)
+    for key, value in toml.leaves(given):
+        if key == "scale" and document.get("scale", value) != value:
+            raise ExperimentError(f"{grid}: is about {document['scale']}, and this is a sweep of {value}")
+        toml.put(document, key, value)
+        axes.pop(key, None)
+    axes |= varied
+    for key in [key for key, values in axes.items() if len(values) == 1]:
+        toml.put(document, key, axes.pop(key)[0])
+    if set(document) <= {"scale"} and not axes:
+        raise ExperimentError("there is no grid: give --grid FILE.toml, or --policies, --vary")
+    return document, axes
 
 
 # --- results --------------------------------------------------------------------------------------------------
@@ -206,10 +236,13 @@ def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) ->
     compared = compared_key(cells)
     reference = _reference(cells, compared, baseline)
     for key, row in rows.items():
+        if not compared:
+            continue
         other = tuple((name, reference if name == compared else value) for name, value in key)
-        if compared:
-            row["baseline"] = json.loads(reference)
-            row |= _changed(groups[key], groups.get(other, []), row, rows.get(other), level).row()
+        row["baseline"] = json.loads(reference)
+        base = None if other == key or other not in groups else _outcome(groups[other], rows[other])
+        view = domain_of(groups[key][0][0].experiment).view
+        row |= view.changes(_outcome(groups[key], row), base)
     return list(rows.values())
 
 
@@ -247,26 +280,18 @@ def check_baseline(cells: Sequence[Cell], baseline: str) -> None:
 
 def _row(group: Sequence[_Run], level: float) -> dict[str, Any]:
     rows = [record["row"] for _, record in group]
-    row = over_seeds(rows, level) if len(rows) > 1 else dict(rows[0])
+    rule = domain_of(group[0][0].experiment).view.replication
+    row = over_seeds(rows, level, rule) if len(rows) > 1 else dict(rows[0])
     values = dict(group[0][0].values)
     others = [f"{key.rpartition('.')[2]}={value}" for key, value in values.items() if key != POLICY]
     return {**row, "values": values, **({"variant": ", ".join(others)} if others else {})}
 
 
-def _changed(mine: Sequence[_Run], theirs: Sequence[_Run], row: Row, other: Row | None, level: float) -> Change:
-    """How far a combination is from the baseline, over the seeds that both have."""
-    if other is None or other is row:
-        return Change()
-    drawn = draws(mine[0][0].experiment), draws(theirs[0][0].experiment)
-    seeds = [{cell.seed for cell, _ in runs} for runs in (mine, theirs)]
-    if len(mine) > 1 or len(theirs) > 1 or (all(drawn) and seeds[0] != seeds[1]):
-        return changed_over_seeds(row, other, level, drawn)
-    value = change(row["jct_mean_s"], other["jct_mean_s"])
-    first, second = mine[0][1], theirs[0][1]
-    if first["measured"] != second["measured"]:
-        return Change(value, over=DIFFERENT_JOBS)
-    sure = level > 0 and value is not None
-    return Change(value, paired_batches(first["batches"], second["batches"], level) if sure else None)
+def _outcome(group: Sequence[_Run], row: Row) -> Outcome:
+    """Return a combination as the outcome of one run, or of several seeds, for a comparison."""
+    cell, record = group[0]
+    kept = None if len(group) > 1 or not record["batches"] else Batches(record["measured"], record["batches"])
+    return Outcome(dict(row), (), sample=kept, drawn=domain_of(cell.experiment).draws(cell.experiment))
 
 
 def flat(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:

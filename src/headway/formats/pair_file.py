@@ -1,7 +1,7 @@
 """Files of interference tables: ``pairs.json`` of the profile store, one's own, or one that ships with the package.
 
 A list of objects with the keys of ``kernels.interference.Pair``, by itself or, as the store writes it, under ``pairs``
-beside a ``version``. ``share predict`` writes one for each GPU and driver; the shipped ones were measured on one
+beside a ``version``. ``gpu predict`` writes one for each GPU and driver; the shipped ones were measured on one
 machine and are named after its GPU.
 """
 
@@ -57,7 +57,7 @@ def folder() -> Path:
 def _stored() -> Path:
     found = sorted(folder().glob(f"*/*/{NAME}"))
     if not found:
-        raise ProfileError(f"interference store: no {NAME} in {folder()}; headway share predict A B writes one")
+        raise ProfileError(f"interference store: no {NAME} in {folder()}; headway gpu predict A B writes one")
     if len(found) > 1:
         listed = ", ".join(str(path) for path in found)
         raise ProfileError(f"interference store: there is a table for each GPU and driver; name one of {listed}")

@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from headway.core.named import described
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.formats import slurm_site
 from headway.kernels.policies import registry as kernels
@@ -31,6 +32,10 @@ GROUP = "headway.policies"
 SITE = "slurm:"
 _KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
 TRUST = "--trust"
+GIVEN = "python:"
+"""Before the name of a class that was given as an object, from a notebook say: known in that program alone."""
+_OFFERED: dict[str, type] = {}
+"""Such classes by name."""
 _UNTRUSTED = "untrusted:"
 """Before the path of a file that is not to be imported."""
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
@@ -43,9 +48,31 @@ def resolve(spec: str) -> str:
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{slurm_site.read(path).policy}{plus}{more}"
-    if ".py:" not in spec:
+    if not is_from_outside(spec):
         return spec
     return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
+
+
+def is_from_outside(spec: str) -> bool:
+    """Return whether a policy has a part from a file, or one that was given as an object."""
+    return ".py:" in spec or GIVEN in spec
+
+
+def offer(part: Any) -> str:
+    """Make an object of the user's own class known, or the class; return the text that means it in this program.
+
+    A class that is defined anew, as notebooks do, takes the place of the one before.
+    """
+    kind = part if isinstance(part, type) else type(part)
+    table, name = _kind(kind), getattr(kind, "name", None)
+    if table is not None and name in _OFFERED and table.get(name) is _OFFERED[name]:
+        del table[name]
+    name = register(kind, f"policy {kind.__name__}")
+    _OFFERED[name] = kind
+    if isinstance(part, type):
+        return f"{GIVEN}{name}"
+    training = isinstance(part, Order | Backfill | PlacementRule | Migration | Allocation)
+    return f"{GIVEN}{registry.describe(part) if training else described(part, name)}"
 
 
 def anchored(spec: str) -> str:
@@ -65,7 +92,7 @@ def of_run(spec: str, folder: Path, *, trust: bool) -> str:
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{SITE}{folder.resolve() / path}{plus}{more}"
-    if ".py:" not in spec:
+    if not is_from_outside(spec):
         return spec
     return "+".join(_of_run(term, folder, trust) for term in re.split(r"\+(?![^()]*\))", spec))
 
@@ -87,12 +114,17 @@ def as_named(spec: str) -> str:
 
 def check_trusted(spec: str, what: str) -> None:
     """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
+    if is_disarmed(spec) and GIVEN in spec:
+        why = "was given as a Python object, and is not known in this program: give it where its class is defined"
+        raise TapeError(f"{what} {as_named(spec)}: {why}")
     if is_disarmed(spec):
         why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
         raise TapeError(f"{what} {as_named(spec)}: {why}")
 
 
 def _of_run(term: str, folder: Path, trust: bool) -> str:
+    if term.strip().startswith(GIVEN):
+        return term if _given_name(term) in _OFFERED else disarmed(term.strip())
     match = _FROM_FILE.fullmatch(term)
     if match is None:
         return term
@@ -117,7 +149,15 @@ def _anchored(term: str) -> str:
     return f"{Path(path).expanduser().resolve()}:{name}{options or ''}"
 
 
+def _given_name(term: str) -> str:
+    """Return the name of a part that was given as an object, without its options."""
+    return term.strip().removeprefix(GIVEN).partition("(")[0].strip()
+
+
 def _term(term: str) -> str:
+    if term.strip().startswith(GIVEN):
+        check_trusted(term if _given_name(term) in _OFFERED else disarmed(term.strip()), "policy")
+        return term.strip().removeprefix(GIVEN)
     match = _FROM_FILE.fullmatch(term)
     if match is None:
         return term
@@ -134,12 +174,12 @@ def _term(term: str) -> str:
 def _module(path: Path) -> Any:
     if not path.is_file():
         raise ExperimentError(f"policy file {path}: there is no such file")
-    described = importlib.util.spec_from_file_location(f"headway_policy_{path.stem}", path)
-    assert described is not None
-    assert described.loader is not None
-    module = importlib.util.module_from_spec(described)
+    spec = importlib.util.spec_from_file_location(f"headway_policy_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     with loading(f"policy file {path}"):
-        described.loader.exec_module(module)
+        spec.loader.exec_module(module)
     return module
 
 

@@ -88,6 +88,21 @@ def path_of(name: str) -> Path:
     return path
 
 
+def files_of(name: str) -> list[Path]:
+    """The files that a scenario is read from: its own, its bases, and the profiles that it names."""
+    path = path_of(name)
+    if name in SHIPPED or path.suffix == PYTHON:
+        return [path]
+    whole, files = _document(path), [path]
+    while isinstance(base := toml.read(files[-1], "scenario").get("base"), str) and base:
+        files.append(_base_path(base, files[-1]))
+    measured = whole.get("measured", [])
+    named = [measured] if isinstance(measured, str) else measured if isinstance(measured, list) else []
+    beside = [_beside(path.parent, each) for each in named if isinstance(each, str)]
+    asked = [Path(whole["profile"]).expanduser()] if isinstance(whole.get("profile"), str) else []
+    return [*files, *(each for each in (*beside, *asked) if each.is_file())]
+
+
 def _found(experiment: ServingExperiment) -> toml.Document | Built:
     path = path_of(experiment.serving.scenario)
     if path.suffix != PYTHON:
@@ -107,12 +122,16 @@ def _on_base(document: toml.Document, path: Path, above: tuple[Path, ...]) -> to
         return document
     if path in above:
         raise ExperimentError(f"scenario {path}: is its own base")
-    beneath = path_of(base)
-    if base not in SHIPPED and not beneath.is_absolute():
-        beneath = path.parent / beneath
+    beneath = _base_path(base, path)
     if beneath.suffix == PYTHON:
         raise ExperimentError(f"scenario {path}: its base {base} is no TOML file")
     return _merged(_document(beneath, (*above, path)), document)
+
+
+def _base_path(base: str, above: Path) -> Path:
+    """Where the base of a scenario is: beside it, or a shipped one."""
+    beneath = path_of(base)
+    return beneath if base in SHIPPED or beneath.is_absolute() else above.parent / beneath
 
 
 def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Document:

@@ -117,6 +117,7 @@ class ServingMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
 class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
     """One experiment: a run, or with ``variants`` a run for each."""
 
+    scale: str = "fleet"
     serving: ServingTable = field(default_factory=ServingTable)
     workload: WorkloadTable = field(default_factory=WorkloadTable)
     policy: ServingPolicyTable = field(default_factory=ServingPolicyTable)

@@ -160,6 +160,7 @@ class Variant(Struct, kw_only=True):
 class Experiment(Struct, kw_only=True):
     """One experiment: a run, or with ``variants`` a run for each."""
 
+    scale: str = "jobs"
     trace: TraceTable = field(default_factory=TraceTable)
     cluster: ClusterTable = field(default_factory=ClusterTable)
     policy: PolicyTable = field(default_factory=PolicyTable)

@@ -8,6 +8,7 @@ what documents hold (tables, arrays, text, numbers, booleans): the standard libr
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date, time
 from math import isfinite
 from pathlib import Path
 from types import UnionType
@@ -25,7 +26,7 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 def read(path: Path, what: str = "experiment") -> Document:
     """The document in a file, which is called ``what`` where it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ExperimentError(f"{what} {path}: there is no such file") from None
     except UnicodeDecodeError:
@@ -35,16 +36,37 @@ def read(path: Path, what: str = "experiment") -> Document:
         raise ExperimentError(f"{what} {path}: cannot be read ({reason})") from None
 
 
+def loads(text: str) -> Document:
+    """Return the document in a text, or raise a ValueError; a date or time, which no key has, is text as it stands."""
+    try:
+        document: Document = _without_dates(tomllib.loads(text))
+    except RecursionError:
+        raise ValueError("tables or lists are nested too deep") from None
+    return document
+
+
+def _without_dates(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_dates(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(each) for each in value]
+    return value.isoformat() if isinstance(value, date | time) else value
+
+
+def value_of(text: str) -> Any:
+    """Return a value as TOML, or as plain text where it is none."""
+    try:
+        return loads(f"value = {text}")["value"]
+    except ValueError:
+        return text.strip()
+
+
 def override(document: Document, assignment: str) -> None:
     """``policy.name=srtf`` put into a document; the value is TOML, or plain text where it is none."""
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
         raise ExperimentError(f"--set {assignment!r} is not understood: write it like policy.name=srtf")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    put(document, key.strip(), value)
+    put(document, key.strip(), value_of(text))
 
 
 def put(document: Document, key: str, value: Any) -> None:
@@ -68,7 +90,7 @@ def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def typed(document: Document, kind: type[StructT], where: str) -> StructT:
-    """A document as its struct. No number in it may be nan or infinite."""
+    """Return a document as its struct. No number in it may be nan or infinite, and no text may hold a NUL."""
     _known(document, kind, "", where)
     try:
         made = msgspec.convert(document, kind)
@@ -79,7 +101,7 @@ def typed(document: Document, kind: type[StructT], where: str) -> StructT:
             raise ExperimentError(f"{where}: {f'{place}: ' if place else ''}key {missing[1]!r} is missing") from None
         value = _at(document, place)
         raise ExperimentError(f"{where}: {place or 'the document'} is {value!r}: {_plain(rule)}") from None
-    _finite(made, "", where)
+    _check_values(made, "", where)
     return made
 
 
@@ -119,10 +141,12 @@ def _known(value: Any, kind: Any, prefix: str, where: str) -> None:
         _known(inner, fields[key], f"{prefix}{key}.", where)
 
 
-def _finite(value: Any, place: str, where: str) -> None:
-    """Refuse nan and infinite numbers, at any depth; tables of anything are looked at when they are typed."""
+def _check_values(value: Any, place: str, where: str) -> None:
+    """Refuse nan, infinite numbers and NUL in text, at any depth; tables of anything are checked when typed."""
     if isinstance(value, float) and not isfinite(value):
         raise ExperimentError(f"{where}: {place} is {value}: must be a finite number")
+    if isinstance(value, str) and "\0" in value:  # no file and no program can be called so
+        raise ExperimentError(f"{where}: {place} is {value!r}: must not hold the character NUL")
     inner: list[tuple[str, Any]] = []
     if isinstance(value, msgspec.Struct):
         fields = [field for field in msgspec.structs.fields(value) if "Any" not in str(field.type)]
@@ -132,7 +156,7 @@ def _finite(value: Any, place: str, where: str) -> None:
     elif isinstance(value, list):
         inner = [(f"{place}[{index}]", item) for index, item in enumerate(value)]
     for at, item in inner:
-        _finite(item, at.lstrip("."), where)
+        _check_values(item, at.lstrip("."), where)
 
 
 def _is_struct(kind: Any) -> bool:

@@ -82,15 +82,16 @@ class Waiter(NamedTuple):
     served_ns: int
 
 
-def _within(value: int, top: int) -> int:
+def within(value: int, top: int) -> int:
+    """Return the value, made one from 0 to ``top``."""
     return 0 if value < 0 else min(value, top)
 
 
 def tame(look: Look) -> Look:
     """Any numbers at all, made ones that can be reckoned with."""
-    times = {name: _within(getattr(look, name), LATEST_NS) for name in ("now_ns", "busy_ns", "next_ns", "filled_ns")}
+    times = {name: within(getattr(look, name), LATEST_NS) for name in ("now_ns", "busy_ns", "next_ns", "filled_ns")}
     spans = {
-        name: _within(getattr(look, name), LONGEST_NS)
+        name: within(getattr(look, name), LONGEST_NS)
         for name in (
             "slack_ns",
             "fill_ns",
@@ -104,7 +105,7 @@ def tame(look: Look) -> Look:
             "idle_depth_ns",
         )
     }
-    shares = {name: _within(getattr(look, name), WIDEST_PPM) for name in ("width_ppm", "absorb_ppm", "overlap_ppm")}
+    shares = {name: within(getattr(look, name), WIDEST_PPM) for name in ("width_ppm", "absorb_ppm", "overlap_ppm")}
     return look._replace(**times, **spans, **shares)
 
 

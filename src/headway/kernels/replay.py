@@ -81,10 +81,26 @@ class RecordedEvents:
     def execute(self, now: int, action: Action) -> None:
         """Nothing: its consequences are recorded."""
 
+    def follow(self, now: int, caused: None) -> None:
+        """Nothing: a state of kernels causes nothing."""
 
-def replay(clients: Sequence[Client], device: Device, tape: Tape, policy: KernelsPolicy) -> Tape:
-    """The tape that a fresh policy writes when shown the recorded events: identical, if it is the recorded one."""
+
+def about(row: Sequence[int]) -> str:
+    """Return what a row of the tape is about: a client."""
+    return f"client {row[2]}" if row[2] >= 0 else ""
+
+
+def replay(
+    clients: Sequence[Client], device: Device, tape: Tape, policy: KernelsPolicy, *, complete: bool = False
+) -> Tape:
+    """Return the tape that a fresh policy writes when shown the recorded events: identical, if it is the recorded one.
+
+    ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
+    """
     state, writer = fresh_state(clients, device, policy), TapeWriter()
     with suppress(StalledRunError):  # a recording ends where it ends
         Scheduler(state, policy, RecordedEvents(tape), writer, exact=False).run()
-    return writer.close()
+    again = writer.close()
+    if complete and not state.over() and again.digest == tape.digest:
+        raise TapeError("the tape ends before the run did: programs are at work at its last row")
+    return again

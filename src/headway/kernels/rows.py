@@ -20,3 +20,9 @@ class Kind(IntEnum):
     LET_GO = 20  # detail: the reason; value: the delay expected above
     WAKE_AT = 21  # the time asked for
     REFUSED = 22  # the kind of the action that was refused; its note says why
+
+
+CLIENT_KINDS = tuple(int(kind) for kind in Kind if kind not in (Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED))
+"""Rows whose subject is a client."""
+KERNEL_KINDS = tuple(map(int, (Kind.FINISHED, Kind.HELD_UP, Kind.LAUNCHED, Kind.REACHED, Kind.LET_GO)))
+"""Rows whose place is a kernel."""

@@ -6,7 +6,7 @@ It takes the flat objects that ``--json`` prints, so what a table shows is what 
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,25 @@ from headway.metrics.bootstrap import Interval, paired_interval, replicated_chan
 from headway.metrics.series import FloatArray
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How the rows of several seeds become one."""
+
+    intervals: tuple[tuple[str, str], ...]
+    """Numbers with an interval over seeds, as stem and ending: the bounds are stem_low ending and stem_high ending."""
+    of_one_seed: tuple[str, ...]
+    """What is kept of each run."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Lists of rows that are merged by a key: tenants by tenant."""
+    left_out: tuple[str, ...] = ()
+    """Keys that mean nothing over several seeds."""
+
+
 MOST_BATCHES = 256
 DIFFERENT_JOBS = "different jobs"
 """What a change is over that compares means of jobs that cannot be paired."""
-OF_ONE_SEED = ("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s")
-"""What is kept of each run when those of several seeds become one row."""
-KEPT_IF_MEASURED = ("gpu_utilisation_while_arriving", "tail_s")
-"""What is kept too, null where results of an earlier version lack it."""
-REPLICATED = (("jct_mean", "_s"), ("jct_p50", "_s"), ("jct_p99", "_s"), ("wait_mean", "_s"))
-"""Numbers that have an interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +48,16 @@ class Sample:
     def digest(self) -> str:
         """Of the names: equal for runs that measured the same jobs."""
         return hashlib.sha256("\n".join(self.names).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """A sample small enough to be kept with a result."""
+
+    digest: str
+    """Of the names that were measured."""
+    sums: Sequence[Any]
+    """Sum and count of each stretch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +151,14 @@ def batches(sample: Sample) -> list[tuple[float, int]]:
     ]
 
 
+def changed_batches(mine: Batches, reference: Batches, value: float | None, level: float) -> Change:
+    """Return a change between two runs of which batches were kept; ``value`` is the change of their means."""
+    if mine.digest != reference.digest:
+        return Change(value, over=DIFFERENT_JOBS)
+    sure = level > 0 and value is not None
+    return Change(value, paired_batches(mine.sums, reference.sums, level) if sure else None)
+
+
 def paired_batches(mine: Sequence[Any], reference: Sequence[Any], level: float) -> Interval | None:
     """The same as ``paired`` for two runs over as many jobs, of which batches were kept."""
     if len(mine) != len(reference) or not mine:
@@ -141,25 +169,23 @@ def paired_batches(mine: Sequence[Any], reference: Sequence[Any], level: float) 
 # --- several seeds --------------------------------------------------------------------------------------------
 
 
-def over_seeds(rows: Sequence[Row], level: float) -> dict[str, Any]:
-    """Runs of several seeds as one row: numbers are means over seeds, with intervals; each run's own are in ``runs``.
+def over_seeds(rows: Sequence[Row], level: float, rule: Replication) -> dict[str, Any]:
+    """Return runs of several seeds as one row: means over seeds, with intervals; each run's own are in ``runs``.
 
     What is the same in all is kept as it is; what is neither a number nor the same is that of the first that has any.
     """
-    whole = {key: merged([row.get(key) for row in rows]) for key in rows[0]}
+    whole = {key: merged([row.get(key) for row in rows]) for key in rows[0] if key not in rule.left_out}
     whole["seeds"] = len(rows)
     whole["peak_rss_bytes"] = max(row["peak_rss_bytes"] for row in rows)
-    for stem, unit in REPLICATED:
+    for stem, unit in rule.intervals:
         values = [_number(row[f"{stem}{unit}"]) for row in rows]
         interval = known(replicated_interval(values, level=level)) if level else None
         low, high = interval or (None, None)
         whole |= {f"{stem}_low{unit}": low, f"{stem}_high{unit}": high}
-    for group in ("tenants", "partitions"):
+    for group, key in rule.groups.items():
         if group in whole:
-            whole[group] = _merged_groups([row.get(group, []) for row in rows], group.removesuffix("s"))
-    whole["runs"] = [
-        {key: row[key] for key in OF_ONE_SEED} | {key: row.get(key) for key in KEPT_IF_MEASURED} for row in rows
-    ]
+            whole[group] = _merged_groups([row.get(group, []) for row in rows], key)
+    whole["runs"] = [{key: row.get(key) for key in rule.of_one_seed} for row in rows]
     return whole
 
 

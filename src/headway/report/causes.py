@@ -23,7 +23,7 @@ from headway.metrics.series import FloatArray, IntArray, exact_sum
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import size_class
 from headway.metrics.training.waits import Waits, waits
-from headway.metrics.window import Window
+from headway.metrics.training.window import Window
 from headway.streams import stream
 from headway.traces.build import no_collection
 from headway.training.cluster import Cluster

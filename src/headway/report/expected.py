@@ -120,16 +120,16 @@ def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", 
     executor.befall(None, (), unless=lambda event: isinstance(event, NodeFailed))
     for js in list(state.jobs.values()):
         if js.id != job:
-            executor.alter(moment.time, lasting.redrawn(moment.time, js, random))
+            moment.alter(lasting.redrawn(moment.time, js, random))
     coming = arriving.draw(lasting, random)
-    executor.expect(list(islice(coming, AT_A_TIME)))
+    moment.expect(list(islice(coming, AT_A_TIME)))
     steps = 0
 
     def enough(now: TrainingState) -> bool:
         nonlocal steps
         steps += 1
         if now.to_come == 1:  # most continuations end before many have come
-            executor.expect([*executor.to_come, *islice(coming, AT_A_TIME)])
+            moment.expect([*executor.to_come, *islice(coming, AT_A_TIME)])
         return job in now.running or job not in now.jobs or steps > MOST_STEPS
 
     try:

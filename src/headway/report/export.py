@@ -5,17 +5,20 @@ leaves what was there before.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.core.tape import Tape
+import polars as pl
+
 from headway.errors import TapeError
 from headway.files import packed, replacing
 from headway.metrics.training.ledger import Ledger
-from headway.report.notebook import TABLES, tables
 from headway.report.perfetto import trace_events
+
+Tables = Mapping[str, Callable[[], pl.DataFrame]]
+"""The tables of a run by name, each made when it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,18 @@ def write_pieces(path: Path, made: Iterator[str]) -> Written:
 
 
 def write_tables(
-    ledger: Ledger, tape: Tape, folder: Path, kind: str, tell: Callable[[str, float], None] | None = None
+    tables: Tables,
+    folder: Path,
+    kind: str,
+    tell: Callable[[str, float], None] | None = None,
 ) -> list[Written]:
-    """All tables into a folder, as ``parquet`` or ``csv``; files of other names there are left alone."""
+    """Write all tables into a folder, as ``parquet`` or ``csv``; files of other names there are left alone."""
     made = []
     with ExitStack() as stack:
-        for index, (name, table) in enumerate(tables(ledger, tape)):
+        for index, (name, make) in enumerate(tables.items()):
             if tell is not None:
-                tell(name, index / len(TABLES))
-            path = folder / f"{name}.{kind}"
+                tell(name, index / len(tables))
+            path, table = folder / f"{name}.{kind}", make()
             file = stack.enter_context(replacing(path))
             table.write_parquet(file) if kind == "parquet" else table.write_csv(file)
             made.append((path, len(table)))

@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from headway.profiling.kernels_summary import readable
+from headway.report.names import labels
 
 Row = Mapping[str, Any]
 
@@ -23,14 +24,14 @@ def _ms(value: float | None) -> str:
 
 
 def comparison(rows: Sequence[Row]) -> Table:
-    """One line a policy."""
+    """One line a run."""
     table = Table(box=None)
-    table.add_column("policy")
+    table.add_column("variant" if any(row.get("variant") for row in rows) else "policy")
     for name in ("slow-down p50", "p99", "p50", "p99", "low share", "busy alone", "busy", "gated", "held up"):
         table.add_column(name, justify="right")
-    for row in rows:
+    for name, row in zip(labels(rows), rows, strict=True):
         table.add_row(
-            *(str(row["policy"]), _ratio(row["slowdown_p50"]), _ratio(row["slowdown_p99"])),
+            *(name, _ratio(row["slowdown_p50"]), _ratio(row["slowdown_p99"])),
             *(_ms(row["latency_p50_s"]), _ms(row["latency_p99_s"]), _share(row["low_share"])),
             *(_share(row["busy_share_alone"]), _share(row["busy_share"])),
             *(_ms(row["gated_s"]), _ms(row["held_up_s"])),

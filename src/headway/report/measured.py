@@ -21,10 +21,10 @@ from headway.metrics.training.fragmentation import Fragmentation, fragmentation
 from headway.metrics.training.jobs import failed_gpu_seconds, gpu_seconds, job_table
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import size_class
-from headway.metrics.training.summary import Summary, from_json, of_ledger
+from headway.metrics.training.summary import REPLICATION, Summary, from_json, of_ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.window import Window, window_of
+from headway.metrics.training.window import Window, window_of
 from headway.report.names import cut_apart
 from headway.report.words import size_label
 from headway.training.cluster import Cluster
@@ -129,7 +129,7 @@ class Measured:
     def row(self) -> Row:
         """What the results say of it, as far as it is compared by that: with several seeds, of all together."""
         if self.seeds:
-            return over_seeds(self.seeds, self.level)
+            return over_seeds(self.seeds, self.level, REPLICATION)
         return {"seed": self.stored.scene.experiment.run.seed, "jct_mean_s": self.summary.jct_s.mean}
 
     @cached_property

@@ -1,13 +1,25 @@
 """What runs are called where space is short."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headway.errors import printable
 
 LONGEST = 40
 _OPTIONS = re.compile(r"\(([^()]*)\)")
 _LEFT_OUT = "(…)"
+
+
+def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what runs are called: by variant, with the policy where several have the same, else by the policy."""
+    variants = [str(row.get("variant") or "") for row in rows]
+    count = Counter(variants)
+    return [
+        f"{row['policy']}, {variant}" if variant and count[variant] > 1 else variant or str(row["policy"])
+        for row, variant in zip(rows, variants, strict=True)
+    ]
 
 
 def shortened(names: Sequence[str]) -> list[str]:

@@ -3,7 +3,8 @@
 ``docs/export.md`` says what each column is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -21,24 +22,21 @@ from headway.report.slots import slots
 from headway.training.rows import WORD_BITS, Kind
 from headway.units import HOUR, REFERENCE_SPEED_PPM, SECOND, WHOLE_GPU_MILLI
 
-TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "nodes")
 _ABOUT_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 _ABOUT_NOBODY = (Kind.WOKE, Kind.WAKE_AT)
 
 
-def tables(ledger: Ledger, tape: Tape) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Every table by its name, one at a time."""
-    jobs = job_table(ledger)
-    made: tuple[Callable[[], pl.DataFrame], ...] = (
-        lambda: jobs.join(_asked_for(ledger), on="id", how="left", maintain_order="left"),
-        lambda: hold_table(ledger),
-        lambda: tape_table(ledger, tape),
-        lambda: timeline_table(ledger),
-        lambda: by_tenant(ledger, jobs),
-        lambda: _nodes(ledger),
-    )
-    for name, make in zip(TABLES, made, strict=True):
-        yield name, make()
+def tables(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:
+    """Return every table by its name, made when it is asked for."""
+    jobs = cache(lambda: job_table(ledger))
+    return {
+        "jobs": lambda: jobs().join(_asked_for(ledger), on="id", how="left", maintain_order="left"),
+        "holds": lambda: hold_table(ledger),
+        "tape": lambda: tape_table(ledger, tape),
+        "timeline": lambda: timeline_table(ledger),
+        "tenants": lambda: by_tenant(ledger, jobs()),
+        "nodes": lambda: _nodes(ledger),
+    }
 
 
 def _asked_for(ledger: Ledger) -> pl.DataFrame:

@@ -55,11 +55,16 @@ def _cell(row: Row | None, best: float | None, unit: str, size: int) -> Text:
 
 def store(rows: Sequence[Row], folder: Path) -> None:
     """``results.parquet`` and ``results.csv``: a row a cell."""
-    keys = dict.fromkeys(key for row in rows for key in row)
-    frame = pl.DataFrame([_column(key, [row.get(key) for row in rows]) for key in keys])
+    table = frame(rows)
     for name in ("results.parquet", "results.csv"):
         with replacing(folder / name) as file:
-            frame.write_parquet(file) if name.endswith("parquet") else frame.write_csv(file)
+            table.write_parquet(file) if name.endswith("parquet") else table.write_csv(file)
+
+
+def frame(rows: Sequence[Row]) -> pl.DataFrame:
+    """Return flat rows as a frame, each column of one kind."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return pl.DataFrame([_column(key, [row.get(key) for row in rows]) for key in keys])
 
 
 def _column(key: str, values: list[Any]) -> pl.Series:

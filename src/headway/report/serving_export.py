@@ -1,15 +1,11 @@
 """A fleet's run as tables for notebooks: requests, tasks, batches and workers, as Parquet or CSV."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
 from headway.core.tape import Tape
-from headway.files import replacing
 from headway.metrics.serving.summary import critical_paths
-from headway.report.export import Written
 from headway.report.serving_passages import PARTS, Passages
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -17,32 +13,18 @@ from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.units import SECOND
 
-TABLES = ("requests", "tasks", "batches", "workers")
-
-
-def write_tables(
-    catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, folder: Path, kind: str
-) -> list[Written]:
-    """All tables into a folder, as ``parquet`` or ``csv``; files of other names there are left alone."""
-    made = []
-    with ExitStack() as stack:
-        for name, table in tables(catalogue, fleet, requests, tape):
-            path = folder / f"{name}.{kind}"
-            file = stack.enter_context(replacing(path))
-            table.write_parquet(file) if kind == "parquet" else table.write_csv(file)
-            made.append((path, len(table)))
-    return [Written(path, rows, path.stat().st_size) for path, rows in made]
-
 
 def tables(
     catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape
-) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each table by name; times are seconds since the run began, what does not exist is empty."""
+) -> dict[str, Callable[[], pl.DataFrame]]:
+    """Return each table by name; times are seconds since the run began, what does not exist is empty."""
     found = Passages(catalogue, requests, tape)
-    yield "requests", _requests(catalogue, fleet, [each for each in requests if each.id in found.arrived], found)
-    yield "tasks", _tasks(fleet, found)
-    yield "batches", _batches(catalogue, fleet, found)
-    yield "workers", _workers(fleet, found)
+    return {
+        "requests": lambda: _requests(catalogue, fleet, [each for each in requests if each.id in found.arrived], found),
+        "tasks": lambda: _tasks(fleet, found),
+        "batches": lambda: _batches(catalogue, fleet, found),
+        "workers": lambda: _workers(fleet, found),
+    }
 
 
 def _s(time: int | None) -> float | None:

@@ -104,6 +104,29 @@ def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
     return {"color": f"@s{place % COLOURS}", "width": 2, "dash": dashes[place // COLOURS % len(dashes)]}
 
 
+def key(names: Sequence[str], baseline: int) -> str:
+    """Return which line is which run, as HTML; nothing for one run."""
+    if len(names) == 1:
+        return ""
+    stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
+    items = "".join(
+        f'<li data-key="{index}">{stroke}{name}{" <small>baseline</small>" if index == baseline else ""}</li>'
+        for index, name in enumerate(names)
+    )
+    return f'<ul class="key">{items}</ul>'
+
+
+def picker(names: Sequence[str], shown: int) -> str:
+    """Return the choice of the run that is looked at, as HTML; nothing for one run."""
+    if len(names) == 1:
+        return ""
+    options = "".join(
+        f'<option value="{index}"{" selected" if index == shown else ""}>{name}</option>'
+        for index, name in enumerate(names)
+    )
+    return f'<label class="picker">Looking at <select id="run">{options}</select></label>'
+
+
 def _layout(height: int, **more: Any) -> dict[str, Any]:
     margin = {"l": 56, "r": 16, "t": 28, "b": 48}
     return {"height": height, "margin": margin, "hovermode": "closest", "showlegend": False, **more}
@@ -123,17 +146,17 @@ def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Se
     """The share of requests up to a latency, one line a run."""
     shortest = min((float(each.latency_s.min()) for each in runs if len(each.latency_s)), default=1e-3)
     values = [each.latency_s for each in runs]
-    return _distribution(names, lines, values, max(shortest, 1e-9), "latency, seconds", " s")
+    return distribution(names, lines, values, max(shortest, 1e-9), "latency, seconds", " s")
 
 
 def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
     """The share of requests up to a slow-down, one line a run."""
     shortest = min((float(each.slowdown.min()) for each in runs if len(each.slowdown)), default=1.0)
     values = [each.slowdown for each in runs]
-    return _distribution(names, lines, values, max(min(shortest, 1.0), 1e-3), "latency / critical path", "×")
+    return distribution(names, lines, values, max(min(shortest, 1.0), 1e-3), "latency / critical path", "×")
 
 
-def _distribution(
+def distribution(
     names: Sequence[str],
     lines: Sequence[Mapping[str, Any]],
     values: Sequence[FloatArray],
@@ -141,6 +164,7 @@ def _distribution(
     what: str,
     unit: str,
 ) -> Figure:
+    """Return the share of requests up to a value, one line a run."""
     top = max((float(each.max()) for each in values if len(each)), default=floor)
     data = []
     for index, (name, each) in enumerate(zip(names, values, strict=True)):

@@ -360,23 +360,10 @@ class _Page:
         )
 
     def _key(self) -> str:
-        if not self.several:
-            return ""
-        stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
-        items = "".join(
-            f'<li data-key="{index}">{stroke}{name}{" <small>baseline</small>" if index == self.baseline else ""}</li>'
-            for index, name in enumerate(self.names)
-        )
-        return f'<ul class="key">{items}</ul>'
+        return figures.key(self.names, self.baseline)
 
     def _picker(self) -> str:
-        if not self.several:
-            return ""
-        options = "".join(
-            f'<option value="{index}"{" selected" if index == self.best else ""}>{name}</option>'
-            for index, name in enumerate(self.names)
-        )
-        return f'<label class="picker">Looking at <select id="run">{options}</select></label>'
+        return figures.picker(self.names, self.best)
 
 
 def _alike(times_s: Sequence[float | None]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.names import shortened
+from headway.report.names import labels, shortened
 from headway.report.terminal import width_of
 from headway.report.words import clipped
 from headway.units import format_size
@@ -122,7 +122,7 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     """One line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
     rows = [with_texts(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    names = shortened([str(row.get("variant") or row["policy"]) for row in rows])
+    names = shortened(labels(rows))
     table.add_column("variant" if any("variant" in row for row in rows) else "policy", no_wrap=True)
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
     baseline = _baseline(rows, names)
@@ -146,9 +146,11 @@ def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
 
 def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
     """The run that changes are against, by its short name; the first goes without one."""
-    whole = [str(row.get("variant") or row["policy"]) for row in rows]
+    whole = labels(rows)
     named = str(rows[0].get("baseline", "")) if rows else ""
-    return "first" if named not in whole or whole.index(named) == 0 else clipped(names[whole.index(named)])
+    if named in whole:
+        return clipped(names[whole.index(named)]) if whole.index(named) else "first"
+    return clipped(named) or "first"  # of a sweep: one value of what varies
 
 
 def _cell(row: Row, rows: Sequence[Row], key: str, written: Callable[[Any], str], best: int) -> Text:

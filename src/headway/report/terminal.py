@@ -38,3 +38,8 @@ class PlainColumn(TextColumn):
 def width_of(table: Table) -> int:
     """How wide a table is when no cell of it is cut."""
     return PlainConsole(width=_WIDEST, height=25).measure(table).maximum
+
+
+def err() -> PlainConsole:
+    """Return the console for progress bars: stderr, or the notebook."""
+    return PlainConsole(stderr=True)

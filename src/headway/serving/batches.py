@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
-from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched
+from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched, Sent
 from headway.serving.fleet import places
 from headway.serving.memory import GpuMemory
 from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
@@ -149,14 +149,14 @@ def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
     state.touched[worker.id] = None
 
 
-def finish(state: "ServingState", now: int, event: BatchFinished) -> None:
-    """A batch ended: its results lie here, what it held is free, successors may go on."""
+def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] | None:
+    """End a batch: its results lie here, what it held is free, successors may go on; return what is sent to them."""
     index, lease, journal = event.worker, event.lease, state.journal
     worker = state.workers[index]
     batch = worker.running.get(lease)
     if batch is None:
         journal((now, Kind.STALE, -1, lease, index, 0, Kind.FINISHED))
-        return
+        return None
     state.touch(worker, now)
     del worker.running[lease]
     journal((now, _FINISHED, -1, lease, index, batch.function, len(batch.tasks)))
@@ -168,6 +168,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> None:
     if batch.instance:
         idle_from(state, now, worker, batch.function)
     state.touched[index] = None
+    caused = []
     for request, task in batch.tasks:
         rs = state.requests.get(request)
         if rs is None:
@@ -181,19 +182,21 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> None:
             journal((now, _DONE, request, 0, index, task, now - rs.request.arrival))
             continue
         for after in rs.graph.successors[task]:
-            if rs.stage[after] < RUNNING:  # else this one was lost and computed again for another
-                _go_on(state, now, rs, task, after)
+            # One that runs already: this was lost and computed again for another.
+            if rs.stage[after] < RUNNING and (sent := _go_on(state, now, rs, task, after)) is not None:
+                caused.append(sent)
+    return caused or None
 
 
-def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> None:
-    """A predecessor of ``after`` is done: its result is sent to where the task was placed."""
+def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> Sent | None:
+    """Send the result of a predecessor to where ``after`` was placed; return all its inputs when this is the last."""
     waits = rs.waits[after] = rs.waits[after] - 1
     target = rs.worker[after]
     if target < 0:
         if not waits:
             state.make_ready(now, rs, after)
             state.journal((now, Kind.READY, rs.request.id, 0, -1, after, 0))
-        return
+        return None
     copies = rs.copies[task]
     if not copies >> target & 1:
         size = rs.graph.tasks[task].output_bytes
@@ -202,9 +205,10 @@ def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: 
     come = rs.coming.get((task, target), 0)
     if come > rs.due[after]:
         rs.due[after] = come
-    if not waits:
-        rs.since[after] = now
-        state.deliver(now, rs, after)
+    if waits:
+        return None
+    rs.since[after] = now
+    return state.deliver(now, rs, after)
 
 
 def release(worker: WorkerState, batch: Batch) -> None:

@@ -93,3 +93,5 @@ Event: TypeAlias = (
     | RequestArrived
     | Woke
 )
+Sent: TypeAlias = tuple[int, TaskArrived]
+"""Inputs on their way to a worker: when they arrive, and the event that this will be."""

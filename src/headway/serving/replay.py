@@ -7,10 +7,9 @@ that was recorded. A state at T is the replay of the tape until T.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-import numpy as np
-
+from headway.core.replay import first_difference as differing
 from headway.core.scheduler import Scheduler
-from headway.core.tape import COLUMNS, Tape, TapeWriter
+from headway.core.tape import Tape, TapeWriter
 from headway.errors import StalledRunError, TapeError
 from headway.serving.actions import Action
 from headway.serving.catalogue import Catalogue
@@ -21,6 +20,7 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
+    Sent,
     TaskArrived,
     Woke,
     WorkerFailed,
@@ -32,7 +32,6 @@ from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.serving.state import ServingState
-from headway.units import format_duration
 
 CHUNK_ROWS = 65_536
 _STALE, _ARRIVED, _FINISHED, _FIRST_ACTION = int(Kind.STALE), int(Kind.ARRIVED), int(Kind.FINISHED), int(Kind.PLACE)
@@ -93,17 +92,18 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
 class RecordedEvents:
     """An executor whose events come from a tape and that carries nothing out: what was done is on the tape already."""
 
-    def __init__(self, requests: Sequence[Request], tape: Tape, state: ServingState) -> None:
+    def __init__(self, requests: Sequence[Request], tape: Tape) -> None:
         self._steps = events_of(requests, tape)
-        self._state = state
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """The next recorded instant."""
-        self._state.outbox.clear()  # when inputs came is recorded
         return next(self._steps, None)
 
     def execute(self, now: int, action: Action) -> None:
         """Nothing: its consequences are recorded."""
+
+    def follow(self, now: int, caused: list[Sent]) -> None:
+        """Nothing: when inputs came is recorded."""
 
 
 def replay(
@@ -144,7 +144,7 @@ def replay_on(
     """
     writer = TapeWriter()
     with suppress(StalledRunError):  # a recording ends where it ends
-        Scheduler(state, policy, RecordedEvents(requests, tape, state), writer, exact=False).run()
+        Scheduler(state, policy, RecordedEvents(requests, tape), writer, exact=False).run()
     again = writer.close()
     if complete and not state.over() and again.digest == tape.digest:
         left = state.to_come + len(state.requests)
@@ -152,32 +152,12 @@ def replay_on(
     return again
 
 
+def about(row: Sequence[int]) -> str:
+    """Return what a row of the tape is about: a request or a worker."""
+    _, kind, subject, _, place = row[:5]
+    return f"request {subject}" if subject >= 0 else f"worker {place}" if kind in _OF_WORKERS else ""
+
+
 def first_difference(a: Tape, b: Tape) -> str | None:
-    """Where two tapes part, in one line; None when they are equal."""
-    common = min(len(a), len(b))
-    unequal = np.flatnonzero((a.rows[:common] != b.rows[:common]).any(axis=1))
-    if not len(unequal):
-        if len(a) == len(b):
-            return None
-        longer, which = (a, "second") if len(a) > len(b) else (b, "first")
-        return f"{_whereabouts(longer, common)}: the {which} tape ends here, the other goes on"
-    at = int(unequal[0])
-    left, right = a.rows[at].tolist(), b.rows[at].tolist()
-    parts = [
-        f"{name} {_value(name, x)} against {_value(name, y)}"
-        for name, x, y in zip(COLUMNS, left, right, strict=True)
-        if x != y
-    ]
-    return f"{_whereabouts(a, at)}: {', '.join(parts)}"
-
-
-def _whereabouts(tape: Tape, row: int) -> str:
-    """``step 3 at 1.5s (1500000000 ns), RUN of request 7``."""
-    time, kind, subject, _, place = tape.rows[row, :5].tolist()
-    step = len(np.unique(tape.column("time")[: row + 1]))
-    of = f" of request {subject}" if subject >= 0 else f" of worker {place}" if kind in _OF_WORKERS else ""
-    return f"step {step} at {format_duration(time)} ({time} ns), {_value('kind', kind)}{of}"
-
-
-def _value(column: str, value: int) -> str:
-    return Kind(value).name if column == "kind" and value in set(Kind) else str(value)
+    """Return where two tapes of requests part, in one line; None when they are equal."""
+    return differing(a, b, Kind, about)

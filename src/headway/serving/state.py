@@ -3,7 +3,8 @@
 Besides the workers and requests themselves the state says what is new in this instant, so that ``decide`` costs what
 changed: ``landed`` (requests that arrived), ``ended`` (tasks that finished), ``displaced`` (requests that lost tasks),
 ``touched`` (workers where something was queued, ended, freed or fetched). ``ready`` holds the tasks that could run
-anywhere, by graph and task, oldest first.
+anywhere, by graph and task, oldest first. Both verbs return the inputs that they sent on their way, None when there are
+none; the loop hands them to the executor.
 """
 
 from collections import deque
@@ -32,6 +33,7 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
+    Sent,
     TaskArrived,
     Woke,
     WorkerFailed,
@@ -91,8 +93,6 @@ class ServingState:
         self.ended: list[TaskId] = []
         self.displaced: list[int] = []
         self.touched: dict[int, None] = {}
-        self.outbox: list[tuple[int, int, int, int]] = []
-        """Inputs on their way: (when they arrive, request, task, how often it was placed). The executor empties it."""
         self.journal: Callable[[TapeRow], None] = _nowhere
         self.leases = 0
         self.reads = 0
@@ -180,13 +180,13 @@ class ServingState:
                 self._changed_in, self._changed = epoch, 0
             self._changed += 1
 
-    def apply(self, now: int, event: Event) -> None:
-        """Something happened."""
+    def apply(self, now: int, event: Event) -> list[Sent] | None:
+        """Apply an event; return the inputs that it sent on their way."""
         if now != self._now:
             self.advance(now)
         if type(event) is BatchFinished:  # the usual ones first, and without asking for subclasses
-            batches.finish(self, now, event)
-        elif type(event) is TaskArrived:
+            return batches.finish(self, now, event)
+        if type(event) is TaskArrived:
             self._queue(now, event)
         elif type(event) is RequestArrived:
             self._arrive(now, event.request)
@@ -205,29 +205,26 @@ class ServingState:
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))
+        return None
 
     def check(self, action: Action) -> str | None:
         """Why this action cannot be committed now; None when it can."""
         return feasible.refusal(self, action)
 
-    def commit(self, now: int, action: Action) -> None:
-        """Something was decided; ``check`` has said that it can be done."""
+    def commit(self, now: int, action: Action) -> list[Sent] | None:
+        """Commit an action that ``check`` allowed; return the inputs that it sent on their way."""
         if now != self._now:
             self.advance(now)
         if type(action) is RunBatch:
             batches.run(self, now, action)
         elif type(action) is PlaceRequest:
-            state = self.requests[action.request]
-            journal, placed, stages = self.journal, state.worker, state.stage
-            for task, worker in enumerate(action.workers):
-                if worker != NOWHERE and worker != placed[task] and stages[task] < RUNNING:
-                    journal((now, _PLACE, action.request, 0, worker, task, 0))
-                    self._place(now, state, task, worker)
+            return self._place_all(now, action)
         elif type(action) is MoveTask:
             state = self.requests[action.request]
             row = (now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task])
             self.journal(row)
-            self._place(now, state, action.task, action.worker)
+            sent = self._place(now, state, action.task, action.worker)
+            return [sent] if sent is not None else None
         elif isinstance(action, FetchModel):
             batches.fetch(self, now, action)
         elif isinstance(action, EvictModel):
@@ -247,6 +244,7 @@ class ServingState:
         else:
             assert isinstance(action, WakeAt)
             self.journal((now, Kind.WAKE_AT, -1, 0, -1, 0, action.time))
+        return None
 
     def refused(self, now: int, action: Action) -> TapeRow:
         """The row that records a refusal of this action."""
@@ -297,7 +295,19 @@ class ServingState:
         worker.unwant(self.catalogue.functions[function].models)
         state.worker[task] = NOWHERE
 
-    def _place(self, now: int, state: RequestState, task: int, index: int) -> None:
+    def _place_all(self, now: int, action: PlaceRequest) -> list[Sent] | None:
+        """Place each task of a request that is told a worker, is not there yet and has not begun."""
+        state = self.requests[action.request]
+        journal, placed, stages = self.journal, state.worker, state.stage
+        caused = None
+        for task, worker in enumerate(action.workers):
+            if worker != NOWHERE and worker != placed[task] and stages[task] < RUNNING:
+                journal((now, _PLACE, action.request, 0, worker, task, 0))
+                if (sent := self._place(now, state, task, worker)) is not None:
+                    caused = [*caused, sent] if caused else [sent]
+        return caused
+
+    def _place(self, now: int, state: RequestState, task: int, index: int) -> Sent | None:
         if state.stage[task] is READY:
             self.unready(state, task)
         elif state.worker[task] != NOWHERE:
@@ -310,8 +320,7 @@ class ServingState:
         worker.reserved += self.latency.base[index][function]
         worker.want(self.catalogue.functions[function].models)
         state.due[task] = self.inputs_due(now, state, task, index)
-        if not state.waits[task]:
-            self.deliver(now, state, task)
+        return None if state.waits[task] else self.deliver(now, state, task)
 
     def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
         """When the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
@@ -333,15 +342,15 @@ class ServingState:
                 due = max(due, coming.get((other, index), 0))
         return due
 
-    def deliver(self, now: int, state: RequestState, task: int) -> None:
-        """All predecessors of a placed task are done: it is queued now, or when its inputs arrive."""
+    def deliver(self, now: int, state: RequestState, task: int) -> Sent | None:
+        """Queue a placed task all of whose predecessors are done; return its inputs, where it has to wait for them."""
         due = state.due[task]
         if due <= now:
             self._enqueue(now, state, task)
             self.journal((now, _QUEUED, state.request.id, 0, state.worker[task], task, 0))
-        else:
-            state.stage[task] = SENT
-            self.outbox.append((due, state.request.id, task, state.moves[task]))
+            return None
+        state.stage[task] = SENT
+        return due, TaskArrived(state.request.id, task, state.moves[task])
 
     def _queue(self, now: int, event: TaskArrived) -> None:
         state = self.requests.get(event.request)

@@ -197,6 +197,9 @@ class SimulatedGpu:
         else:
             self._launch(now, action.client)
 
+    def follow(self, now: int, caused: None) -> None:
+        """Nothing: what a launch causes is the GPU's to say, and a state of kernels returns none."""
+
 
 def _rank(event: Event) -> int:
     return RANKS[type(event)]

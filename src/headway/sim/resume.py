@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler
+from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import StalledRunError, TapeError
 from headway.sim.faults import Faults
@@ -51,6 +51,18 @@ class Moment:
         shared.update((id(js.job), js.job) for js in state.jobs.values())
         return deepcopy(self, shared)
 
+    def alter(self, job: Job) -> None:
+        """Make a job other work than was thought. If it runs it ends accordingly, after this moment."""
+        if job.id not in self.state.jobs:
+            self.executor.replace(job)
+        elif (caused := self.state.revise(job)) is not None:
+            self.executor.follow(self.time, caused)
+
+    def expect(self, jobs: Sequence[Job]) -> None:
+        """Let these jobs arrive, in order of submission, and not those that were to come."""
+        self.executor.expect(jobs)
+        self.state.expect(len(jobs))
+
     def go_on(self, writer: TapeWriter | None = None, *, until: Until | None = None) -> Tape:
         """What happens from here on, to the end or until ``until`` is true after some instant."""
         tape = writer or TapeWriter()
@@ -72,7 +84,7 @@ class _Until:
         self._executor = executor
         self._state = state
         self._until = until
-        self.execute = executor.execute
+        self.execute, self.follow = executor.execute, executor.follow
         self.stop: Callable[[], None] = _nothing
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
@@ -113,10 +125,8 @@ def resume(
     for count, step in enumerate(decode(jobs, tape.until(at))):
         _again(moment, step)
         for action in _asked(moment, step) if asking else map(partial(_as_held, state), step.actions):
-            if (refusal := state.check(action)) is not None:
+            if (refusal := act(state, moment.executor, step.time, action)) is not None:
                 raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
-            state.commit(step.time, action)
-            moment.executor.execute(step.time, action)
         if progress is not None and count % LOOK_UP_EVERY_STEPS == 0:
             progress(step.time, state)
     return moment
@@ -141,7 +151,7 @@ def _again(moment: Moment, step: Step) -> None:
             f"{format_duration(step.time)}, a simulation has {seen}"
         )
     for event in events:
-        moment.state.apply(now, event)
+        happen(moment.state, moment.executor, now, event)
 
 
 def _told(events: Sequence[Event]) -> str:
@@ -184,9 +194,9 @@ def continue_from(
     """
     other = moment.fork()
     for job in (jobs or {}).values():
-        other.executor.alter(other.time, job)
+        other.alter(job)
     if not arrivals:
-        other.executor.expect(())
+        other.expect(())
     writer = TapeWriter()
     try:
         return other.go_on(writer, until=until)

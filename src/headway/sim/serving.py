@@ -17,7 +17,7 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
-    TaskArrived,
+    Sent,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -66,10 +66,6 @@ class SimulatedFleet:
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """The next instant and its events in rank order."""
         state, heap, arrival = self._state, self._heap, self._arrival
-        if state.outbox:
-            for due, request, task, moves in state.outbox:
-                self._push(due, TaskArrived(request, task, moves))
-            state.outbox.clear()
         if not heap or arrival < heap[0][0]:
             return None if arrival == _NEVER else (arrival, self._arrivals())
         if arrival == _NEVER and state.over():
@@ -125,7 +121,7 @@ class SimulatedFleet:
                 end = batch.start + max(1, round((end - batch.start) * exp(draw)))
             self._push(end if end > now else now + 1, BatchFinished(worker, lease))
         elif type(action) is PlaceRequest or type(action) is MoveTask:
-            return  # the usual ones: their consequences are in the outbox
+            return  # the usual ones: the inputs that they send come to ``follow``
         elif isinstance(action, WakeAt):
             time = max(action.time, now + 1)
             if time not in self._wakes and time < _NEVER:
@@ -138,6 +134,11 @@ class SimulatedFleet:
         elif isinstance(action, StartInstance):
             ready = now + self._state.catalogue.functions[action.function].cold_start
             self._push(ready, InstanceStarted(action.worker, action.function, self._state.leases))
+
+    def follow(self, now: int, caused: list[Sent]) -> None:
+        """Let inputs that are on their way arrive."""
+        for due, arrived in caused:
+            self._push(due, arrived)
 
     def _push(self, time: int, event: Event) -> None:
         self._number += 1

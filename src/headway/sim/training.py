@@ -24,6 +24,7 @@ from headway.training.events import (
 from headway.training.job import Job, Outcome
 from headway.training.jobstate import JobState
 from headway.training.periodic import duration
+from headway.training.respeed import Respeeded
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -64,9 +65,6 @@ class SimulatedCluster:
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """The next instant and its events in rank order."""
-        state = self._state
-        if state.respeeded:
-            self._reschedule()
         heap = self._heap
         while True:
             arrival = self._arrival
@@ -109,7 +107,14 @@ class SimulatedCluster:
                 self._wakes.add(time)
                 heappush(self._heap, (time, _WOKE, -1, -1, None))
         else:
-            assert isinstance(action, PreemptJob | ReallocateJob)  # what the latter causes is in ``respeeded``
+            assert isinstance(action, PreemptJob | ReallocateJob)  # jobs that end later or sooner come to ``follow``
+
+    def follow(self, now: int, caused: Respeeded) -> None:
+        """Move the ends of running jobs; none comes before the next instant."""
+        for js in caused:
+            if js.id in self._state.running:
+                self._moved[js.id] = end = max(now + 1, self._end(js))
+                heappush(self._heap, (end, _END_RANK[js.job.outcome], js.id, js.lease, None))
 
     def _end(self, js: JobState) -> int:
         left = max(1, js.job.ends_after - js.done)  # evicted when it was done, before the round in which that shows
@@ -153,16 +158,6 @@ class SimulatedCluster:
         else:
             events.append(JobFailed(subject, lease) if rank == _FAILED else JobCancelled(subject, lease))
 
-    def _reschedule(self) -> None:
-        for js in self._state.respeeded:
-            if js.id in self._state.running:
-                self._move_end(js, self._end(js))
-        self._state.respeeded.clear()
-
-    def _move_end(self, js: JobState, end: int) -> None:
-        self._moved[js.id] = end
-        heappush(self._heap, (end, _END_RANK[js.job.outcome], js.id, js.lease, None))
-
     def _hopeless(self, events: list[Event]) -> bool:
         """Nodes fail and policies wake for ever: stop when the run is over or nothing else happened for too long."""
         state = self._state
@@ -181,22 +176,15 @@ class SimulatedCluster:
 
     # --- a run that was taken up in the middle and goes on under changes --------------------------------------------
 
-    def alter(self, now: int, job: Job) -> None:
-        """A job turns out to be other work than was thought. If it runs it ends accordingly, after now."""
-        js = self._state.jobs.get(job.id)
-        if js is None:
-            self.jobs = [job if each.id == job.id else each for each in self.jobs]
-            return
-        js.job = job
-        if job.id in self._state.running:
-            self._move_end(js, max(now + 1, self._end(js)))
+    def replace(self, job: Job) -> None:
+        """Let this job arrive instead of the one with its number."""
+        self.jobs = [job if each.id == job.id else each for each in self.jobs]
 
     def expect(self, jobs: Sequence[Job]) -> None:
-        """Other arrivals are to come: of these jobs, those that are not here yet, in order of submission."""
+        """Let these jobs arrive, in order of submission, and not those that were to come."""
         self.jobs = [*self.jobs[: self._cursor], *jobs]
         self._count = len(self.jobs)
         self._arrival = jobs[0].submit if jobs else _NEVER
-        self._state.to_come = len(jobs)
 
     @property
     def to_come(self) -> Sequence[Job]:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from headway.core.replay import first_difference as differing
 from headway.core.scheduler import Scheduler
-from headway.core.tape import COLUMNS, Tape, TapeWriter
+from headway.core.tape import Tape, TapeWriter
 from headway.errors import StalledRunError, TapeError
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.cluster import Cluster
@@ -29,10 +28,10 @@ from headway.training.events import (
 )
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.respeed import Respeeded
 from headway.training.rows import WORD_BITS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.units import format_duration
 
 CHUNK_ROWS = 65_536
 _START, _MIGRATE, _PREEMPT, _PLACE = int(Kind.START), int(Kind.MIGRATE), int(Kind.PREEMPT), int(Kind.PLACE)
@@ -40,6 +39,7 @@ _GRANT, _STORAGE, _REALLOCATE = int(Kind.GRANT), int(Kind.STORAGE), int(Kind.REA
 _OPENS, _CONTINUES = (_START, _MIGRATE, _REALLOCATE), (_PLACE, _GRANT, _STORAGE)
 _STALE, _WAKE_AT, _FIRST_ACTION = int(Kind.STALE), int(Kind.WAKE_AT), int(Kind.START)
 _ARRIVED, _FINISHED = int(Kind.ARRIVED), int(Kind.FINISHED)
+_OF_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 
 
 @dataclass(slots=True)
@@ -157,6 +157,9 @@ class RecordedEvents:
     def execute(self, now: int, action: Action) -> None:
         """Nothing: its consequences are recorded."""
 
+    def follow(self, now: int, caused: Respeeded) -> None:
+        """Nothing: when jobs ended is recorded."""
+
 
 def replay(
     cluster: Cluster,
@@ -183,36 +186,17 @@ def replay(
     return again
 
 
+def about(row: Sequence[int]) -> str:
+    """Return what a row of the tape is about: a job or a node."""
+    _, kind, subject = row[:3]
+    if subject < 0:
+        return ""
+    return f"{'node' if kind in _OF_NODES else 'job'} {subject}"
+
+
 def first_difference(a: Tape, b: Tape) -> str | None:
-    """Where two tapes part, in one line; None when they are equal."""
-    common = min(len(a), len(b))
-    unequal = np.flatnonzero((a.rows[:common] != b.rows[:common]).any(axis=1))
-    if not len(unequal):
-        if len(a) == len(b):
-            return None
-        longer, which = (a, "second") if len(a) > len(b) else (b, "first")
-        return f"{_whereabouts(longer, common)}: the {which} tape ends here, the other goes on"
-    at = int(unequal[0])
-    left, right = a.rows[at].tolist(), b.rows[at].tolist()
-    parts = [
-        f"{name} {_value(name, x)} against {_value(name, y)}"
-        for name, x, y in zip(COLUMNS, left, right, strict=True)
-        if x != y
-    ]
-    return f"{_whereabouts(a, at)}: {', '.join(parts)}"
-
-
-def _whereabouts(tape: Tape, row: int) -> str:
-    """``step 3 at 1.5s (1500000000 ns), START of job 7``."""
-    time, kind, subject = tape.rows[row, :3].tolist()
-    step = len(np.unique(tape.column("time")[: row + 1]))
-    what = _value("kind", kind)
-    of = f" of {'node' if what.startswith('NODE') else 'job'} {subject}" if subject >= 0 else ""
-    return f"step {step} at {format_duration(time)} ({time} ns), {what}{of}"
-
-
-def _value(column: str, value: int) -> str:
-    return Kind(value).name if column == "kind" and value in set(Kind) else str(value)
+    """Return where two tapes of jobs part, in one line; None when they are equal."""
+    return differing(a, b, Kind, about)
 
 
 def _new_state(
@@ -265,7 +249,6 @@ class Walk:
         else:
             for action in step.actions:
                 self._commit(step.time, action)
-        self.state.respeeded.clear()
 
     def _commit(self, now: int, action: Action) -> None:
         if (refusal := self.state.check(action)) is not None:

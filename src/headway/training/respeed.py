@@ -1,9 +1,10 @@
 """Running jobs that go on at another speed: neighbours of a shared GPU came or went, or what they hold was changed.
 
-Work done so far is settled at the old speed; the executor finds the job in ``respeeded`` and moves its end.
+Work done so far is settled at the old speed. Each function returns the jobs that end at another time for it, None
+when there are none; the loop hands them to the executor, which moves their ends.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headway.training.actions import Grant
 from headway.training.jobstate import JobState
@@ -12,15 +13,21 @@ from headway.training.rows import Kind, grant_rows
 if TYPE_CHECKING:
     from headway.training.state import TrainingState
 
+Respeeded: TypeAlias = list[JobState]
+"""Running jobs that end at another time; one may have stopped again since it was noted."""
 
-def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> None:
-    """Whoever shares the GPU that was just taken or left goes on at another speed."""
+
+def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Respeeded | None:
+    """Set the speed of whoever shares the GPU that was just taken or left."""
     if moved.gpu_milli == 1000:
-        return
+        return None
+    caused = []
     for js in state.on_node[moved.placement[0][0]].values():
         if js is not moved and js.placement == moved.placement and (speed := state.speed_of(js)) != js.speed:
             _settle(state, now, js, speed)
             state.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
+            caused.append(js)
+    return caused or None
 
 
 def beside(state: "TrainingState", js: JobState) -> list[str]:
@@ -31,9 +38,9 @@ def beside(state: "TrainingState", js: JobState) -> list[str]:
     return [other.job.model for other in others if other is not js and other.placement == js.placement]
 
 
-def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> None:
-    """Other CPUs, memory and storage bandwidth, where the job is; it stands still for what the change costs, unless it
-    has only just started or been changed."""
+def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> Respeeded | None:
+    """Give a job other CPUs, memory and storage bandwidth, where it is; it stands still for what the change costs,
+    unless it has only just started or been changed."""
     state.pool.give(js, js.placement)
     js.cpu_milli, js.memory_bytes, js.storage = grant
     state.grants = True
@@ -43,13 +50,15 @@ def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> 
     speed = js.speed if state.speed.constant else state.speed_of(js)
     pause = 0 if now in (js.since, js.regranted) else state.costs.reallocation
     js.regranted = now
-    if speed != js.speed or pause:
+    caused = [js] if speed != js.speed or pause else None
+    if caused:
         _settle(state, now, js, speed, pause)
     state.journal((now, int(Kind.REALLOCATE), js.id, js.lease, -1, 0, speed))
     for row in grant_rows(now, js.id, js.lease, grant):
         state.journal(row)
     if pause:
         state.journal((now, int(Kind.PAUSE), js.id, js.lease, -1, 0, pause))
+    return caused
 
 
 def _settle(state: "TrainingState", now: int, js: JobState, speed: int, pause: int = 0) -> None:
@@ -66,4 +75,3 @@ def _settle(state: "TrainingState", now: int, js: JobState, speed: int, pause: i
         state.ranked.remove(*js.rank, js.id)
         js.rank = arrangement.rank(now, js)
         state.ranked.add(*js.rank, js.id)
-    state.respeeded.append(js)

@@ -1,14 +1,16 @@
 """The state of a cluster: the one place where anything about jobs, GPUs and quotas changes.
 
-``apply`` takes events, ``commit`` takes actions that ``check`` allows; both write what they did to the journal. Free
-resources live in ``pool``, waiting jobs in ``queue``, quotas in ``accounts``; how jobs are kept in order is
-told by the policy's ``Arrangement``, so that deciding costs what changed and not what exists.
+``apply`` takes events, ``commit`` takes actions that ``check`` allows; both write what they did to the journal and
+return the running jobs that end at another time for it, None when there are none. Free resources live in ``pool``,
+waiting jobs in ``queue``, quotas in ``accounts``; how jobs are kept in order is told by the policy's ``Arrangement``,
+so that deciding costs what changed and not what exists.
 """
 
 from collections.abc import Callable, Hashable
 from typing import assert_never
 
 from headway.core.tape import Row
+from headway.training import losses
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster
@@ -29,7 +31,7 @@ from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import UNCOUNTED, Pool
 from headway.training.queue import Entry, Queue, Ranked
-from headway.training.respeed import beside, reallocate, respeed_neighbours
+from headway.training.respeed import Respeeded, beside, reallocate, respeed_neighbours
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
 from headway.training.speed import Costs, SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
@@ -78,8 +80,6 @@ class TrainingState:
         self.quotas = any(
             account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values()
         )
-        self.respeeded: list[JobState] = []
-        """Running jobs whose speed changed because of their neighbours; an executor takes them from here."""
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -106,32 +106,30 @@ class TrainingState:
         """No job lives and none is to come."""
         return not self.to_come and not self.jobs
 
-    def apply(self, now: int, event: Event) -> None:
-        """Something happened."""
+    def apply(self, now: int, event: Event) -> Respeeded | None:
+        """Apply an event; return the running jobs whose speed it changed."""
         if self._rekeys and self.arrangement.key_due(now, self.refreshed):
             self.rekey(now)
         match event:
             case JobFinished():
-                self._finished(now, event)
+                return self._finished(now, event)
             case JobArrived():
                 self._arrived(now, event.job)
             case Woke():
                 self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
             case JobFailed():
-                self._failed(now, event)
+                return self._failed(now, event)
             case JobCancelled():
-                self._cancelled(now, event)
+                return self._cancelled(now, event)
             case NodeFailed():
-                self._node_failed(now, event.node)
+                return losses.fail(self, now, event.node)
             case NodeRecovered():
-                self.journal((now, int(Kind.NODE_RECOVERED), event.node, 0, event.node, 0, 0))
-                self.pool.set_schedulable(event.node, True)
-                self.changes += 1
-                self.releases += 1
+                losses.recover(self, now, event.node)
             case NodeDrained():
-                self._node_drained(now, event)
+                return losses.drain(self, now, event.node, evict=event.evict)
             case _:
                 assert_never(event)
+        return None
 
     def check(self, action: Action) -> str | None:
         """Why this action cannot be committed now; None when it can."""
@@ -152,25 +150,27 @@ class TrainingState:
             case _:
                 assert_never(action)
 
-    def commit(self, now: int, action: Action) -> None:
-        """Something was decided; ``check`` allowed it."""
+    def commit(self, now: int, action: Action) -> Respeeded | None:
+        """Commit an action that ``check`` allowed; return the running jobs whose speed it changed."""
         match action:
             case StartJob():
-                self._start(now, self.jobs[action.job], action.placement, action.grant)
+                return self._start(now, self.jobs[action.job], action.placement, action.grant)
             case PreemptJob():
                 js = self.running[action.job]
-                self._stop(now, js)
+                caused = self.stop(now, js)
                 js.saved = js.done
                 js.preemptions += 1
                 js.debt = self.costs.of_preemption(js.job)
                 self.journal((now, _PREEMPT, js.id, js.lease, -1, 0, js.done))
-                self._wait(now, js)
+                self.wait(now, js)
+                return caused
             case MigrateJob():
-                self._migrate(now, self.running[action.job], action.placement, action.grant)
+                return self._migrate(now, self.running[action.job], action.placement, action.grant)
             case ReallocateJob():
-                reallocate(self, now, self.running[action.job], action.grant)
+                return reallocate(self, now, self.running[action.job], action.grant)
             case WakeAt():
                 self.journal((now, int(Kind.WAKE_AT), -1, 0, -1, 0, action.time))
+                return None
             case _:
                 assert_never(action)
 
@@ -202,6 +202,18 @@ class TrainingState:
             self._eligible[(partition, gpu_types)] = found
         return found
 
+    # --- changes from outside: what was thought of the work is wrong ----------------------------------------------
+
+    def expect(self, jobs: int) -> None:
+        """Set how many jobs have not arrived yet."""
+        self.to_come = jobs
+
+    def revise(self, job: Job) -> Respeeded | None:
+        """Make a live job other work than was thought, whatever the policy expects; return it if its end moves."""
+        js = self.jobs[job.id]
+        js.job = job
+        return [js] if job.id in self.running else None
+
     # --- arrivals and departures ------------------------------------------------------------------------------
 
     def _arrived(self, now: int, job: Job) -> None:
@@ -218,42 +230,46 @@ class TrainingState:
         self.journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         self._enqueue(now, js)
 
-    def _finished(self, now: int, event: JobFinished) -> None:
+    def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
         js = self.running.get(event.job)
         if js is None or js.lease != event.lease:
             self._stale(now, Kind.FINISHED, event.job, event.lease)
-            return
-        self._stop(now, js)
+            return None
+        caused = self.stop(now, js)
         js.done = min(js.done, js.job.work)
         self.journal((now, _FINISHED, js.id, js.lease, -1, 0, js.done))
         self._end(now, js)
+        return caused
 
-    def _failed(self, now: int, event: JobFailed) -> None:
+    def _failed(self, now: int, event: JobFailed) -> Respeeded | None:
         js = self.running.get(event.job)
         if js is None or js.lease != event.lease:
             self._stale(now, Kind.FAILED, event.job, event.lease)
-            return
-        self._stop(now, js)
+            return None
+        caused = self.stop(now, js)
         self.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, js.job.ends_after)))
         js.attempt += 1
         if js.attempt > js.job.retries:
             self._end(now, js)
-            return
+            return caused
         self.journal((now, int(Kind.QUEUED_AGAIN), js.id, js.lease, -1, 0, js.attempt))
         js.done = js.saved = js.debt = 0
-        self._wait(now, js)
+        self.wait(now, js)
+        return caused
 
-    def _cancelled(self, now: int, event: JobCancelled) -> None:
+    def _cancelled(self, now: int, event: JobCancelled) -> Respeeded | None:
         js = self.jobs.get(event.job)
         if js is None or js.lease * (js.status is _RUNNING) != event.lease:
             self._stale(now, Kind.CANCELLED, event.job, event.lease)
-            return
+            return None
+        caused = None
         if js.status is _RUNNING:
-            self._stop(now, js)
+            caused = self.stop(now, js)
         else:
             self.queue.remove(js.lane, (js.key, js.id))
         self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
         self._end(now, js)
+        return caused
 
     def _end(self, now: int, js: JobState) -> None:
         del self.jobs[js.id]
@@ -270,22 +286,24 @@ class TrainingState:
         js.key = key = self._key(now, js)
         self.queue.add(lane, (key, js.id))
 
-    def _wait(self, now: int, js: JobState) -> None:
+    def wait(self, now: int, js: JobState) -> None:
+        """Put a job that was stopped back into the queue."""
         js.since = now
         self._enqueue(now, js)
 
-    def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
+    def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
         self.queue.remove(js.lane, (js.key, js.id))
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
-        self._run(now, js, placement, grant, _START, debt)
+        caused = self._run(now, js, placement, grant, _START, debt)
         js.turn = js.lease
+        return caused
 
     def _run(
         self, now: int, js: JobState, placement: Placement, grant: Grant | None, kind: int, standstill: int
-    ) -> None:
-        """Occupy, take a new lease, set the speed, write it down."""
+    ) -> Respeeded | None:
+        """Occupy, take a new lease, set the speed, write it down; return the neighbours whose speed this changed."""
         if grant is not None:
             js.cpu_milli, js.memory_bytes, js.storage = grant
             self.grants = True
@@ -320,11 +338,13 @@ class TrainingState:
             self.ranked.add(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.add(0, js.expected_end(), js.id)
-        if self.speed.sharing_costs:
-            respeed_neighbours(self, now, js)
+        return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
 
-    def _stop(self, now: int, js: JobState) -> None:
-        """Settle what was delivered and free what was held; the caller says what becomes of the job."""
+    def stop(self, now: int, js: JobState) -> Respeeded | None:
+        """Settle what was delivered and free what was held; the caller says what becomes of the job.
+
+        Return the running jobs whose speed this changed.
+        """
         if self._ranks_running and js.job.preemptible:
             self.ranked.remove(*js.rank, js.id)
         if self._ranks_ends:
@@ -347,16 +367,17 @@ class TrainingState:
         js.account.held -= js.width
         self.changes += 1
         self.releases += 1
-        if self.speed.sharing_costs:
-            respeed_neighbours(self, now, js)
+        return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
 
-    def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> None:
+    def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
         left_to_restore = max(0, js.base - max(now, js.writing))
         if grant is None and self.grants:
             grant = js.grant
-        self._stop(now, js)
+        left = self.stop(now, js)
         js.saved = js.done
-        self._run(now, js, placement, grant, _MIGRATE, left_to_restore + self.costs.of_migration(js.job))
+        standstill = left_to_restore + self.costs.of_migration(js.job)
+        joined = self._run(now, js, placement, grant, _MIGRATE, standstill)
+        return [*(left or ()), *(joined or ())] or None
 
     # --- speed ------------------------------------------------------------------------------------------------
 
@@ -368,31 +389,6 @@ class TrainingState:
             neighbours = 1000 - self.pool.shares[node].get(mask.bit_length() - 1, 0) - js.gpu_milli
         others = beside(self, js) if self.speed.interference is not None else ()
         return self.speed.of(js.job, js.placement, js.grant, neighbours, others)
-
-    # --- nodes ------------------------------------------------------------------------------------------------
-
-    def _node_failed(self, now: int, node: int) -> None:
-        self.journal((now, int(Kind.NODE_FAILED), node, 0, node, 0, 0))
-        self.pool.set_schedulable(node, False)
-        for js in list(self.on_node[node].values()):
-            self._stop(now, js)
-            every = js.job.checkpoint_every
-            unwritten = every if js.writing > now else 0
-            kept = max(js.saved, js.done - js.done % every - unwritten) if every else js.done
-            self.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
-            js.done = kept
-            js.debt = js.job.restore if kept else 0
-            self._wait(now, js)
-
-    def _node_drained(self, now: int, event: NodeDrained) -> None:
-        self.journal((now, int(Kind.NODE_DRAINED), event.node, 0, event.node, 0, int(event.evict)))
-        self.pool.set_schedulable(event.node, False)
-        for js in list(self.on_node[event.node].values()) if event.evict else ():
-            self._stop(now, js)
-            self.journal((now, int(Kind.EVICTED), js.id, js.lease, event.node, 0, js.done))
-            js.saved = js.done
-            js.debt = self.costs.of_preemption(js.job)
-            self._wait(now, js)
 
 
 def _nowhere(_: Row) -> None:

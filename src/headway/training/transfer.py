@@ -10,7 +10,7 @@ from headway.training.feasible import grant_refusal
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import members
-from headway.training.respeed import reallocate
+from headway.training.respeed import Respeeded, reallocate
 from headway.training.rows import Kind
 from headway.training.shares import Dues
 from headway.training.speed import Costs, SpeedModel
@@ -46,8 +46,10 @@ def transferred(
     *,
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
-) -> TrainingState:
-    """The state on this cluster. The jobs and accounts are the old ones: the old state is no longer to be used.
+) -> tuple[TrainingState, Respeeded | None]:
+    """Return the state on this cluster, and the running jobs that end at another time there.
+
+    The jobs and accounts are the old ones: the old state is no longer to be used.
 
     Nodes that were not there before take no jobs yet. No job may run on GPUs that the new cluster does not have.
     """
@@ -59,7 +61,6 @@ def transferred(
     for node in members(new.pool.everywhere & ~old.pool.schedulable):
         new.pool.set_schedulable(node, False)
     new.jobs = old.jobs
-    new.respeeded.extend(old.respeeded)
     for js in new.jobs.values():
         js.eligible = new.eligible(js.job.partition, js.job.gpu_types)
     for js in old.running.values():
@@ -67,26 +68,27 @@ def transferred(
         new.running[js.id] = js
         for node, _ in js.placement:
             new.on_node[node][js.id] = js
-    for js in new.running.values():
-        _keep_running(now, new, js)
+    caused = [js for js in new.running.values() if _keep_running(now, new, js)]
     if new.divides and old.speed.sensitivity is None:
-        _give_dues(now, new)
+        caused += _give_dues(now, new)
     for js in new.jobs.values():
         if js.status is Status.WAITING:
             if new.divides and js.gpus:
                 js.cpu_milli, js.memory_bytes, js.storage = policy.asks(js)
             js.lane, js.key = policy.lane(js), policy.key(now, js)
             new.queue.add(js.lane, (js.key, js.id))
-    return new
+    return new, caused or None
 
 
-def _give_dues(now: int, new: TrainingState) -> None:
-    """Whoever holds what it asked for, which is often nothing, is given its due, where speed now depends on that."""
+def _give_dues(now: int, new: TrainingState) -> Respeeded:
+    """Give everybody who holds what it asked for, which is often nothing, its due, where speed now depends on that."""
+    caused: Respeeded = []
     dues = Dues(new.cluster)
     for js in new.running.values():
         due = dues.of(js.placement, js.width)
         if js.gpus and grant_refusal(new, js.id, due) is None:
-            reallocate(new, now, js, due)
+            caused += reallocate(new, now, js, due) or ()
+    return caused
 
 
 def _keep_accounts(old: TrainingState, new: TrainingState) -> None:
@@ -98,16 +100,16 @@ def _keep_accounts(old: TrainingState, new: TrainingState) -> None:
         new.accounts[name] = account
 
 
-def _keep_running(now: int, new: TrainingState, js: JobState) -> None:
-    """A running job in the indexes of the new state, at the speed that it has there."""
+def _keep_running(now: int, new: TrainingState, js: JobState) -> bool:
+    """Enter a running job in the indexes of the new state; return whether it has another speed there."""
     speed = REFERENCE_SPEED_PPM if new.speed.constant else new.speed_of(js)
-    if speed != js.speed:
+    if changed := speed != js.speed:
         js.settle(now)
         js.speed = speed
         new.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
-        new.respeeded.append(js)
     if new.arrangement.ranks_running and js.job.preemptible:
         js.rank = new.arrangement.rank(now, js)
         new.ranked.add(*js.rank, js.id)
     if new.arrangement.ranks_ends:
         new.ends.add(0, js.expected_end(), js.id)
+    return changed

@@ -10,6 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.errors import ExperimentError
@@ -17,6 +19,7 @@ from headway.experiment.domain import Begun, Scene, Tell
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
+from headway.formats.cluster_table import within
 from headway.formats.plugins import anchored, as_named, is_disarmed, resolve
 from headway.kernels.audit import audit
 from headway.kernels.device import Device
@@ -30,7 +33,7 @@ from headway.live.tasks import Far
 from headway.metrics.kernels import summarise
 from headway.sim.kernels import SimulatedGpu
 from headway.streams import stream
-from headway.units import MILLISECOND, SECOND
+from headway.units import MILLISECOND, SECOND, format_duration
 
 if TYPE_CHECKING:
     from headway.formats.kernel_settings import GpuExperiment
@@ -145,19 +148,18 @@ def setting_of(experiment: "GpuExperiment") -> Setting:
         check_seconds(table.seconds),
         experiment.run.seed,
         options(table.slo or None, table.floor or None),
-        settle=span(table.settle, "gpu settle"),
+        settle=check_settle(span(table.settle, "gpu settle")),
     )
 
 
 def prepare(experiment: "GpuExperiment") -> GpuScene:
     """Make the clients of a run; where each begins in its program, and when, is drawn from the seed."""
-    from msgspec.structs import replace as changed
-
+    within("seed", experiment.run.seed, 0, 2**63 - 1)
     setting = setting_of(experiment)
     clients = clients_of(setting)
     policy_of(setting)
-    named = changed(experiment.policy, name=anchored(setting.policy))
-    resolved = changed(experiment, policy=named, variants=[])
+    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
     return GpuScene(setting, clients, resolved, (*notes(clients), *few(setting, [setting.policy])))
 
 
@@ -181,6 +183,13 @@ def check_seconds(seconds: float) -> float:
     if not 0 < seconds <= MOST_SECONDS:
         raise ExperimentError(f"--seconds {seconds:g} must be above 0 and at most {MOST_SECONDS}")
     return seconds
+
+
+def check_settle(settle: int) -> int:
+    """Return a time to settle that is no longer than a run may be."""
+    if settle > MOST_SECONDS * SECOND:
+        raise ExperimentError(f"gpu settle {format_duration(settle)} must be at most {MOST_SECONDS} s")
+    return settle
 
 
 def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:

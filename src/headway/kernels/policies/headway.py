@@ -1,14 +1,15 @@
 """Headway's own: FIKIT's question, asked with more than time, at a boldness that a closed loop sets.
 
 Every eight milliseconds the dial (``kernels/dial.py``) sets the rules of each client from what it saw; at each look the
-reflex (``kernels/reflex.py``) says whether a waiting kernel goes. Both are the objects that run live. What is here is
-what the shim keeps beside them, in its gate: the lag of those above, the credit that the dial allows, and the debt of
-the floor. A kernel that has to wait looks again when the shim's polling could find anything new.
+reflex (``kernels/reflex.py``) says whether a waiting kernel goes. Both are the objects that run live. So is the
+``Account`` of each gated client: the lag of those above, the credit that the dial allows, and the debt of the floor. A
+kernel that has to wait looks again when the shim's polling could find anything new.
 """
 
 from collections.abc import Iterator
 
 from headway.errors import ExperimentError
+from headway.kernels.account import Account, Terms, comes_first, tame
 from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.dial import Dial, Rules, Seen
 from headway.kernels.flight import Flight, mark
@@ -23,9 +24,7 @@ from headway.kernels.reflex import (
     Reason,
     Verdict,
     Waiter,
-    choose,
     depth_of,
-    lags,
     settle,
 )
 from headway.kernels.state import ClientState, KernelsState
@@ -40,34 +39,21 @@ AWAKE_NS = 80_000
 """Nobody sleeps longer than a nap without looking; a shorter wait than this is spent awake, to the end."""
 GLANCE_NS = 50_000
 """Who waits for work of its own looks this often, or eight times in what may be in flight, whether it is done."""
-SURPLUS_NS = 5_000_000
-"""So far at most a client that had more than its floor is ahead of it; and so much more than one kernel it is owed."""
 PATIENCE = 4_000
 """The wait between two looks grows by one part in so many of the time already waited."""
 
 
-class _Gate:
-    """What the shim of one gated client keeps."""
+class _Gate(Account):
+    """What the shim of one gated client keeps: its account, its work in flight, and when it looks."""
 
-    __slots__ = (
-        "accrued",
-        "asleep",
-        "credit",
-        "debt",
-        "epoch",
-        "flight",
-        "lag",
-        "lag_slack",
-        "look_at",
-        "seen",
-        "told",
-    )
+    __slots__ = ("asleep", "flight", "look_at", "seen", "told")
 
     def __init__(self) -> None:
+        super().__init__()
         self.flight = Flight()
         self.look_at = self.seen = self.asleep = -1
         """When to look at the latest, if nothing happens; what was seen last; and until when nothing is."""
-        self.accrued = self.credit = self.debt = self.lag = self.lag_slack = self.epoch = self.told = 0
+        self.told = 0
 
 
 class Headway(KernelsPolicy):
@@ -91,6 +77,7 @@ class Headway(KernelsPolicy):
         self.dial = Dial()
         self._gates: list[_Gate] = []
         self._rules: dict[int, Rules] = {}
+        self._terms: dict[int, Terms] = {}
         self._beat = self._wake = -1
 
     def bind(self, state: KernelsState) -> None:
@@ -110,6 +97,7 @@ class Headway(KernelsPolicy):
         if now >= self._beat:
             self._beat = now + BEAT_NS
             self._rules = self.dial.rules(now, [_seen(client) for client in state.clients if not client.left])
+            self._terms = {client: _terms(rules) for client, rules in self._rules.items()}
             for gate in self._gates:
                 gate.look_at = now
             yield WakeAt(self._beat)
@@ -156,20 +144,17 @@ class Headway(KernelsPolicy):
             epoch += other.epoch
             above += 1
         fill, kernel = client.fill, client.wants
-        _accrue(gate, rules, above > 0, min(fill, LONGEST_NS), now)
+        gate.accrue(self._terms.get(client.id) or _terms(rules), above > 0, fill, now)
         filled = self._filled(now, state, client, rules.latency_ns)
         depth = depth_of(above, fill, rules.depth_ns, rules.idle_depth_ns)
         waits = now > client.reached_at or self._crowd(state)
         if waits or gate.flight.overdue(now, rules.latency_ns) or filled - now > depth // 2:
             gate.flight.collect(now, client.finished)
             filled = self._filled(now, state, client, rules.latency_ns)
-        if gate.epoch != epoch:  # of what the last request absorbed, the part still in flight when the next one begins
-            gate.lag = min(gate.lag, max(0, filled - max(now, following)))
-            gate.lag_slack, gate.epoch = slack, epoch
+        lag = gate.lag_in(epoch, now, filled, following, slack)
         turn = 1
         if len(state.waiting) > 1:
-            room = max(following + rules.latency_ns, busy) - max(now + rules.latency_ns, filled)
-            turn = _turn(state, client, room)
+            turn = comes_first(self._waiters(state, client), now, rules.latency_ns, filled, following, busy)
         scale = min(rules.scale_ppm or MILLION, WIDEST_PPM)
         if fill >= HEAVY_NS:
             scale = max(scale, MILLION)  # a long one is never milder
@@ -177,7 +162,7 @@ class Headway(KernelsPolicy):
             *(now, above, busy, following, slack, filled, fill),
             fill // client.expected.waves[kernel],
             client.expected.widths_ppm[kernel] * scale // MILLION,
-            max(0, gate.lag - max(0, gate.lag_slack - slack)),
+            lag,
             gate.credit,
             max(0, gate.debt),
             turn,
@@ -203,15 +188,12 @@ class Headway(KernelsPolicy):
         after = mark(look.depth_ns, not look.above, self._crowd(state))
         gate.flight.launch(client.reached, look.now_ns, look.fill_ns, after)
         gate.told = gate.flight.end(look.now_ns, look.latency_ns)
-        if not look.above:
-            return
-        gate.debt = max(-SURPLUS_NS, gate.debt - look.fill_ns)
-        if verdict.reason == Reason.CREDIT:
-            gate.credit -= verdict.harm_ns
-        if lags(look, verdict):
-            owed = verdict.reason == Reason.FLOOR  # is not held up by what came before, and does not add up
-            gate.lag = max(look.lag_ns, verdict.harm_ns) if owed else look.lag_ns + verdict.harm_ns
-            gate.lag_slack = look.slack_ns
+        gate.pay(look, verdict)
+
+    def _waiters(self, state: KernelsState, client: ClientState) -> list[Waiter]:
+        """Return all who wait, a client first."""
+        others = [state.clients[index] for index in state.waiting if index != client.id]
+        return [Waiter(each.priority, each.fill, self._gates[each.id].served) for each in (client, *others)]
 
 
 def glance(look: Look) -> int:
@@ -288,25 +270,8 @@ def _grown(lacks: int, rate_ppm: int, possible: bool) -> int:
     return max(0, lacks) * MILLION // rate_ppm if rate_ppm > 0 and possible else NEVER
 
 
-def _accrue(gate: _Gate, rules: Rules, above: bool, fill: int, now: int) -> None:
-    if above and gate.accrued:
-        passed = min(now - gate.accrued, 100_000_000)
-        gate.credit = min(rules.credit_cap_ns, gate.credit + passed * rules.credit_ppm // MILLION)
-        # Those above may never wait, and never be seen to make it up: as fast as they may be delayed it is forgotten.
-        gate.lag = max(0, gate.lag - passed * rules.credit_ppm // MILLION)
-        # Owed at most what this kernel needs and a bit: a program that slept does not come back with a flood.
-        gate.debt = min(fill + SURPLUS_NS, gate.debt + passed * rules.floor_ppm // MILLION)
-    if not above:
-        gate.debt = 0
-    gate.accrued = now
-
-
-def _turn(state: KernelsState, client: ClientState, room: int) -> int:
-    """1: nobody else who waits comes first."""
-    others = [state.clients[index] for index in state.waiting if index != client.id]
-    waiters = [Waiter(each.priority, each.fill, each.served_at) for each in (client, *others)]
-    chosen = choose(waiters, room)
-    return int((choose(waiters, LONGEST_NS) if chosen < 0 else chosen) == 0)
+def _terms(rules: Rules) -> Terms:
+    return tame(Terms(rules.credit_ppm, rules.credit_cap_ns, rules.floor_ppm))
 
 
 def _seen(client: ClientState) -> Seen:

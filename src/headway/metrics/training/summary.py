@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from headway.core.tape import Tape
+from headway.metrics.compare import Replication
 from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
 from headway.metrics.training.host import FIELDS
@@ -22,7 +23,7 @@ from headway.metrics.training.ledger import FIRST_ACTION, Ledger
 from headway.metrics.training.overload import overload
 from headway.metrics.training.tenants import jain, tenant_fairness
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.window import Window, arrivals_of, span_of, still_growing
+from headway.metrics.training.window import Window, arrivals_of, span_of, still_growing
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
@@ -34,6 +35,16 @@ Count = float
 """A number of things; a mean of such numbers need not be whole."""
 WHILE_ARRIVING = "_while_arriving"
 """Ends the names of means over the time in which measured jobs arrive; over the span where they come all at once."""
+
+REPLICATION = Replication(
+    intervals=(("jct_mean", "_s"), ("jct_p50", "_s"), ("jct_p99", "_s"), ("wait_mean", "_s")),
+    of_one_seed=(
+        *("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s"),
+        *("gpu_utilisation_while_arriving", "tail_s"),
+    ),
+    groups={"tenants": "tenant", "partitions": "partition"},
+)
+"""How the results of several seeds become one."""
 
 
 @dataclass(frozen=True, slots=True)

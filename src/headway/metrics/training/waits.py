@@ -6,7 +6,7 @@ import numpy as np
 
 from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger
-from headway.metrics.window import Window
+from headway.metrics.training.window import Window
 from headway.training.rows import Kind
 
 _JOINS = (Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)

@@ -123,7 +123,7 @@ def _fill(named: dict[str, Any], spec: str, kind: str, given: Any) -> None:
         flag = _told(kind, given)
         raise ExperimentError(
             f"policy {spec!r} already names the {kind} {_told(kind, said)}; "
-            f"--{kind} {_MIGRATION_FLAGS.get(flag, flag) if kind == 'migration' else flag} contradicts it"
+            f"policy.{kind}={_MIGRATION_FLAGS.get(flag, flag) if kind == 'migration' else flag} contradicts it"
         )
     named[kind] = given
 

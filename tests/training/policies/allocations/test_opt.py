@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import experiment as wiring
 from headway.errors import ExperimentError
+from headway.experiment.jobs.scene import prepare
+from headway.experiment.play import play
 from headway.formats.settings import Experiment
 from headway.training.actions import Grant, MigrateJob, ReallocateJob
 from headway.training.audit import audit
@@ -310,8 +311,8 @@ def test_whole_runs_are_sound_the_same_every_time_and_keep_the_guarantee(
     }
     if storage:
         tables["cluster"]["storage_per_node"] = storage
-    scene = wiring.prepare(msgspec.convert(tables, Experiment))
-    first, second = wiring.play(scene), wiring.play(scene)
+    scene = prepare(msgspec.convert(tables, Experiment))
+    first, second = play(scene), play(scene)
     assert first.tape.digest == second.tape.digest
     speed, costs = scene.speed(), scene.costs()
     assert audit(scene.cluster, scene.jobs, first.tape, speed=speed, costs=costs, complete=True) == []

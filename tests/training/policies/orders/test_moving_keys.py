@@ -92,7 +92,7 @@ def test_the_refusal_is_one_line_on_the_command_line(tmp_path: Path, capsys: pyt
     (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus,name\n0,100,1,a\n30,10,1,b\n")
     flags = ("--nodes", "1", "--gpus-per-node", "1", "--policy", f"{tmp_path / 'mine.py'}:Mine")
     with pytest.raises(SystemExit) as ended:
-        main(["simulate", "--trace", str(tmp_path / "jobs.csv"), *flags])
+        main(["jobs", "simulate", str(tmp_path / "jobs.csv"), *flags])
     ORDERS.pop("mine", None)  # of this process, for the tests after this one
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()

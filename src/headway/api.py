@@ -1,0 +1,163 @@
+"""Headway from Python: the verbs of the command line, for notebooks and scripts.
+
+``work = hw.jobs("sacct.txt", cluster="nodes.txt")`` says what is to be scheduled; ``hw.simulate`` and ``hw.compare``
+play it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has a flag is a keyword of the same name:
+``--preemption-cost 30s`` is ``preemption_cost="30s"``; ``set={"cluster.tenancy": "walls"}`` is for those without one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ExperimentError
+from headway.experiment import common_flags, given
+from headway.experiment.environment import Environment
+from headway.experiment.files import Named, copied, read, typed, under_each
+from headway.experiment.pool import LocalPool
+from headway.experiment.registry import domain, domain_of
+from headway.experiment.result import Comparison, Run, played, silent
+from headway.experiment.stored import stored
+from headway.experiment.sweep import Sweep
+from headway.experiment.sweep import sweep as run_sweep
+from headway.formats import toml
+from headway.formats.plugins import GIVEN
+
+Policy = Any
+"""A policy as text, ``srtf+easy``, or an object of one's own class."""
+
+
+class Work:
+    """What is to be scheduled: a scale and its settings."""
+
+    def __init__(self, scale: str, document: toml.Document) -> None:
+        self.domain = domain(scale)
+        self.document: toml.Document = {"scale": scale, **document}
+
+    def with_settings(self, **settings: Any) -> "Work":
+        """Return the same work with more settings, by the names of the flags; ``set`` holds keys that have none."""
+        flags = (*self.domain.work, *self.domain.flags, *common_flags.ALL)
+        document = copied(self.document)
+        given.put_settings(document, flags, settings)
+        return Work(self.domain.name, document)
+
+    def __repr__(self) -> str:
+        keys = ", ".join(f"{key}={value!r}" for key, value in toml.leaves(self.document) if key != "scale")
+        return f"hw.{self.domain.name}: {keys or 'no settings'}"
+
+
+# --- what is scheduled --------------------------------------------------------------------------------------------
+
+
+def work(scale: str, **settings: Any) -> Work:
+    """Say what is to be scheduled, by the name of its scale and the names of its arguments and flags."""
+    return Work(scale, {}).with_settings(**settings)
+
+
+def jobs(trace: Any = None, **settings: Any) -> Work:
+    """Say which training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and on which cluster."""
+    table = given.trace_table(trace)
+    return Work("jobs", {"trace": table} if table else {}).with_settings(**settings)
+
+
+def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
+    """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
+    return work("fleet", scenario=scenario, **settings)
+
+
+def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
+    """Say which programs share one GPU: those above, and those below."""
+    return work("gpu", high=[high] if isinstance(high, PathLike) else high, low=low, **settings)
+
+
+def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.Synthetic:
+    """Say that jobs are drawn: like those of the Philly trace, or with ``kind="synergy"`` as Synergy draws them."""
+    return given.Synthetic(kind, {"jobs": jobs, **settings})
+
+
+# --- verbs --------------------------------------------------------------------------------------------------------
+
+
+def simulate(work: Work, policy: Policy = None, **settings: Any) -> Run:
+    """Play one policy; return the run. Of several seeds the numbers are over all, and the tables of the first."""
+    return _ended(simulate_all(_with_policy(work, policy, settings), keep=True)).runs[0]
+
+
+def simulate_all(work: Work, *, keep: bool) -> Comparison:
+    """Play one policy, all its seeds, and return it as a comparison of one."""
+    return played([("", typed(copied(work.document), "settings"))], single=True, keep=keep)
+
+
+def _with_policy(work: Work, policy: Policy, settings: Mapping[str, Any]) -> Work:
+    """Return work with settings and a policy; without one, its own."""
+    named = {} if policy is None or policy == "" else {"policy": given.policy_name(policy)}
+    return _settled(work, {**settings, **named})
+
+
+def compare(
+    work: Work, policies: Policy | Iterable[Policy], *, processes: int = 1, keep: bool = True, **settings: Any
+) -> Comparison:
+    """Play several policies over the same work, side by side; return their table, figures and runs."""
+    names = given.policy_names(policies)
+    document = _settled(work, settings).document
+    at_once = given.whole(processes, "processes")
+    if any(GIVEN in name for name in names):  # objects are known in this process alone
+        at_once = 1
+    found = played(under_each(document, names), at_once, keep=keep)
+    return _ended(found) if keep else found
+
+
+def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
+    """Run an experiment file, with a run for each of its variants; ``seeds``, ``out`` and their like as settings."""
+    return _ended(run_all(read(path, set, **settings), given.whole(processes, "processes"), keep=True))
+
+
+def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:
+    """Run the experiments of one file."""
+    together = domain_of(experiments[0][1]).together(experiments)
+    return played(together, processes, single=len(together) == 1, keep=keep)
+
+
+def sweep(
+    work: Work,
+    folder: str | PathLike[str],
+    vary: Mapping[str, Iterable[Any]],
+    *,
+    processes: int = 1,
+    retry: bool = False,
+    **settings: Any,
+) -> Sweep:
+    """Run every combination of some keys' values; what is done in the folder is not done again."""
+    document = _settled(work, settings).document
+    axes = {key: given.axis(key, values) for key, values in vary.items()}
+    pool = LocalPool(given.whole(processes, "processes"))
+    found = run_sweep(document, axes, Path(folder), pool, retry=retry, note=silent)
+    if found.stopped:
+        raise KeyboardInterrupt(f"stopped; the same sweep goes on with what is left to do in {folder}")
+    return found
+
+
+def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
+    """Return a run that was kept; a Python file that it names is run only if it is trusted."""
+    return Run(stored(Path(folder), trust=trust), trust=trust)
+
+
+def environment(work: Work, policy: Policy = None, **settings: Any) -> Environment:
+    """Return a run that is played one decision at a time, for learned policies."""
+    return Environment(typed(copied(_with_policy(work, policy, settings).document), "settings"))
+
+
+def _settled(work: Work, settings: Mapping[str, Any]) -> Work:
+    """Return work with settings."""
+    if not isinstance(work, Work):
+        raise ExperimentError(f"what is scheduled is hw.jobs(…), hw.fleet(…) or hw.gpu(…), not a {type(work).__name__}")
+    return work.with_settings(**settings)
+
+
+def _ended(found: Comparison) -> Comparison:
+    """Return runs that went to their end; raise what Ctrl-C raises, where it ended one of them in good order."""
+    if found.stopped:
+        raise KeyboardInterrupt(found.stopped)
+    if not found.outcomes:
+        raise ExperimentError("nothing was run")
+    return found

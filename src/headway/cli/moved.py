@@ -1,0 +1,35 @@
+"""Say where a command or a flag of before is now."""
+
+from collections.abc import Sequence
+
+_EACH = "headway jobs {0}, fleet {0} or gpu {0}"
+COMMANDS = {
+    "simulate": _EACH.format("simulate"),
+    "compare": _EACH.format("compare"),
+    "sweep": _EACH.format("sweep"),
+    "plan": "headway fleet plan",
+    "backtest": "headway jobs backtest",
+    "share predict": "headway gpu predict",
+}
+FLAGS = {
+    "--trace": "the trace is an argument: headway jobs simulate TRACE",
+    "--scenario": "the scenario is an argument: headway fleet simulate SCENARIO",
+    "--high": "programs are arguments: headway gpu simulate HIGH LOW",
+    "--low": "programs are arguments: headway gpu simulate HIGH LOW",
+    "--backfill": "write --policy fifo+easy, or --set policy.backfill=easy",
+    "--placement": "write --policy fifo+spread, or --set policy.placement=spread",
+    "--quantum": "write --set policy.quantum=5m",
+    "--completions": "write --set run.completions=round",
+    "--speed": "write --set speed.model=matrix",
+    "--storage-per-node": "write --set cluster.storage_per_node=2GB",
+    "--no-intervals": "write --confidence 0",
+    "--lenient": "write --no-strict",
+}
+
+
+def hint(words: Sequence[str], option: str) -> str:
+    """Return what to write now instead of an unknown command or option; nothing where neither was there before."""
+    if option:
+        return FLAGS.get(option, "")
+    found = COMMANDS.get(" ".join(words[:2])) or COMMANDS.get(" ".join(words[:1]))
+    return f"it is {found} now" if found else ""

@@ -1,0 +1,166 @@
+"""Make the commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
+
+from inspect import Parameter
+from math import inf
+from typing import Any
+
+import typer
+
+from headway import api
+from headway.cli.app import app
+from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.results import Wanted, check_wanted, show_result
+from headway.cli.sweeps import ENGINES, run_sweep
+from headway.errors import ExperimentError, unknown_name
+from headway.experiment import common_flags
+from headway.experiment.domain import Domain
+from headway.experiment.flags import Flag, split_policies, split_values
+from headway.experiment.registry import DOMAINS, domain
+
+RUN = common_flags.RUN
+POLICY = setting(common_flags.POLICY)
+JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
+REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
+PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
+BY = option("by", list[str] | None, "More tables: tenant, partition or level.", panel=RUN, metavar="TABLE")
+SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RUN, metavar="KEY=VALUE")
+PROCESSES = option(
+    "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False
+)
+_WANTED = ("as_json", "report", "picture", "by")
+
+
+def groups() -> dict[str, typer.Typer]:
+    """Add a group of commands for each scale, and return them by name."""
+    made = {name: group_of(domain(name)) for name in DOMAINS}
+    for group in made.values():
+        app.add_typer(group)
+    return made
+
+
+def group_of(scale: Domain) -> typer.Typer:
+    """Return the commands of a scale: simulate, compare and sweep."""
+    group = typer.Typer(
+        name=scale.name,
+        help=scale.about,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    work = [_work(flag) for flag in scale.work]
+    settings = [setting(flag) for flag in scale.flags]
+    first = [setting(common_flags.SEEDS), setting(common_flags.OUT), REPORT]
+    sure = setting(common_flags.CONFIDENCE)
+    last = [setting(common_flags.SEED), JSON, *([BY] if "by" in scale.extras else []), SET]
+
+    @command(group, "simulate", [*work, POLICY, *settings, *first, sure, *last], _help(scale, "simulate"))
+    def simulate(given: Given) -> None:
+        wanted = _wanted(given)
+        check_wanted(wanted, scale.view, given.get("out"))
+        found = api.simulate_all(_given_work(scale, given), keep=bool(wanted.report))
+        show_result(found, wanted)
+
+    policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
+    compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
+    pictured = [PICTURE] if "picture" in scale.extras else []
+
+    @command(group, "compare", [*compared, *pictured, PROCESSES], _help(scale, "compare"))
+    def compare(given: Given) -> None:
+        wanted = _wanted(given)
+        check_wanted(wanted, scale.view, given.get("out"))
+        names = split_policies(given["policies"], scale.example_policies)
+        found = api.compare(_given_work(scale, given), names, processes=given["processes"], keep=bool(wanted.report))
+        show_result(found, wanted)
+
+    _add_sweep(group, scale, work)
+    return group
+
+
+def _help(scale: Domain, verb: str) -> str:
+    what = {
+        "simulate": "Play one policy.",
+        "compare": "Play several policies over the same work, side by side.",
+        "sweep": "Run every combination of policies, seeds or any other keys; what is done is not done again.",
+    }[verb]
+    return f"{what}\n\nheadway {scale.name} {verb} {scale.examples[verb]}"
+
+
+def _work(flag: Flag, required: bool = True) -> Parameter:
+    if flag.kind is list:
+        return argument(flag.name, list[str] | None, flag.help, flag.metavar, None)
+    return argument(flag.name, str | None, flag.help, f"[{flag.metavar}]" if not required else flag.metavar, None)
+
+
+def _wanted(given: Given) -> Wanted:
+    chosen = {name: given[name] for name in _WANTED if name in given}
+    return Wanted(**chosen, several="policies" in given)
+
+
+def _given_work(scale: Domain, given: Given) -> api.Work:
+    """Return what was asked for as work with settings."""
+    flags = (*scale.work, *scale.flags, *common_flags.ALL)
+    settings = {flag.name: given[flag.name] for flag in flags if flag.name in given}
+    return api.work(scale.name, set=given["set"], **settings)
+
+
+# --- sweep ----------------------------------------------------------------------------------------------------------
+
+
+def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter]) -> None:
+    varied = {flag.key for flag in scale.axes}
+    parameters = [
+        *work,
+        option("policies", str | None, f"Policies: {scale.example_policies}.", panel="Grid"),
+        *(option(flag.name, str | None, flag.help, panel="Grid") for flag in scale.axes),
+        option("vary", list[str] | None, "Any key: costs.preemption=0s,60s.", panel="Grid", metavar="KEY=V1,V2"),
+        option(
+            "grid", str | None, "An experiment as TOML, with a table named sweep.", panel="Grid", metavar="FILE.toml"
+        ),
+        option("out", str, "Its folder.", "--out", "-o", default=Parameter.empty),
+        *(setting(flag) for flag in scale.flags if flag.key not in varied),
+        *(setting(flag) for flag in (common_flags.SEED, *common_flags.MEASURED)),
+        JSON,
+        SET,
+        option("processes", int | None, "Cells at a time: all cores if left out.", min=1, max=1024, panel=RUN),
+        option("engine", str, "local, or ray: over the machines of a Ray cluster.", default="local", panel=RUN),
+        option("address", str | None, "Of the Ray cluster: auto or host:port.", panel=RUN),
+        option("keep_runs", bool, "Keep the tape of every cell, under runs/.", default=False, panel=RUN),
+        option("retry", bool, "Run cells that failed once more.", default=False, panel=RUN),
+    ]
+
+    @command(group, "sweep", parameters, _help(scale, "sweep"))
+    def sweep(given: Given) -> None:
+        if given["engine"] not in ENGINES:
+            raise ExperimentError(unknown_name("--engine", given["engine"], ENGINES))
+        axes = {"out", *(flag.name for flag in scale.axes)}
+        document = _given_work(scale, {name: each for name, each in given.items() if name not in axes}).document
+        run_sweep(scale, document, _axes(scale, given), given)
+
+
+def _axes(scale: Domain, given: Given) -> dict[str, list[Any]]:
+    """Return what the flags vary."""
+    axes: dict[str, list[Any]] = {}
+    for name in ("policies", *(flag.name for flag in scale.axes)):
+        if given[name] is not None and not given[name].strip():
+            raise ExperimentError(f"--{name} is empty: give it a value, or leave it out")
+    if given["policies"] is not None:
+        axes["policy.name"] = list(split_policies(given["policies"], scale.example_policies))
+    for flag in scale.axes:
+        if given[flag.name] is not None:
+            axes[flag.key] = _numbers(given[flag.name], flag)
+    for text in given["vary"] or ():
+        key, equals, values = text.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise ExperimentError(f"--vary {text!r} is not understood: write it like cluster.nodes=40,80")
+        axes[key.strip()] = split_values(values, "--vary")
+    return axes
+
+
+def _numbers(text: str, flag: Flag) -> list[Any]:
+    """Return numbers between commas, all above 0."""
+    found = split_values(text, flag.option)
+    for value in found:
+        good = isinstance(value, int | float if flag.kind is float else int) and not isinstance(value, bool)
+        if not good or not 0 < value < inf:
+            raise ExperimentError(f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} 40,80")
+    return found

@@ -1,0 +1,119 @@
+"""The cells of a sweep, and the folder that their results are kept in: each is there as a whole or not at all."""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import TapeError
+from headway.experiment.folder import RESULT_NAME, refuse_run
+from headway.files import remove_unfinished, write_whole
+from headway.formats import toml
+
+Axes = dict[str, list[Any]]
+Record = dict[str, Any]
+TABLE = "sweep"
+POLICY = "policy.name"
+GRID_NAME = "grid.toml"
+CELLS_NAME = "cells"
+RUNS_NAME = "runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of a grid: the values of the keys that vary, its seed, and all the rest."""
+
+    values: tuple[tuple[str, Any], ...]
+    seed: int
+    experiment: Any
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """What it is called in a progress bar or a message."""
+        said = [f"{key.rpartition('.')[2]}={value}" if key != POLICY else str(value) for key, value in self.values]
+        return ", ".join([*said, f"seed {self.seed}"])
+
+
+class Store:
+    """The folder of a sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cells = folder / CELLS_NAME
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise TapeError(f"sweep folder {folder}: is a file, not a folder")
+            if folder.is_dir() and any(folder.iterdir()) and not self.cells.is_dir():
+                raise TapeError(f"sweep folder {folder} holds files that are no sweep: choose another folder")
+            refuse_run(folder, f"sweep folder {folder}")
+            self.cells.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise TapeError(f"sweep folder {folder}: cannot be used ({problem.strerror or problem})") from None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one sweep at a time; the lock goes with the process that holds it, however that ends."""
+        with open(self.cells / ".lock", "w", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise TapeError(f"sweep folder {self.folder}: another sweep is at work in it") from None
+            for folder in (self.folder, self.cells):  # only who holds the lock writes here
+                remove_unfinished(folder)
+            yield
+
+    def read(self, cell: Cell) -> Record | None:
+        """Return what is known of a cell; None when it was not run to an end, or its file was changed since."""
+        try:
+            record = json.loads((self.cells / f"{cell.digest}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        whole = isinstance(record, dict) and record.pop("checksum", "") == _checksum(record)
+        return record if whole else None
+
+    def kept(self, cell: Cell) -> bool:
+        """Whether the folder of its run is there, and the run went to its end."""
+        try:
+            result = json.loads((self.run_of(cell) / RESULT_NAME).read_bytes())
+        except (OSError, ValueError):
+            return False
+        return isinstance(result, dict) and result.get("stopped") is False
+
+    def run_of(self, cell: Cell) -> Path:
+        """The folder of its run, where runs are kept."""
+        return self.folder / RUNS_NAME / cell.digest
+
+    def write(self, cell: Cell, record: Record) -> None:
+        """Put down what became of a cell, as a whole or not at all."""
+        whole = {"values": dict(cell.values), "seed": cell.seed, **record}
+        text = json.dumps({**whole, "checksum": _checksum(whole)}, indent=1, allow_nan=False) + "\n"
+        write_whole(self.cells / f"{cell.digest}.json", text.encode())
+
+    def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
+        """The grid as a file from which the sweep can be taken up again."""
+        path = self.folder / GRID_NAME
+        kept = {**json.loads(json.dumps(document)), TABLE: {}}
+        for key, values in axes.items():
+            toml.put(kept[TABLE], key, values)
+        write_whole(path, toml.write(kept).encode())
+        return path
+
+
+def _checksum(record: Record) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False, keep: bool = False) -> list[Cell]:
+    """The cells to do, each once: without a result, with ``retry`` failed ones, with ``keep`` those without a run."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        record = store.read(cell)
+        lacking = keep and record is not None and not record["error"] and not store.kept(cell)
+        if record is None or lacking or (retry and record["error"]):
+            found.setdefault(cell.digest, cell)
+    return list(found.values())

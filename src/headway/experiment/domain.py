@@ -1,0 +1,351 @@
+"""Describe a scale: all that is needed to run, store, check, compare and show it.
+
+Everything above a scale (experiment files, runs, folders, seeds, comparison, sweep, replay, audit, report) is written
+once, against the three things here. ``Domain`` reads an experiment and prepares a ``Scene``; a ``Scene`` is a run
+before it begins; a ``View`` turns a tape into numbers, tables, stories and pages. The first two need neither polars nor
+plotly. A view is imported when something is to be shown.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headway.core.audit import Finding
+from headway.core.executor import Executor
+from headway.core.policy import Policy
+from headway.core.state import State
+from headway.core.tape import Tape
+from headway.errors import ExperimentError
+from headway.experiment.flags import Flag
+from headway.live.tasks import Far
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headway.experiment.folder import Limits
+    from headway.metrics.compare import Batches, Replication, Sample
+    from headway.report.export import Tables, Written
+
+Row = Mapping[str, Any]
+Progress = Callable[[Far], None]
+"""Told how far a run is, now and then."""
+Tell = Callable[[str, float], None]
+"""Told what is being done, and which share of all is done."""
+
+
+class Begun(NamedTuple):
+    """What one run consists of while it goes on."""
+
+    state: State[Any, Any, Any]
+    policy: Policy[Any, Any]
+    executor: Executor[Any, Any, Any]
+
+
+class Scene(ABC):
+    """Everything about a run but its outcome: what replay, audit and story need besides the tape."""
+
+    experiment: Any
+    """Its tables, every value resolved."""
+    notes: tuple[str, ...]
+    """What a reader of the results should know."""
+    skipped: tuple[str, ...] = ()
+    """What was left out because it could never run, by name."""
+
+    @abstractmethod
+    def policy(self) -> Any:
+        """Make the policy anew, as it was at the beginning."""
+
+    @abstractmethod
+    def policy_name(self) -> str:
+        """Return the policy as it is written in full; its code is not run where it is not trusted."""
+
+    def policy_parts(self, policy: Any) -> Sequence[object]:
+        """Return the objects that a policy is made of; those from outside headway are watched."""
+        return (policy,)
+
+    def times_decisions(self, policy: Any) -> bool:
+        """Return whether each decision takes long enough to be timed."""
+        return True
+
+    @abstractmethod
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return what a policy is shown and must not change, by what it is."""
+
+    @abstractmethod
+    def begin(self) -> Any:
+        """Make state, policy and executor of a run before anything has happened: a ``Begun``, or its like."""
+
+    @abstractmethod
+    def store(self, folder: Path) -> Any:
+        """Write the workload and the files it needs into a run folder; return the experiment as it is stored there."""
+
+    @abstractmethod
+    def far(self, state: Any, now: int) -> Far:
+        """Say how far a run is that has come to this state."""
+
+    def alive(self, state: Any, now: int) -> int:
+        """Count what has arrived and not ended."""
+        far = self.far(state, now)
+        return far.waiting + far.running
+
+    @abstractmethod
+    def rows(self) -> "tuple[type[IntEnum], Limits]":
+        """Return the kinds of rows that its tape may have, and how far their numbers go."""
+
+    @abstractmethod
+    def about(self, row: Sequence[int]) -> str:
+        """Return what a row of its tape is about: 'job 7'."""
+
+    def words(self) -> "tuple[type[IntEnum], Callable[[Sequence[int]], str]]":
+        """Return what is needed to tell of a row in words."""
+        return self.rows()[0], self.about
+
+    def untold(self, verb: str) -> list[str]:
+        """Return what a story or an audit leaves out because the policy's own file is not trusted."""
+        return []
+
+    @abstractmethod
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
+        """Show a fresh policy the recorded events; return the tape that it writes."""
+
+    @abstractmethod
+    def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
+        """Check a tape against every rule with a second set of books."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that ended, or was stopped: its tape and what it took."""
+
+    scene: Any
+    policy: str
+    """As it is written, in full."""
+    tape: Tape
+    stopped: bool
+    wall_s: float
+    peak_rss_bytes: int
+    folder: Path | None
+    decide_ns: Sequence[int]
+    """How long each decision took, where that was measured."""
+    end: Any
+    """State, policy and executor as they were at the end."""
+
+    @property
+    def reached(self) -> int:
+        """The time of the last step on the tape."""
+        return int(self.tape.column("time")[-1]) if len(self.tape) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run folder that was read back."""
+
+    folder: Path
+    scene: Any
+    tape: Tape
+    complete: bool
+    """Whether the run went to its end."""
+    result: Row
+    """The numbers that were stored beside the tape; empty for a run that was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run on a page."""
+
+    label: str
+    """What it is called in short; no other run on the page has the same."""
+    shown_folder: str
+    """Its folder as a command would name it; empty for a run that is not kept."""
+    stored: StoredRun
+    name: str = ""
+    """What it is called in full, where that is longer."""
+    seeds: tuple[Row, ...] = ()
+    """Where it stands for runs of several seeds: the results of each, beginning with its own."""
+    drawn: bool = False
+    """Whether another seed would have given another run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to: its numbers, and what to say about it."""
+
+    row: dict[str, Any]
+    notes: tuple[str, ...]
+    stopped: str = ""
+    """How far it got, where it was stopped before its end."""
+    sample: "Sample | Batches | None" = None
+    """What is measured of each job or request, for a paired comparison; None for runs of several seeds."""
+    drawn: bool = False
+    """Whether another seed would have given another run."""
+
+
+class View(ABC):
+    """Everything of a scale that is shown."""
+
+    first_keys: tuple[str, ...]
+    """The numbers that every reader of results relies on, in this order; more follow."""
+    replication: "Replication"
+    """How the rows of several seeds become one."""
+    averages_on_page: bool = False
+    """Whether a page of several seeds tells means over them; else it shows the run of one."""
+
+    @abstractmethod
+    def numbers(self, result: RunResult) -> Outcome:
+        """Take the numbers of a run, the notes about it, and a sample for comparisons."""
+
+    @abstractmethod
+    def how_far(self, result: RunResult) -> str:
+        """Say how far a run got that was stopped: 'fifo stopped at 2h: 3 of 5 jobs had arrived, 1 had ended'."""
+
+    @abstractmethod
+    def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
+        """Return how far a run is from the baseline; with None for the baseline itself."""
+
+    @abstractmethod
+    def comparison(self, rows: Sequence[Row], width: int | None = None) -> "tuple[Table, int]":
+        """Return a table, a line a run, no wider than ``width``, and how many columns were left out for that."""
+
+    def legend(self, rows: Sequence[Row], table: "Table") -> str:
+        """Return an explanation of columns that are not plain; nothing where there are none."""
+        return ""
+
+    def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> "list[Table]":
+        """Return more tables about the same runs."""
+        return []
+
+    def check_details(self, by: Sequence[str]) -> None:
+        """Refuse a table that does not exist, before anything runs."""
+        for name in by:
+            raise ExperimentError(f"--by {name}: there is no such table for this kind of run")
+
+    def pivot(self, rows: Sequence[Row], across: str) -> "Table | None":
+        """Return the results of a sweep with what is compared from left to right; None where a list says it better."""
+        return None
+
+    def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Return what is to be said of the results of a sweep besides their table."""
+        return []
+
+    def missing_details(self, rows: Sequence[Row], by: Sequence[str]) -> list[str]:
+        """Say which tables were asked for that there is nothing to put into."""
+        return []
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Return what is to be said of a comparison besides its table."""
+        return []
+
+    @abstractmethod
+    def story(self, stored: StoredRun, subject: str) -> Any:
+        """Tell what happened to one job, request or program: something with ``lines`` and ``record``."""
+
+    @abstractmethod
+    def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
+        """Make one HTML page of some runs."""
+
+    @abstractmethod
+    def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> "Written":
+        """Write a trace for Perfetto."""
+
+    @abstractmethod
+    def tables(self, stored: StoredRun) -> "Tables":
+        """Return the tables of a run for other programs, by name, each made when it is asked for."""
+
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return the figures of its page by name, each made when it is asked for, as plotly reads them."""
+        return {}
+
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Any:
+        """Say why something does not run at a time."""
+        raise ExperimentError("explain is about jobs that wait for GPUs; headway story tells of this run's")
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Any:
+        """Continue a run from a moment of it under changes."""
+        raise ExperimentError("whatif continues runs of jobs only; run this experiment again with other settings")
+
+    def picture(self, rows: Sequence[Row]) -> str:
+        """Draw the comparison as SVG."""
+        raise ExperimentError("--picture draws comparisons of jobs only; --report makes a page of any runs")
+
+
+class Told:
+    """An answer in words, for a person and for a program."""
+
+    def __init__(self, told: Any) -> None:
+        self._told = told
+
+    def lines(self) -> list[str]:
+        """Return it as a person reads it."""
+        return list(self._told.lines())
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return dict(self._told.record())
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+class Domain(ABC):
+    """One scale: how its experiments are written, prepared and stored."""
+
+    name: str
+    """As users say it: jobs, fleet, gpu."""
+    subject: str
+    """What arrives: job, request."""
+    about: str
+    """What its commands are about, in a line of help."""
+    tables: type[Any]
+    """The typed tables of an experiment."""
+    work: tuple[Flag, ...]
+    """What is scheduled: arguments of its commands, in their order."""
+    flags: tuple[Flag, ...]
+    """The settings that have a flag, and a keyword in Python; those that matter most first."""
+    axes: tuple[Flag, ...] = ()
+    """Settings that a sweep varies by a flag of their own: several values with commas between them."""
+    examples: Mapping[str, str]
+    """A command line for the help of each verb: what follows ``headway SCALE VERB``."""
+    extras: tuple[str, ...] = ()
+    """What its commands offer besides tables and pages: ``by`` (more tables), ``picture`` (bars as SVG)."""
+    view_module: str
+    example_policies: str
+    """As an example in messages: 'fifo,srtf+easy'."""
+    file_keys: Mapping[str, Callable[[str], list[Path]]]
+    """Keys whose values may name files, and which files a value means; none where it is only a name."""
+    policy_keys: tuple[str, ...] = ("policy.name",)
+    """Keys whose values may name classes in files."""
+
+    @abstractmethod
+    def prepare(self, experiment: Any) -> Scene:
+        """Check an experiment and make its scene: everything before the run."""
+
+    @abstractmethod
+    def load(self, experiment: Any, folder: Path, *, trust: bool) -> Scene:
+        """Make the scene of a stored run from the files in its folder; Python files are run only if trusted."""
+
+    @abstractmethod
+    def policy_name(self, experiment: Any) -> str:
+        """Return the policy of an experiment as it is written in full."""
+
+    def file_and_more(self, value: str) -> tuple[str, str]:
+        """Split a value of ``file_keys`` into what names a file and what is said of it: ``a.parquet`` and ``@3``."""
+        return value, ""
+
+    def draws(self, experiment: Any) -> bool:
+        """Return whether another seed gives another run."""
+        return True
+
+    def together(self, experiments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return the variants of one file as they are to be run beside each other."""
+        return list(experiments)
+
+    @cached_property
+    def view(self) -> View:
+        """The other half, imported when it is first asked for."""
+        found: View = import_module(self.view_module).VIEW
+        return found

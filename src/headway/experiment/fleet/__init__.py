@@ -1,0 +1,45 @@
+"""The scale of inference pipelines on a fleet of workers."""
+
+from pathlib import Path
+
+from headway.experiment.domain import Domain
+from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
+from headway.experiment.fleet.scene import FleetScene, load, policy_name, prepare
+from headway.formats import pair_file, scenario_file
+from headway.formats.serving_settings import ServingExperiment
+
+
+class FleetDomain(Domain):
+    """Requests that pass through graphs of models, on a fleet."""
+
+    name = "fleet"
+    subject = "request"
+    about = "Inference pipelines on a fleet: which policy, how many workers, at what cost?"
+    tables = ServingExperiment
+    work = WORK
+    flags = FLAGS
+    axes = AXES
+    examples = EXAMPLES
+    view_module = "headway.experiment.fleet.view"
+    example_policies = "hash,compass,headway"
+    file_keys = {  # noqa: RUF012
+        "serving.scenario": scenario_file.files_of,
+        "serving.profile": lambda value: [] if value in scenario_file.NAMED_PROFILES else [Path(value).expanduser()],
+        "serving.interference": lambda value: [pair_file.path_of(value)],
+        "workload.arrivals": lambda value: [path] if (path := Path(value).expanduser()).is_file() else [],
+    }
+
+    def prepare(self, experiment: ServingExperiment) -> FleetScene:
+        """Make the catalogue, the fleet and the requests."""
+        return prepare(experiment)
+
+    def load(self, experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
+        """Read the requests of a stored run back, and the scenario that lies beside them."""
+        return load(experiment, folder, trust=trust)
+
+    def policy_name(self, experiment: ServingExperiment) -> str:
+        """Return the policy as it was written; one from a file by its own name."""
+        return policy_name(experiment)
+
+
+DOMAIN = FleetDomain()

@@ -1,0 +1,45 @@
+"""The settings of a run of a fleet that have a flag. Whatever has none is set by its key: --set serving.profile=law."""
+
+from headway.experiment.common_flags import WARMUP
+from headway.experiment.flags import Flag
+
+FLEET = "Fleet"
+
+WORK = (
+    Flag("scenario", "serving.scenario", "A scenario by name, or a file of your own (.toml, .py).", metavar="SCENARIO"),
+)
+AXES = (
+    Flag("rates", "workload.rate", "Requests a second: 2,4,8.", float),
+    Flag("workers", "serving.workers", "Workers: 4,8.", int),
+)
+EXAMPLES = {
+    "simulate": "compass --policy compass --workers 5 --rate 2 --requests 1000 --out runs/compass",
+    "compare": "esg --setting strict-light --policies stagewise,esg,headway",
+    "sweep": "compass --policies compass,headway --workers 4,8 --rates 1,2,4 -o sweeps/fleet",
+}
+FLAGS = (
+    Flag("workers", "serving.workers", "Workers, a GPU each; the scenario's if left out.", int),
+    Flag("rate", "workload.rate", "Requests a second; the scenario's if left out.", float),
+    Flag("requests", "workload.requests", "How many requests; the scenario's if left out.", int),
+    Flag(
+        "arrivals",
+        "workload.arrivals",
+        "poisson, gamma:CV, onoff, uniform:A,B, a trace.",
+        metavar="HOW|FILE",
+    ),
+    Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path."),
+    Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),
+    Flag("skip_bad_rows", "workload.skip_bad_rows", "Go on, however many are dropped.", bool, FLEET),
+    WARMUP,
+    Flag(
+        "failures",
+        "failures.*",
+        "Means: mtbf=30d,repair=4h, or every=30s.",
+        panel=FLEET,
+        needs=("mtbf", "every"),
+        beside=("repair",),
+    ),
+    Flag("push_interval", "serving.push_interval", "How often workers tell of themselves.", panel=FLEET),
+    Flag("control", "serving.control", "central or decentralised; else the policy's.", panel=FLEET),
+    Flag("fidelity", "serving.fidelity", "true, or authors: as the papers simulate.", panel=FLEET),
+)

@@ -1,0 +1,300 @@
+"""How many workers of which kind answer so many requests a second in time, and what they cost.
+
+Each kind of worker in the scenario is tried alone: the number that its throughput asks for at least, then more, until
+runs of the policy answer the wanted share of requests within their deadline; bisection finds the least such number. A
+short run says enough about a number that is far too small, and the search ends where more workers no longer help.
+
+What counts: every request after the warm-up, and every request that was dropped in the warm-up once the functions of a
+graph could have started one after the other. Only what is dropped before that is left out: no number of workers could
+have answered it in time.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from headway.errors import ExperimentError, unknown_name
+from headway.experiment.domain import RunResult
+from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.measured import numbers
+from headway.experiment.play import play
+from headway.formats import scenario_file
+from headway.formats.scenario_file import SHIPPED, Built
+from headway.formats.serving_limits import capacity_per_second, deadlines, mix_of
+from headway.formats.serving_settings import BY_RATE, NO_DEADLINE, ServingExperiment
+from headway.serving.catalogue import Function
+from headway.serving.fleet import Worker
+from headway.serving.rows import Kind
+from headway.traces.serving_arrivals import draw
+from headway.units import SECOND, counted
+
+MOST_WORKERS = 1024
+SHORT = 8
+"""The first run of a trial is this part of the whole: it begins with the same requests."""
+IDLE = 0.5
+"""Below this share of GPUs in use it is not for want of workers that requests are late."""
+CLOSER = 0.9
+"""More workers help if they leave at most this part of what was missing,"""
+BETTER = 0.02
+"""or raise the hit rate by this much;"""
+WORSE = 0.01
+"""they harm if it falls by this much."""
+WARM = 3
+"""The warm-up, in times of what a function takes to run for the first time."""
+_GROWTH = 1.5
+_LIKELY = 0.75
+"""Of the bar, what is left after a trial: nobody knows how many are to come."""
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """So many workers of one kind, and what they do."""
+
+    kind: Worker
+    workers: int
+    """0: no number of them is enough."""
+    hit_rate: float
+    """In time, of what counts: measured requests, and those dropped in the warm-up after the start."""
+    latency_p99_s: float | None
+    gpu_utilisation: float
+    hour_usd: float
+    """Rent of all of them."""
+    request_usd: float | None
+    """Rent divided by what is answered in time; None when nothing is."""
+    requests: int = 0
+    """Of the trial, the warm-up included."""
+    dropped: int = 0
+    """Of all these."""
+    dropped_at_start: int = 0
+    """Of those: before any function could have started; these do not count against the plan."""
+    fewer_hit_rate: float | None = None
+    """What one worker fewer would answer in time; None where there would be none."""
+    why_not: str = ""
+
+    def record(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "gpu": self.kind.gpu.type,
+            "worker": kind_name(self.kind),
+            "workers": self.workers or None,
+            "slo_hit_rate": self.hit_rate if self.gpu_utilisation else None,  # nothing was tried
+            "requests": self.requests,
+            "dropped": self.dropped,
+            "dropped_at_start": self.dropped_at_start,
+            "latency_p99_s": self.latency_p99_s,
+            "gpu_utilisation": self.gpu_utilisation,
+            "cost_hour_usd": self.hour_usd if self.workers else None,
+            "cost_per_request_usd": self.request_usd if self.workers else None,
+            "slo_hit_rate_one_fewer": self.fewer_hit_rate,
+            "why_not": self.why_not or None,
+        }
+
+
+def kind_name(worker: Worker) -> str:
+    """A kind of worker in words."""
+    gpu = worker.gpu
+    slices = "" if gpu.slices == 1 else f", {gpu.slices} {'MIG ' if gpu.geometry == 'mig' else ''}slices"
+    cpus = "1 CPU" if worker.cpus == 1 else f"{worker.cpus} CPUs"
+    return f"{gpu.type or 'GPU'} ({gpu.memory_bytes / 1e9:.0f} GB{slices}, {cpus})"
+
+
+def scenario_with(graph: str, scenario: str = "") -> str:
+    """The scenario that has a graph of this name: the one given, or the first of those that ship."""
+    known: list[str] = []
+    for name in (scenario,) if scenario else SHIPPED:
+        table = msgspec.structs.replace(ServingExperiment().serving, scenario=name)
+        built = scenario_file.load(ServingExperiment(serving=table))
+        names = [each.name for each in built.catalogue.graphs]
+        if graph in names:
+            return name
+        known += names
+    raise ExperimentError(unknown_name("graph", graph, dict.fromkeys(known)))
+
+
+def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan]:
+    """The cheapest plan first, then the runners-up; kinds that cannot do it come last, the nearest first."""
+    built = scenario_file.load(experiment)
+    limits = deadlines(experiment, built)
+    mix = mix_of(experiment, built)
+    for graph, limit, share in zip(built.catalogue.graphs, limits, mix, strict=True):
+        if share and not limit:
+            own = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
+            named = f"--slo {experiment.workload.slo}".strip()
+            raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {own}; e.g. --slo 500ms")
+    experiment, built = _same_deadlines(experiment, built, limits)
+    kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
+    found = []
+    for index, kind in enumerate(kinds):
+        search = _Search(experiment, built, kind, target, _part(tell, index, len(kinds)))
+        found.append(search.least())
+    return sorted(found, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
+
+
+def _part(tell: Tell, index: int, count: int) -> Tell:
+    return lambda text, share: tell(text, (index + share) / count)
+
+
+def _same_deadlines(
+    experiment: ServingExperiment, built: Built, limits: tuple[int, ...]
+) -> tuple[ServingExperiment, Built]:
+    """Deadlines as times: a factor of the critical path would be another one on each kind of worker."""
+    named = zip(built.catalogue.graphs, limits, strict=True)
+    slo = {graph.name: f"{limit}ns" if limit else NO_DEADLINE for graph, limit in named}
+    workload = msgspec.structs.replace(experiment.workload, slo="")
+    whole = msgspec.structs.replace(experiment, workload=workload)
+    return whole, replace(built, workload=replace(built.workload, slo=slo))
+
+
+@dataclass(slots=True)
+class _Search:
+    """For the least number of workers of one kind."""
+
+    experiment: ServingExperiment
+    built: Built
+    kind: Worker
+    target: float
+    tell: Tell
+    tried: dict[int, Plan] = field(default_factory=dict)
+    rows: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    """What runs came to, by the number of workers and the part of the requests."""
+
+    def least(self) -> Plan:
+        """The plan with the fewest workers that are enough; with 0 workers and why, where none are."""
+        nothing = Plan(self.kind, 0, 0.0, None, 0.0, 0.0, None)
+        rate = self.experiment.workload.rate or 1.0
+        try:
+            deadlines(self.experiment, self._fleet(1))
+        except ExperimentError as problem:
+            return replace(nothing, why_not=str(problem))
+        one = capacity_per_second(self._fleet(1), mix_of(self.experiment, self.built))
+        count = max(1, math.ceil(self.target * rate / one - 1e-9))
+        if count > MOST_WORKERS:
+            why = f"{count:,} of them would be needed for the throughput alone, {MOST_WORKERS:,} are the most tried"
+            return replace(nothing, why_not=why)
+        bad = count - 1
+        while not self._good(count):
+            if count >= MOST_WORKERS or self._is_hopeless():
+                best = max(self.tried.values(), key=lambda plan: (plan.hit_rate, plan.workers))
+                said = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
+                return replace(best, workers=0, why_not=f"{said}, and more do not help")
+            bad, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
+        while count - bad > 1:
+            middle = (count + bad) // 2
+            if self._good(middle):
+                count = middle
+            else:
+                bad = middle
+        fewer = None if count == 1 else self._run(count - 1, 1)["slo_hit_rate"]
+        return replace(self.tried[count], fewer_hit_rate=fewer)
+
+    def _good(self, count: int) -> bool:
+        """Whether so many are enough; what they do is kept."""
+        if count not in self.tried:
+            for part in (SHORT, 1):
+                row = self._run(count, part)
+                self.tried[count] = self._plan(count, row)
+                if self._is_settled(row):
+                    break
+        return self.tried[count].hit_rate >= self.target
+
+    def _is_settled(self, row: Mapping[str, Any]) -> bool:
+        """Whether a short run alone has more misses than the whole, which begins with the same requests, may have."""
+        missed = (1 - (row["slo_hit_rate"] or 0.0)) * row["measured"]
+        return bool(missed > (1 - self.target) * (self.experiment.workload.requests or row["measured"]) + 0.5)
+
+    def _is_hopeless(self) -> bool:
+        """Whether the last two steps up brought next to nothing to GPUs that stand idle, or made it worse."""
+        last = [self.tried[count] for count in sorted(self.tried)][-3:]
+        missing = [self.target - plan.hit_rate for plan in last]
+        steps = list(zip(missing[1:], missing[:-1], strict=True))
+        idle = all(plan.gpu_utilisation < IDLE for plan in last)
+        stuck = all(now > CLOSER * old and now > old - BETTER for now, old in steps)
+        return len(last) == 3 and ((idle and stuck) or all(now > old + WORSE for now, old in steps))
+
+    def _plan(self, count: int, row: Mapping[str, Any]) -> Plan:
+        hour = count * self.built.fleet.hour_usd(self.kind)
+        answered = row["goodput_per_s"]
+        said = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
+        cost = hour / 3600 / answered if answered else None
+        return Plan(self.kind, count, *said, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
+
+    # --- trials ---
+
+    def _run(self, count: int, part: int) -> dict[str, Any]:
+        """What so many workers do with a part of the requests."""
+        if (count, part) in self.rows:
+            return self.rows[count, part]
+        built, experiment = self._fleet(count), self._shortened(part)
+        what = f"{kind_name(self.kind)}: {counted(count, 'worker')}"
+
+        def told(share: float) -> None:
+            self.tell(what, 1 - _LIKELY ** (len(self.rows) + share))
+
+        told(0.0)
+        scene = FleetScene(experiment, built, draw(experiment, built))
+        result = play(scene, progress=lambda far: told(far.share))
+        if result.stopped:
+            raise KeyboardInterrupt
+        found = self.rows[count, part] = self._counted(result)
+        return found
+
+    def _counted(self, result: RunResult) -> dict[str, Any]:
+        """The numbers of a trial; what was dropped in the warm-up after the start counts as measured and missed."""
+        row, requests = numbers(result).row, result.scene.requests
+        gone = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
+        start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
+        early = sum(1 for number in gone.tolist() if number < first and requests[number].arrival < start)
+        measured = row["measured"] + row["dropped_warmup"] - early
+        hits = (row["slo_hit_rate"] or 0.0) * row["measured"]
+        share = hits / measured if measured else None
+        return {**row, "measured": measured, "slo_hit_rate": share, "dropped_at_start": early}
+
+    def _start(self) -> int:
+        """How long it takes to start the functions of a graph, one after the other; of the slowest graph."""
+        catalogue = self.built.catalogue
+        return max(
+            graph.critical_path([self._start_of(catalogue.functions[function]) for function in graph.functions])
+            for graph in catalogue.graphs
+        )
+
+    def _shortened(self, part: int) -> ServingExperiment:
+        """The experiment with a part of its requests, after a warm-up in which processes start and weights come."""
+        workload = self.experiment.workload
+        wanted = workload.requests or 1000
+        if workload.arrivals.partition(":")[0] not in BY_RATE:
+            return self.experiment if part == 1 else self._with(max(1, wanted // part), 0.1)
+        first = max(wanted // 10, math.ceil(WARM * self._first_start() / SECOND * (workload.rate or 1.0)))
+        count = max(1, wanted // part) + first
+        return self._with(count, first / count)
+
+    def _first_start(self) -> int:
+        """How long the slowest function takes to run for the first time: a process, and weights from where they lie."""
+        return max(self._start_of(each) for each in self.built.catalogue.functions)
+
+    def _start_of(self, function: Function) -> int:
+        catalogue, fleet = self.built.catalogue, self.built.fleet
+        whole = sum(model.size_bytes for model in catalogue.models)
+        from_disk = not self.built.preloaded or self.kind.host_bytes < whole
+        return function.cold_start + fleet.fetch_time(catalogue.size_of(function.mask), from_disk=from_disk)
+
+    def _with(self, requests: int, warmup: float) -> ServingExperiment:
+        workload = msgspec.structs.replace(self.experiment.workload, requests=requests)
+        measure = msgspec.structs.replace(self.experiment.measure, warmup=f"{100 * warmup:.6f}%")
+        return msgspec.structs.replace(self.experiment, workload=workload, measure=measure)
+
+    def _fleet(self, count: int) -> Built:
+        """So many workers of the kind, as many to a host and to a rack as there are in the scenario."""
+        same = [each for each in self.built.fleet.workers if each.gpu == self.kind.gpu and each.cpus == self.kind.cpus]
+        hosts = {each.host for each in same}
+        racks = {each.rack for each in same}
+        per_host = -(-len(same) // len(hosts))
+        per_rack = -(-len(hosts) // len(racks)) if len(racks) > 1 else MOST_WORKERS
+        workers = tuple(
+            replace(self.kind, name=f"w{number}", host=number // per_host, rack=number // per_host // per_rack)
+            for number in range(count)
+        )
+        return replace(self.built, fleet=replace(self.built.fleet, workers=workers))

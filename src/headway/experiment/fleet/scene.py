@@ -1,0 +1,202 @@
+"""Prepare a run of a fleet: from the tables of an experiment to a catalogue, workers, requests and a policy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway.core.audit import Finding
+from headway.core.tape import Tape
+from headway.errors import TapeError
+from headway.experiment.domain import Begun, Scene
+from headway.experiment.folder import Limits
+from headway.files import write_whole
+from headway.formats import pair_file, scenario_file
+from headway.formats.cluster_table import within
+from headway.formats.plugins import anchored, as_named, disarmed, is_disarmed, is_from_outside, of_run, resolve
+from headway.formats.scenario_file import Built
+from headway.formats.serving_limits import check_rate
+from headway.formats.serving_settings import ServingExperiment, check
+from headway.formats.settings import span
+from headway.live.tasks import Far
+from headway.serving.audit import audit
+from headway.serving.latency import LatencyModel
+from headway.serving.policies.parts import ServingPolicy
+from headway.serving.policies.registry import build, describe
+from headway.serving.replay import about, replay_on
+from headway.serving.request import Request
+from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
+from headway.serving.state import ServingState
+from headway.sim.serving import SimulatedFleet, WorkerFaults
+from headway.sim.worker_faults import faults_of
+from headway.traces import request_table, serving_arrivals
+
+REQUESTS_NAME = "requests.parquet"
+SCENARIO_NAME = "scenario"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetScene(Scene):
+    """A catalogue, a fleet and its requests, before the run."""
+
+    experiment: ServingExperiment
+    built: Built
+    requests: tuple[Request, ...]
+    notes: tuple[str, ...] = ()
+
+    def policy(self) -> ServingPolicy:
+        """A fresh policy, as it was at the beginning."""
+        return policy_of(self.experiment)
+
+    def policy_name(self) -> str:
+        """Return the policy as it was written; one from a file by its own name."""
+        return policy_name(self.experiment)
+
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return graphs, functions, models, workers and requests."""
+        catalogue = self.built.catalogue
+        parts = {"graph": catalogue.graphs, "function": catalogue.functions, "model": catalogue.models}
+        return {**parts, "worker": self.built.fleet.workers, "request": self.requests}
+
+    def rows(self) -> tuple[type[IntEnum], Limits]:
+        """Return the kinds of rows about requests and workers, and how many there are of both."""
+        known = max((request.id for request in self.requests), default=-1) + 1
+        workers = len(self.built.fleet.workers)
+        return Kind, {"subject": (known, REQUEST_KINDS), "place": (workers, PLACED_KINDS)}
+
+    def latency(self) -> LatencyModel:
+        """How long things take."""
+        built = self.built
+        return LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
+
+    def central(self) -> bool:
+        """Whether every row is read as it is: as the experiment says, else the scenario, else the policy."""
+        asked = self.experiment.serving.control
+        if asked:
+            return asked == "central"
+        return self.policy().central if self.built.central is None else self.built.central
+
+    def state(self) -> ServingState:
+        """The fleet before anything has happened."""
+        return ServingState(
+            self.built.catalogue,
+            self.built.fleet,
+            self.latency(),
+            to_come=len(self.requests),
+            push_interval=span(self.experiment.serving.push_interval, "serving push_interval"),
+            central=self.central(),
+            preloaded=self.built.preloaded,
+        )
+
+    def faults(self) -> WorkerFaults | None:
+        """What will befall the workers; drawn anew from the seed, so the same each time."""
+        last = self.requests[-1].arrival if self.requests else 0
+        return faults_of(self.experiment, len(self.built.fleet.workers), last)
+
+    def begin(self) -> Begun:
+        """Make the fleet before anything has happened."""
+        state, policy = self.state(), self.policy()
+        policy.bind(state)
+        return Begun(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
+
+    def far(self, state: ServingState, now: int) -> Far:
+        """Count the requests that were answered, wait and run."""
+        alive, total = len(state.requests), len(self.requests)
+        running = sum(len(worker.running) for worker in state.workers)
+        return Far(now, self.requests[-1].arrival, total, total - state.to_come - alive, alive, running)
+
+    def alive(self, state: ServingState, now: int) -> int:
+        """Count the requests that are not answered; several tasks of one may run at a time."""
+        return len(state.requests)
+
+    def about(self, row: Sequence[int]) -> str:
+        """Return the request or worker of a row."""
+        return about(row)
+
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
+        """Show a fresh policy the recorded events."""
+        state, policy = self.state(), self.policy()
+        policy.bind(state)
+        return replay_on(state, self.requests, tape, policy, complete=complete)
+
+    def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
+        """Check memory to the byte, slots, slices and that every request is answered once."""
+        return audit(self.built.catalogue, self.built.fleet, self.requests, tape, complete=complete)
+
+    def store(self, folder: Path) -> ServingExperiment:
+        """Write the requests, and the scenario, profiles and table of pairs where they are files."""
+        serving = self.experiment.serving
+        if serving.scenario not in scenario_file.SHIPPED:
+            scenario = scenario_file.path_of(serving.scenario)
+            text = scenario_file.written(self.experiment)
+            kept = SCENARIO_NAME + (scenario.suffix if text is None else ".toml")
+            write_whole(folder / kept, scenario.read_bytes() if text is None else text)
+            serving = msgspec.structs.replace(serving, scenario=kept)
+        for path in scenario_file.profile_paths(self.experiment):
+            write_whole(folder / path.name, path.read_bytes())
+        if profile := scenario_file.profile_file(self.experiment):
+            serving = msgspec.structs.replace(serving, profile=profile.name)
+        if serving.interference:  # stores grow and shipped tables change
+            write_whole(folder / pair_file.NAME, pair_file.path_of(serving.interference).read_bytes())
+            serving = msgspec.structs.replace(serving, interference=pair_file.NAME)
+        request_table.write(self.requests, folder / REQUESTS_NAME)
+        return msgspec.structs.replace(self.experiment, serving=serving)
+
+
+def policy_of(experiment: ServingExperiment) -> ServingPolicy:
+    """The policy that an experiment names, with the options of its fidelity."""
+    return build(resolve(experiment.policy.name), authors=experiment.serving.fidelity == "authors")
+
+
+def prepare(experiment: ServingExperiment) -> FleetScene:
+    """Everything before the run: the catalogue, the fleet, the requests."""
+    check(experiment)
+    within("seed", experiment.run.seed, 0, 2**63 - 1)
+    built = scenario_file.load(experiment)
+    policy_of(experiment)
+    requests = serving_arrivals.draw(experiment, built)
+    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
+    rate = serving_arrivals.chosen(experiment, built).rate
+    note = check_rate(experiment, built, rate) if rate else ""
+    scene = FleetScene(resolved, built, requests, (*built.notes, *([note] if note else ())))
+    scene.faults()
+    scene.state()
+    return scene
+
+
+def policy_name(experiment: ServingExperiment) -> str:
+    """Return the policy of an experiment as it was written; one from a file by its own name."""
+    spec = experiment.policy.name
+    return describe(policy_of(experiment)) if is_from_outside(spec) and not is_disarmed(spec) else as_named(spec)
+
+
+def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
+    """Make the scene of a stored run from the files in its folder."""
+    if not (folder / REQUESTS_NAME).is_file():
+        raise TapeError(f"run folder {folder}: {REQUESTS_NAME} is missing beside the tape")
+    serving = msgspec.structs.replace(experiment.serving, **_own_files(experiment, folder, trust))
+    policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
+    experiment = msgspec.structs.replace(experiment, serving=serving, policy=policy)
+    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(folder / REQUESTS_NAME))
+
+
+def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:
+    """Return the files that a run folder holds, by key; names that are no files stay. None is looked for elsewhere."""
+    serving, found = experiment.serving, {}
+    for key, named in (
+        ("scenario", scenario_file.SHIPPED),
+        ("profile", scenario_file.NAMED_PROFILES),
+        ("interference", ()),
+    ):
+        value = getattr(serving, key)
+        if not value or value in named:
+            continue
+        if not (folder / value).is_file() or (folder / value).resolve().parent != folder.resolve():
+            raise TapeError(f"run folder {folder}: {value} is missing beside the tape")
+        file = str(folder / value)
+        found[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
+    return found

@@ -1,0 +1,184 @@
+"""Show runs of a fleet: their numbers, tables, stories and pages."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from headway.core.tape import Tape
+from headway.errors import TapeError
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.fleet.scene import FleetScene
+from headway.formats.serving_settings import warmup_share
+from headway.metrics.compare import Replication, change
+from headway.metrics.serving.summary import messages, summarise
+from headway.report import serving_export, serving_page, serving_tables
+from headway.report import serving_figures as figures
+from headway.report.export import Tables, Written, write_pieces
+from headway.report.names import shortened
+from headway.report.serving_perfetto import trace_events
+from headway.report.serving_story import RequestStory as Story
+from headway.report.serving_story import story
+from headway.serving.bound import least_cost
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.request import Request
+from headway.serving.rows import Kind
+from headway.units import MICROSECOND, MILLISECOND, format_duration
+
+COMPARED = (("slowdown_mean", "slowdown_change"), ("cost_per_request_usd", "cost_change"))
+"""Numbers that are compared with the baseline's, and what the change is called."""
+
+
+class FleetView(View):
+    """Runs of a fleet."""
+
+    first_keys = (
+        *("policy", "requests", "completed", "dropped", "slowdown_mean", "slowdown_p50", "slowdown_p95"),
+        *("latency_p50_s", "latency_p99_s", "cache_hit_rate", "bytes_fetched", "workers_used", "slo_hit_rate"),
+        *("cost_per_request_usd", "cost_total_usd", "decide_p50_us", "decide_p99_us", "tasks", "tasks_per_s", "wall_s"),
+        "peak_rss_bytes",
+    )
+    replication = Replication(
+        intervals=(("slowdown_mean", ""), ("slo_hit_rate", ""), ("cost_per_request_usd", "")),
+        of_one_seed=(
+            *("seed", "digest", "requests", "measured", "dropped", "slowdown_mean", "slowdown_p50", "slo_hit_rate"),
+            "cost_per_request_usd",
+        ),
+        left_out=("graphs",),
+    )
+
+    def numbers(self, result: RunResult) -> Outcome:
+        """Take the numbers of the measured requests."""
+        scene, state = _scene(result), result.end.state
+        row = _summary(scene, result.tape, result.policy)
+        decided = np.array(result.decide_ns, dtype=np.int64)
+        row |= {
+            "decide_p50_us": float(np.percentile(decided, 50)) / MICROSECOND if len(decided) else None,
+            "decide_p99_us": float(np.percentile(decided, 99)) / MICROSECOND if len(decided) else None,
+            "optimality_gap": optimality_gap(scene, row["cost_per_request_usd"]),
+            "messages": messages(result.tape, state.pushes, len(scene.built.fleet.workers), central=scene.central()),
+            "pushes": state.pushes,
+            "staleness_mean_ms": state.stale_ns / state.reads / MILLISECOND if state.reads else 0.0,
+            "tasks_per_s": row["tasks"] / result.wall_s,
+            "scenario": scene.experiment.serving.scenario,
+        }
+        return Outcome(row, _notes(scene, row))
+
+    def how_far(self, result: RunResult) -> str:
+        """Count the requests that had arrived and were answered."""
+        kinds = result.tape.column("kind")
+        arrived, done = int((kinds == Kind.ARRIVED).sum()), int((kinds == Kind.DONE).sum())
+        return (
+            f"{result.policy} stopped at {format_duration(result.reached)}: {arrived:,} of "
+            f"{len(_scene(result).requests):,} requests had arrived, {done:,} were answered"
+        )
+
+    def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
+        """Return how far slow-down and cost are from the baseline's."""
+        return {
+            name: None if reference is None else change(outcome.row[key], reference.row[key]) for key, name in COMPARED
+        }
+
+    def comparison(self, rows: Sequence[Row], width: int | None = None) -> tuple[Table, int]:
+        """Return one line a run."""
+        return (serving_tables.comparison(rows), 0) if width is None else serving_tables.fitting(rows, width)
+
+    def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
+        """Return the graphs of one run."""
+        several = len(rows) == 1 and len(rows[0].get("graphs", ())) > 1
+        return [serving_tables.graphs(rows[0])] if several else []
+
+    def story(self, stored: StoredRun, subject: str) -> Story:
+        """Tell where the time of one request went."""
+        scene: FleetScene = stored.scene
+        count = len(scene.requests)
+        if not subject.isdecimal() or int(subject) >= count:
+            raise TapeError(f"request {subject!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
+        return story(scene.built.catalogue, scene.built.fleet, scene.requests, stored.tape, int(subject))
+
+    def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
+        """Make the page: answer, latencies, where time went, what each worker did."""
+        return serving_page.build([_shown(run) for run in runs], baseline, title)
+
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return distributions of latency and slow-down, where time goes, and requests under way."""
+        names = figures.labels(shortened([run.label for run in runs]))
+        lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        times = [figures.Times(*_parts(run.stored)) for run in runs]
+        return {
+            "latency": lambda: figures.latencies(names, lines, times),
+            "slowdown": lambda: figures.slowdowns(names, lines, times),
+            "spent": lambda: figures.spent(names, times),
+            "over-time": lambda: figures.under_way(names, lines, times),
+        }
+
+    def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
+        """Write every worker over time."""
+        return write_pieces(path, trace_events(*_parts(stored), stored.folder.name))
+
+    def tables(self, stored: StoredRun) -> Tables:
+        """Return requests, tasks, batches and workers."""
+        return serving_export.tables(*_parts(stored))
+
+
+VIEW = FleetView()
+
+
+def _scene(result: RunResult) -> FleetScene:
+    assert isinstance(result.scene, FleetScene)
+    return result.scene
+
+
+def _summary(scene: FleetScene, tape: Tape, policy: str) -> dict[str, Any]:
+    """Return the numbers that a tape alone says."""
+    parts = (scene.built.catalogue, scene.built.fleet, scene.requests, tape)
+    return dict(summarise(*parts, latency=scene.latency(), warmup=warmup_share(scene.experiment), policy=policy))
+
+
+def _shown(run: Shown) -> serving_page.Shown:
+    """Return a run as its page shows it: every number from the tape, for a stored one may have been changed."""
+    scene: FleetScene = run.stored.scene
+    variant, policy = (run.stored.result.get(key) or "" for key in ("variant", "policy"))
+    row = _summary(scene, run.stored.tape, str(policy or run.label)) | {
+        "variant": str(variant),
+        "seed": scene.experiment.run.seed,
+        "stopped": not run.stored.complete,
+        "scenario": scene.experiment.serving.scenario,
+    }
+    return serving_page.Shown(row, *_parts(run.stored))
+
+
+def _parts(stored: StoredRun) -> tuple[Catalogue, Fleet, Sequence[Request], Tape]:
+    scene: FleetScene = stored.scene
+    return scene.built.catalogue, scene.built.fleet, scene.requests, stored.tape
+
+
+def _notes(scene: FleetScene, row: Row) -> tuple[str, ...]:
+    notes = [*scene.notes]
+    policy = scene.policy()
+    if policy.central and not scene.central():
+        notes.append(f"{policy.name} decides in one place and reads every row as it is, whatever the control")
+    if row["dropped"] > row["requests"] // 100:
+        unmeasured = f" ({row['dropped_warmup']:,} of them in the warm-up, which is not measured)"
+        dropped = f"{row['dropped']:,} of {row['requests']:,} requests{unmeasured if row['dropped_warmup'] else ''}"
+        what = f"{dropped} were given up because they could not be in time"
+        notes.append(f"{what}; {policy.name}(drop=off) answers them late" if hasattr(policy, "drop") else what)
+    return tuple(notes)
+
+
+def optimality_gap(scene: FleetScene, paid_usd: float | None) -> float | None:
+    """How far a request's cost is above that of the cheapest configurations in time; None where nothing bounds it."""
+    latency, fleet = scene.latency(), scene.built.fleet
+    asked = Counter(
+        (request.graph, request.deadline - request.arrival) for request in scene.requests if request.deadline
+    )
+    least = total = 0.0
+    for (graph, within), count in asked.items():
+        if (cost := least_cost(latency, fleet, scene.built.catalogue.graphs[graph], within)) is not None:
+            least += count * cost
+            total += count
+    return paid_usd / (least / total) - 1 if paid_usd is not None and least else None

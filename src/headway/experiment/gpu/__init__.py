@@ -1,0 +1,52 @@
+"""The scale of programs that share one GPU, kernel by kernel."""
+
+from pathlib import Path
+
+import msgspec
+
+from headway.experiment.domain import Domain
+from headway.experiment.gpu.flags import EXAMPLES, FLAGS, WORK
+from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
+from headway.experiment.gpu.sources import files_of
+from headway.formats import kernel_clients
+from headway.formats.kernel_settings import GpuExperiment
+from headway.formats.plugins import of_run
+from headway.kernels.policies.registry import describe
+
+
+class GpuDomain(Domain):
+    """Programs above and below on one GPU."""
+
+    name = "gpu"
+    subject = "program"
+    about = "Programs that share one GPU, kernel by kernel: who is slowed down, and what do the others get?"
+    tables = GpuExperiment
+    work = WORK
+    flags = FLAGS
+    examples = EXAMPLES
+    view_module = "headway.experiment.gpu.view"
+    example_policies = "time-slicing,mps,headway"
+    file_keys = dict.fromkeys(("gpu.high", "gpu.low"), files_of)
+
+    def prepare(self, experiment: GpuExperiment) -> GpuScene:
+        """Find the programs, and draw where each begins."""
+        return prepare(experiment)
+
+    def load(self, experiment: GpuExperiment, folder: Path, *, trust: bool) -> GpuScene:
+        """Read the programs of a stored run back."""
+        clients = kernel_clients.read(folder / kernel_clients.NAME)
+        policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
+        experiment = msgspec.structs.replace(experiment, policy=policy)
+        return GpuScene(setting_of(experiment), clients, experiment)
+
+    def file_and_more(self, value: str) -> tuple[str, str]:
+        """Split off the priority of a program."""
+        name, at, priority = value.rpartition("@")
+        return (name, f"@{priority}") if at else (value, "")
+
+    def policy_name(self, experiment: GpuExperiment) -> str:
+        """Return the policy with the options that differ from their defaults."""
+        return describe(policy_of(setting_of(experiment)))
+
+
+DOMAIN = GpuDomain()

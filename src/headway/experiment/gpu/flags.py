@@ -1,0 +1,25 @@
+"""The settings of a run of programs on one GPU that have a flag."""
+
+from headway.experiment.flags import Flag
+
+WORK = (
+    Flag(
+        "high",
+        "gpu.high",
+        "The program above, by name or a .parquet; several with commas.",
+        metavar="HIGH",
+        several=True,
+    ),
+    Flag("low", "gpu.low", "Programs below; NAME@3 is one of priority 3.", list, metavar="LOW"),
+)
+EXAMPLES = {
+    "simulate": "resnet50 resnet101-b64 --policy headway --slo 1.05",
+    "compare": "vgg16 matmul --policies time-slicing,mps,fikit,headway",
+    "sweep": "resnet50 resnet101-b64 --policies mps,headway --vary gpu.think=0ms,5ms -o sweeps/gpu",
+}
+FLAGS = (
+    Flag("think", "gpu.think", "Time between requests of those above: 5ms."),
+    Flag("seconds", "gpu.seconds", "How long they are played: 2 if left out.", float),
+    Flag("slo", "gpu.slo", "The slow-down that headway aims at, e.g. 1.05."),
+    Flag("floor", "gpu.floor", "The share that those below keep, e.g. 5%."),
+)

@@ -1,0 +1,175 @@
+"""Predict what programs would do to each other on one GPU, before they are put together.
+
+Runs on a machine with a GPU too, where neither polars nor msgspec need be.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ExperimentError, InputError
+from headway.experiment.domain import Tell
+from headway.experiment.gpu.scene import (
+    LOW_PRIORITY,
+    SETTLE,
+    Setting,
+    check_seconds,
+    clients_of,
+    compare,
+    notes,
+    prioritised,
+)
+from headway.experiment.gpu.sources import Source, source_of
+from headway.formats import kernel_programs
+from headway.kernels.device import Device
+from headway.kernels.other_machine import on_other_machine
+from headway.kernels.program import MILLION, Client
+from headway.profiling.kernel_store import KernelStore
+from headway.units import MILLISECOND, SECOND
+
+MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
+"""How two programs can share, and the policy that plays each out."""
+OFF = (
+    "how far off: of 32 settings on an H200 that were predicted before they were measured the slow-down was "
+    "within 15 % in all, the rate below in 19 (half of all within 12 %)"
+)
+"""What is known of predictions, in one line; docs/kernels/simulation.md has the tables."""
+OFF_ALONE = (
+    "how far off: of the same 32 settings, told what a request took alone, the slow-down was within 15 % in all, the "
+    "rate below in 22 (half of all within 10 %)"
+)
+OF_ANOTHER_MACHINE = "--alone makes it one for another machine than that of the traces"
+
+
+def predict(
+    high: str,
+    low: str | Sequence[str],
+    *,
+    slo_ppm: int = 1_050_000,
+    floor_ppm: int | None = None,
+    think: int = 0,
+    alone: int = 0,
+    seconds: float = 1.0,
+    seed: int = 0,
+    device: Device | None = None,
+    write: Callable[[Sequence[Mapping[str, Any]]], Path | None] | None = None,
+    tell: Tell | None = None,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Slow-down and harvest of two programs, for each way to share, from their traces or profiles.
+
+    ``alone``: what the median request of the program above takes alone, with that ``think``, where they are to share;
+    processors are taken to be as much slower or faster there, for all, and the row is not stored. ``write`` stores
+    the row of a pair; left out, it goes where the traces' own GPU and driver are kept, if they say so.
+    ``tell`` hears how far it is, ``say`` what the numbers cannot say, and why the row was not stored.
+    """
+    lows = (low,) if isinstance(low, str) else tuple(low)
+    said = say or (lambda line: None)
+    _check_below(high, lows)
+    sources = {name: source_of(name) for name in (prioritised(text, 0)[0] for text in (high, *lows))}
+    first = next(iter(sources.values()))
+    given: dict[str, float] = {"slo": slo_ppm / MILLION}
+    if floor_ppm is not None:
+        given["floor"] = floor_ppm / MILLION
+    each = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first))
+    clients, cpu_ppm = clients_of(each, sources), MILLION
+    if alone:
+        clients, cpu_ppm = on_other_machine(clients, each.device, alone, said)
+    noted = (f"note: {line}" for line in notes(clients))
+    for line in (*(line for source in sources.values() for line in source.notes), *noted):
+        said(line)
+    rows = compare(each, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * each.horizon)})
+    modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
+    names = [client["program"] for client in rows[0]["clients"]]
+    pair = _pair(names, [*sources.values()], think, modes["gate"])
+    why = _unfit(clients, modes["gate"], {} if write else sources) if not alone else OF_ANOTHER_MACHINE
+    stored = None if why else (write or _writer(first, said))([pair])
+    if why:
+        said(f"not kept among pairs: {why}")
+    return {
+        "high": names[0],
+        "low": names[1:],
+        "think_s": think / SECOND,
+        "slo": slo_ppm / MILLION,
+        "cpu_factor": cpu_ppm / MILLION,
+        "seconds": seconds,
+        "seed": seed,
+        "busy_share_alone": rows[0]["busy_share_alone"],
+        "modes": modes,
+        "pair": pair,
+        "stored": str(stored) if stored else None,
+    }
+
+
+def _check_below(high: str, lows: Sequence[str]) -> None:
+    """A prediction is of one program above others."""
+    top = prioritised(high, 0)[1]
+    for low in lows:
+        if (priority := prioritised(low, LOW_PRIORITY)[1]) <= top:
+            raise ExperimentError(
+                f"{low} has priority {priority}, and {high} {top}: the first program must be above the others, which "
+                f"is a smaller number (priorities are said as {prioritised(low, 0)[0]}@{top + 1})"
+            )
+
+
+def _pair(names: Sequence[str], sources: Sequence[Source], think: int, gate: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a table, as measured rows have it: by the name that its trace has for a program, with the pause."""
+    above, below = (str(source.about.get("program", "")) for source in (sources[0], sources[-1]))
+    return {
+        "program": (above or names[0]) + (f"@{think / MILLISECOND:g}ms" if think else ""),
+        "co_runner": (below or names[-1]) if len(names) > 1 else "",
+        "sm_share_ppm": MILLION,
+        "slowdown_ppm": round((gate["slowdown_p50"] or 1.0) * MILLION),
+        "harvest_ppm": round((gate["low_share"] or 0.0) * MILLION),
+        "measured": False,
+    }
+
+
+def _mode(row: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("slowdown_p50", "slowdown_p99", "low_share", "busy_share")
+    each = {client["client"]: client["throughput_share"] for client in row["clients"]}
+    return {**{key: row[key] for key in keys}, "throughput_shares": each}
+
+
+def _device_of(source: Source) -> Device:
+    """The GPU that a trace was recorded on, as far as it says."""
+    sms = source.about.get("sms")
+    return Device(sms=sms) if isinstance(sms, int) and sms > 0 else Device()
+
+
+def _unfit(clients: Sequence[Client], gate: Mapping[str, Any], sources: Mapping[str, Source]) -> str:
+    """Why a prediction is no row of pairs; empty where it is one."""
+    if len(clients) != 2:
+        return f"a pair is of two programs, these are {len(clients)}"
+    if gate["slowdown_p50"] is None:
+        return f"no slow-down of {clients[0].name} is known"
+    places = {name: _recorded_on(source) for name, source in sources.items()}
+    for name, place in places.items():
+        if not all(place):
+            if name in kernel_programs.shipped():
+                return f"{name} comes with headway, and only traces of one's own are"
+            return f"{name} is no trace that says on which GPU and driver it was recorded"
+    if len(set(places.values())) > 1:
+        return "; ".join(f"{name} was recorded on {gpu}, driver {driver}" for name, (gpu, driver) in places.items())
+    return ""
+
+
+def _recorded_on(source: Source) -> tuple[str, str]:
+    return str(source.about.get("gpu", "")), str(source.about.get("driver", ""))
+
+
+def _writer(source: Source, say: Callable[[str], None]) -> Callable[[Sequence[Mapping[str, Any]]], Path | None]:
+    """Into the store of the GPU and driver that the traces name."""
+    store = KernelStore(*_recorded_on(source))
+
+    def write(rows: Sequence[Mapping[str, Any]]) -> Path | None:
+        try:
+            path = store.add_pairs(rows)
+            if all(row in store.pairs() for row in rows):
+                return path
+            say(f"not kept among pairs: {path} has that pair as it was measured, which counts for more")
+        except InputError as problem:  # a store that cannot be written costs the row, not the answer
+            say(f"not kept among pairs: {problem}")
+        return None
+
+    return write

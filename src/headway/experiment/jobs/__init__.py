@@ -1,0 +1,57 @@
+"""The scale of training jobs on a cluster."""
+
+from pathlib import Path
+from typing import Any
+
+from headway.experiment.domain import Domain
+from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
+from headway.experiment.jobs.parts import policy_of
+from headway.experiment.jobs.scene import JobsScene, draws, load, prepare, same_jobs
+from headway.formats import pair_file, profile_file
+from headway.formats.settings import Experiment
+
+
+class JobsDomain(Domain):
+    """Jobs of a trace, or drawn, on a cluster."""
+
+    name = "jobs"
+    subject = "job"
+    about = "Training jobs on a cluster: which policy, quota or hardware would shorten the queues?"
+    extras = ("by", "picture")
+    tables = Experiment
+    work = WORK
+    flags = FLAGS
+    axes = AXES
+    examples = EXAMPLES
+    view_module = "headway.experiment.jobs.view"
+    example_policies = "fifo,srtf+easy"
+    file_keys = {  # noqa: RUF012
+        "trace.path": lambda value: [Path(value).expanduser()],
+        "cluster.file": lambda value: [Path(value).expanduser()],
+        "cluster.interference": lambda value: [pair_file.path_of(value)],
+        "speed.profiles": lambda value: list(profile_file.listed([value])),
+    }
+    policy_keys = ("policy.name", "policy.backfill", "policy.placement", "policy.allocation")
+
+    def prepare(self, experiment: Experiment) -> JobsScene:
+        """Make the cluster and the jobs that fit it."""
+        return prepare(experiment)
+
+    def load(self, experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
+        """Read the jobs of a stored run back."""
+        return load(experiment, folder, trust=trust)
+
+    def policy_name(self, experiment: Experiment) -> str:
+        """Return the policy in full, every part of it."""
+        return policy_of(experiment).name
+
+    def draws(self, experiment: Any) -> bool:
+        """Return whether jobs, models, failures, estimates, profiles or placement are drawn from the seed."""
+        return draws(experiment)
+
+    def together(self, experiments: Any) -> Any:
+        """Leave out of all variants what one of them could never run, where that is asked for."""
+        return same_jobs(experiments)
+
+
+DOMAIN = JobsDomain()

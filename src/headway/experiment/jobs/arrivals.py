@@ -1,0 +1,135 @@
+"""The workload of an experiment: read or drawn, scaled, with estimates, less the jobs that could never run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from headway import traces
+from headway.errors import ExperimentError, InfeasibleJobError, TraceError
+from headway.files import stamp
+from headway.formats import cluster_table
+from headway.formats.settings import TraceTable, check_synergy, check_synthetic, span
+from headway.traces.build import altered
+from headway.traces.trace import dropped_note
+from headway.training.admissible import infeasible
+from headway.training.cluster import Cluster
+from headway.training.job import Job, workload
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.tenancy import gpu_time
+from headway.units import DAY
+
+LOADS = (0.001, 1000)
+"""More than a thousand times as fast, or as slow, is a slip."""
+_LARGEST_TIME = 2**62
+
+
+Key = tuple[Any, ...]
+
+
+def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
+    """What jobs are read from, and how they are drawn; exactly one of the two says something."""
+    given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
+    found = [name for name, value in given.items() if value]
+    if len(found) != 1:
+        none = "no jobs: name a trace (headway jobs simulate TRACE …; in an experiment file trace.path)"
+        both = f"both a {' and a '.join(found)}: give one"
+        raise ExperimentError(f"the experiment has {both if found else none}")
+    drawn: Key = ()
+    if table.synthetic is not None:
+        philly = check_synthetic(table.synthetic)
+        drawn = ("philly", philly.jobs, philly.gpus or gpus, philly.load, philly.outcomes, philly.estimates)
+        drawn = (*drawn, span(philly.longest, "synthetic longest"))
+    elif table.synergy is not None:
+        synergy = check_synergy(table.synergy)
+        drawn = ("synergy", synergy.jobs, synergy.rate, synergy.split, synergy.gpus)
+    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, stamp(table.path)), drawn
+
+
+@lru_cache(maxsize=1)
+def arrivals(
+    file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
+    path, format, columns, strict, skip_bad_rows, _ = file
+    notes: list[str] = []
+    if drawn:
+        jobs = _drawn(drawn, seed)
+    else:
+        trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
+        jobs, notes = trace.jobs, list(trace.notes)
+        if trace.dropped:
+            notes.append(dropped_note(trace.dropped, trace.rows, path))
+    if str(load) != "1":
+        jobs = traces.load_scale(jobs, load)
+        cluster_table.within("load", Fraction(str(load)), *LOADS)
+    if models:
+        jobs = traces.with_models(jobs, models, seed)
+    return traces.estimates(jobs, estimates, seed), tuple(notes)
+
+
+def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
+    kind, count, *rest = drawn
+    if kind == "synergy":
+        rate, split, width = rest
+        return traces.synergy_like(count, rate=rate, split=split, gpus=width, seed=seed)
+    gpus, level, outcomes, announced, longest = rest
+    return traces.philly_like(
+        count, seed=seed, gpus=gpus, load=level, outcomes=outcomes, estimates=announced, longest=longest
+    )
+
+
+def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple[Job, ...]:
+    """On a cluster without partitions those that the trace names mean nothing."""
+    named = sum(1 for job in jobs if job.partition)
+    if cluster.partitions or not named:
+        return jobs
+    notes.append(f"the cluster has no partitions: those that {named:,} jobs name are ignored")
+    return altered(jobs, {"partition": [""] * len(jobs)})
+
+
+def feasible(
+    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """The jobs that could run on the empty cluster, and the names of those that could not."""
+    hopeless = infeasible(cluster, waiting_for(policy, jobs), policy.placement.place)
+    if not hopeless:
+        return jobs, ()
+    if not skip:
+        others = f" ({len(hopeless):,} such jobs in all)" if len(hopeless) > 1 else ""
+        raise InfeasibleJobError(f"{hopeless[0]}{others}; --skip-infeasible drops such jobs and counts them")
+    if len(hopeless) == len(jobs):
+        raise InfeasibleJobError(f"no job of the trace could ever run; {hopeless[0]}")
+    names = tuple(label(each.job) for each in hopeless)
+    return without(jobs, set(names)), names
+
+
+def waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs with what they wait for: under an allocation those with GPUs wait for GPUs, and are granted the rest."""
+    if policy.allocation is None:
+        return jobs
+    asks = any(job.gpus and (job.cpu_milli or job.memory_bytes) for job in jobs)
+    return [replace(job, cpu_milli=0, memory_bytes=0) if job.gpus else job for job in jobs] if asks else jobs
+
+
+def label(job: Job) -> str:
+    """What a job is called: its name, or its number where the trace gives none."""
+    return job.name or f"#{job.id}"
+
+
+def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
+    """The jobs but these, the first of them submitted at time 0."""
+    kept = [job for job in jobs if label(job) not in names]
+    if not kept:
+        raise ExperimentError("trace.leave_out leaves no job")
+    first = kept[0].submit
+    return workload(replace(job, submit=job.submit - first) if first else job for job in kept)
+
+
+def check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
+    """Time is kept in 63 bits; a trace that comes near is a mistake."""
+    busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
+    end = jobs[-1].submit + max(job.work for job in jobs) + busy
+    if end > _LARGEST_TIME:
+        raise TraceError(f"the run would take about {min(end // DAY // 365, 10**9):,} years; time holds 146 of them")

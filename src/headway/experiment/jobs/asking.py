@@ -1,0 +1,231 @@
+"""Ask a stored run of jobs: why does a job not run at a time, and what if something were different from then on?"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.errors import ExperimentError, InputError, TapeError, unknown_name
+from headway.experiment.domain import Progress, StoredRun
+from headway.experiment.flags import split_pairs
+from headway.experiment.folder import check_folder, claimed, origin
+from headway.experiment.jobs.changes import Changes
+from headway.experiment.jobs.whatif import WhatIf, auditable, check_writable, store, time_of, what_if
+from headway.experiment.measured import numbers
+from headway.metrics.training.difference import as_json, difference
+from headway.metrics.training.ledger import Ledger
+from headway.report.explanation import Explanation, moment_to_ask
+from headway.report.explanation import explain as explained
+from headway.training.state import TrainingState
+from headway.units import SECOND, format_duration, parse_duration, seconds
+
+Value = TypeVar("Value")
+Resuming = Callable[[int, TrainingState], None] | None
+Drawing = Callable[[int, int], None] | None
+CHANGES = (
+    *("add_nodes", "remove_nodes", "policy", "quota", "limit", "gpu_speed", "upgrade", "failures", "load", "set"),
+    "skip_infeasible",
+)
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+def explain(
+    stored: StoredRun,
+    job: int,
+    time: int,
+    draws: int | None = None,
+    resuming: Resuming = None,
+    drawing: Drawing = None,
+) -> Explanation:
+    """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
+    scene = stored.scene
+    with _as_it_came(stored):
+        return explained(
+            scene.cluster,
+            scene.jobs,
+            stored.tape,
+            scene.policy(),
+            job,
+            time,
+            speed=scene.speed(),
+            costs=scene.costs(),
+            faults=scene.faults(),
+            completions=scene.completions(),
+            draws=draws,
+            resuming=resuming,
+            drawing=drawing,
+        )
+
+
+def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
+    """Return the moment that is meant, which has to lie within what is recorded; the middle of the job's first wait."""
+    last = int(stored.tape.column("time")[-1])
+    end = last if stored.complete else max(0, last - 1)  # the last step of a run that was cut short may be half a step
+    if at is None:
+        return min(end, moment_to_ask(Ledger(stored.tape, stored.scene.jobs, stored.scene.cluster), job))
+    if at.strip() == "end":
+        return end
+    try:
+        time = parse_duration(at, what="--at")
+    except InputError as problem:
+        raise InputError(f"{problem} (or write end)") from None
+    if time > end:
+        how = "ends" if stored.complete else "was cut short"
+        raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")
+    return time
+
+
+@contextmanager
+def _as_it_came(stored: StoredRun) -> Iterator[None]:
+    """Where a run was continued under changes, its second part does not follow from its first: say so."""
+    try:
+        yield
+    except TapeError:
+        if (came := origin(stored.folder)) is None:
+            raise
+        since = format_duration(seconds(came.at_s))
+        raise TapeError(
+            f"run folder {stored.folder}: was continued under changes from {since} on and cannot be taken up after "
+            f"that: ask for an earlier --at, or in the run it came from, {came.run}"
+        ) from None
+
+
+# --- what if --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a change."""
+
+    found: WhatIf
+    result: dict[str, Any]
+    kept: tuple[str, ...] = ()
+    """What lies in the folder, a line each."""
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return self.result
+
+    def lines(self) -> list[str]:
+        """Return the change and its balance in words."""
+        what = "; ".join(self.found.plan.told) or "nothing changes"
+        before, after = (self.result[side]["jct_mean_s"] for side in ("before", "after"))
+        means = f"mean time to completion {format_duration(seconds(before))} → {format_duration(seconds(after))}"
+        ends = f"{self.result['better']:,} jobs end sooner, {self.result['worse']:,} later"
+        return [f"From {format_duration(self.found.at)} on: {what}", f"{ends}; {means}"]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def ask(
+    stored: StoredRun,
+    at: str,
+    given: Mapping[str, Any],
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> Answer:
+    """Continue a run from a moment of it under changes; with a folder the result is stored there."""
+    changes = changes_of(given)
+    if folder is not None:
+        check_folder(folder)
+        check_writable(folder)
+    time = time_of(at, stored)
+    with claimed(folder):
+        found = what_if(
+            stored, time, changes, skip_infeasible=bool(given.get("skip_infeasible")), folder=folder, progress=progress
+        )
+        if found.after.stopped:
+            return Answer(found, {}, (_stopped(found, folder),))
+        result = _result(stored, found)
+        return Answer(found, result, _keep(folder, found, result))
+
+
+def _stopped(found: WhatIf, target: Path | None) -> str:
+    whole = target is not None and auditable(found.plan, found.left_out)
+    kept = f"the tape is in {target}" if whole else "nothing is kept"
+    return f"stopped at {format_duration(found.after.reached)}; {kept}"
+
+
+def _keep(target: Path | None, found: WhatIf, result: dict[str, Any]) -> tuple[str, ...]:
+    if target is None:
+        return ()
+    if found.after.folder is not None:
+        numbers(found.after)  # and into the folder with them
+    return (store(target, found, result),)
+
+
+def _result(stored: StoredRun, found: WhatIf) -> dict[str, Any]:
+    before = Ledger(found.before, found.jobs, stored.scene.cluster)
+    after = Ledger(found.after.tape, found.after.scene.jobs, found.after.scene.cluster)
+    recorded = Ledger(found.recorded, found.jobs, stored.scene.cluster) if found.left_out else None
+    differs = difference(before, after, found.at, found.left_out, recorded)
+    return {
+        "run": str(stored.folder),
+        "at_s": found.at / SECOND,
+        "policy_before": stored.scene.policy_name(),
+        "policy_after": found.after.policy,
+        "changes": list(found.plan.told),
+        **as_json(differs, stored.scene.experiment.measure.confidence),
+        "digest": found.after.tape.digest,
+    }
+
+
+def changes_of(given: Mapping[str, Any]) -> Changes:
+    """Return what is to change, from settings as a person writes them: ``add_nodes="10"``, ``quota="a=8,b=none"``."""
+    for name in given:
+        if name not in CHANGES:
+            raise ExperimentError(unknown_name("change", name, CHANGES))
+    failures = given.get("failures")
+    if isinstance(failures, str):
+        failures = {} if failures.strip() == "off" else split_pairs(failures, "--failures")
+    return Changes(
+        add_nodes=[part for text in _listed(given.get("add_nodes")) for part in text.split(",")],
+        remove_nodes=_text("--remove-nodes", given.get("remove_nodes")),
+        policy=_text("--policy", given.get("policy")),
+        quota=_pairs("--quota", given.get("quota"), _gpus),
+        limit=_pairs("--limit", given.get("limit"), _gpus),
+        gpu_speed=_pairs("--gpu-speed", given.get("gpu_speed"), float),
+        upgrade=_pairs("--upgrade", given.get("upgrade"), str),
+        failures=failures,
+        load=_text("--load", given.get("load")),
+        overrides=_listed(given.get("set")),
+    )
+
+
+def _listed(given: Any) -> list[str]:
+    if given is None:
+        return []
+    return [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
+
+
+def _text(flag: str, given: Any) -> str:
+    if given is not None and not str(given).strip():
+        raise ExperimentError(f"{flag} is empty: give it a value, or leave it out")
+    return "" if given is None else str(given).strip()
+
+
+def _pairs(flag: str, given: Any, read: Callable[[str], Value]) -> dict[str, Value]:
+    """Read ``a=1,b=2``, in one text or several, or a mapping."""
+    if isinstance(given, Mapping):
+        given = [f"{name}={'none' if value is None else value}" for name, value in given.items()]
+    found: dict[str, Value] = {}
+    for part in (part for text in _listed(given) for part in text.split(",")):
+        name, _, value = (piece.strip() for piece in part.rpartition("="))
+        if not name or not value:
+            raise ExperimentError(f"{flag} {part!r} is not understood: write it like {flag} NAME=VALUE")
+        if name in found:
+            raise ExperimentError(f"{flag}: {name} is given twice")
+        try:
+            found[name] = read(value)
+        except ValueError:
+            kind = "a number" if read is float else "a whole number"
+            raise ExperimentError(f"{flag} {part[:60]}: {value[:40]!r} is not {kind}") from None
+    return found
+
+
+def _gpus(text: str) -> int | None:
+    return None if text == "none" else int(text)

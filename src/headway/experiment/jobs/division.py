@@ -1,0 +1,139 @@
+"""Wiring of what CPUs, memory and storage do for jobs: the profiles, the speed model, when ends are noticed."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from headway.errors import ExperimentError, TapeError, unknown_name
+from headway.experiment.jobs.interference import keep_pairs, kept_pairs, pairs_of
+from headway.experiment.jobs.parts import PolicyFacts, divides, facts_of
+from headway.files import stamp, write_whole
+from headway.formats import profile_file
+from headway.formats.settings import Experiment
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.sensitivity import Matrix, Profile, Scalar, all_or_nothing
+from headway.training.speed import SpeedModel
+from headway.units import REFERENCE_SPEED_PPM
+
+MODELS = {model.name: model for model in (Matrix, Scalar)}
+COMPLETIONS = ("exact", "round")
+SMALLEST_MEMORY = 10**6
+"""Of a node, in bytes: less is a unit forgotten."""
+_SAID = {"cpu_milli": "CPUs", "memory_bytes": "memory", "storage_bytes_per_second": "storage bandwidth"}
+PROFILES_NAME = "profiles"
+"""In the folder of a run: the profiles that it was given."""
+
+
+def completions_of(experiment: Experiment, facts: PolicyFacts) -> int:
+    """Ends are noticed at multiples of this; 0: at once."""
+    if experiment.run.completions not in COMPLETIONS:
+        raise ExperimentError(unknown_name("completions", experiment.run.completions, COMPLETIONS))
+    if experiment.run.completions == "exact":
+        return 0
+    if not (length := facts.round_length):
+        raise ExperimentError("completions at the end of a round need rounds: give --round 300s (policy.round)")
+    return length
+
+
+def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPolicy) -> None:
+    """Refuse a division of what is not there to be divided."""
+    facts = facts_of(experiment)
+    completions_of(experiment, facts)
+    if policy.allocation is None:
+        return
+    if not any(node.cpu_milli or node.memory_bytes or node.storage_bytes_per_second for node in cluster.nodes):
+        raise ExperimentError(
+            f"allocation {policy.allocation.name}: the cluster counts neither CPUs nor memory; "
+            "give --cpus-per-node 24 --memory-per-node 500GB, or a cluster file that says them"
+        )
+    for what in ("cpu_milli", "memory_bytes", "storage_bytes_per_second"):
+        bare = [node.name for node in cluster.nodes if getattr(node, what) is None]
+        if 0 < len(bare) < len(cluster.nodes):
+            raise ExperimentError(
+                f"allocation {policy.allocation.name}: node {bare[0]} does not say its {_SAID[what]} and others do; "
+                "what is divided has to be counted on all nodes or on none"
+            )
+    for node in cluster.nodes:
+        if node.memory_bytes is not None and 0 < node.memory_bytes < SMALLEST_MEMORY:
+            raise ExperimentError(
+                f"allocation {policy.allocation.name}: node {node.name} has {node.memory_bytes} bytes of memory; "
+                "write the unit, like 500GB"
+            )
+    speed_of(experiment, cluster, facts)
+
+
+def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
+    """A note on jobs of which nothing is known, for which there is nothing to divide by."""
+    known = profiles_of(_files(experiment)) if divides(experiment) else {}
+    unknown = [job for job in jobs if job.gpus and job.model not in known]
+    if not known or not unknown:
+        return []
+    names = sorted({job.model for job in unknown if job.model})
+    what = "do not say what they train (a column model, or --models)"
+    if names:
+        what = f"train what no profile is of ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
+    return [f"{len(unknown):,} of {len(jobs):,} jobs {what}: they run at one speed, whatever they are granted"]
+
+
+def speed_of(experiment: Experiment, cluster: Cluster, facts: PolicyFacts) -> SpeedModel:
+    """How fast jobs run where, and with what."""
+    penalty = round(experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
+    pairs = pairs_of(experiment)
+    table = experiment.speed
+    if not table.model and not facts.divides:
+        return SpeedModel(cluster, sharing_penalty_ppm=penalty, interference=pairs)
+    name = table.model or Matrix.name
+    if name not in MODELS:
+        raise ExperimentError(unknown_name("speed model", name, MODELS))
+    if not 0 <= table.error < 1:
+        raise ExperimentError(f"speed error {table.error} must lie between 0 and 1")
+    believed = profiles_of(_files(experiment))
+    true = profile_file.off_by(believed, table.error, experiment.run.seed) if table.error else believed
+    if MODELS[name] is Scalar:
+        believed = {model: all_or_nothing(profile) for model, profile in believed.items()}
+    return SpeedModel(
+        cluster,
+        sharing_penalty_ppm=penalty,
+        sensitivity=MODELS[name](true),
+        profiles=believed,
+        interference=pairs,
+    )
+
+
+def _files(experiment: Experiment) -> list[str]:
+    given = experiment.speed.profiles
+    return [file for file in ([given] if isinstance(given, str) else given) if file]
+
+
+def profiles_of(files: Sequence[str]) -> dict[str, Profile]:
+    """The shipped profiles, and those of these files in front of them."""
+    return _profiles(tuple((str(path), stamp(str(path))) for path in profile_file.listed(files)))
+
+
+@lru_cache(maxsize=8)
+def _profiles(files: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, Profile]:
+    return profile_file.shipped() | profile_file.load(path for path, _ in files)
+
+
+def keep_profiles(experiment: Experiment, folder: Path) -> None:
+    """Copy the profiles that an experiment names into the folder of its run, in their order, and its table of pairs."""
+    keep_pairs(experiment, folder)
+    for number, path in enumerate(profile_file.listed(_files(experiment))):
+        target = folder / PROFILES_NAME / f"{number:03d}-{path.name}"
+        target.parent.mkdir(exist_ok=True)
+        write_whole(target, path.read_bytes())
+
+
+def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
+    """An experiment that was stored, with the profiles and the table of pairs that lie in its folder."""
+    experiment = kept_pairs(experiment, folder)
+    kept = folder / PROFILES_NAME
+    if not _files(experiment):
+        return experiment
+    if not kept.is_dir():
+        raise TapeError(f"run folder {folder}: {PROFILES_NAME} is missing beside the tape")
+    return msgspec.structs.replace(experiment, speed=msgspec.structs.replace(experiment.speed, profiles=[str(kept)]))

@@ -1,0 +1,303 @@
+"""Prepare a run of training jobs: from the tables of an experiment to a cluster, jobs and a policy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway import traces
+from headway.core.audit import Finding
+from headway.core.tape import Tape
+from headway.errors import ExperimentError, TapeError
+from headway.experiment.domain import Scene
+from headway.experiment.folder import Limits
+from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
+from headway.experiment.jobs.division import (
+    check_division,
+    completions_of,
+    keep_profiles,
+    kept_profiles,
+    speed_of,
+    unknown_models,
+)
+from headway.experiment.jobs.interference import unknown_programs
+from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
+from headway.files import write_whole
+from headway.formats import cluster_file, cluster_table
+from headway.formats.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
+from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, check_measure, span
+from headway.live.tasks import Far
+from headway.metrics.training.window import check_texts, window_of
+from headway.sim.faults import FailureModel, Faults, Maintenance
+from headway.sim.resume import Moment
+from headway.sim.training import SimulatedCluster
+from headway.training.audit import audit
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.replay import about, replay
+from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+from headway.training.tenancy import divide
+
+JOBS_NAME = "jobs.parquet"
+POLICY_NAME = "policy.json"
+"""In the folder of a run whose policy comes from a file: what can be known of it without the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobsScene(Scene):
+    """A cluster and its jobs, before the run."""
+
+    experiment: Experiment
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    kept_facts: PolicyFacts | None = None
+    """Of a policy whose file is not trusted."""
+
+    def facts(self) -> PolicyFacts:
+        """Return what books need to know of the policy; without its file where that is not trusted."""
+        return self.kept_facts or facts_of(self.experiment)
+
+    def policy(self) -> ComposedPolicy:
+        """Make the policy anew."""
+        return policy_of(self.experiment)
+
+    def policy_name(self) -> str:
+        """Return the policy in full, every part of it."""
+        return self.facts().name
+
+    def policy_if_trusted(self) -> ComposedPolicy | None:
+        """Make the policy; None where it is a file that is not trusted, and what is known of it is enough to go on."""
+        return None if self.kept_facts is not None else self.policy()
+
+    def policy_parts(self, policy: ComposedPolicy) -> Sequence[object]:
+        """Return its order, backfill, placement, migration and allocation."""
+        return policy.named_order, policy.backfill, policy.rule, policy.migration, policy.allocation
+
+    def times_decisions(self, policy: ComposedPolicy) -> bool:
+        """Time decisions with an allocation only, where they take long enough for a clock."""
+        return policy.allocation is not None
+
+    def given(self) -> Mapping[str, Sequence[Any]]:
+        """Return jobs and nodes."""
+        return {"job": self.jobs, "node": self.cluster.nodes}
+
+    def speed(self) -> SpeedModel:
+        """Return how fast jobs run where."""
+        return speed_of(self.experiment, self.cluster, self.facts())
+
+    def completions(self) -> int:
+        """Return the length of which ends are noticed at multiples; 0: at once."""
+        return completions_of(self.experiment, self.facts())
+
+    def costs(self) -> Costs:
+        """Return what stopping and moving cost."""
+        return costs_of(self.experiment, self.facts())
+
+    def faults(self) -> Faults | None:
+        """Draw the failures of nodes anew from the seed, so the same each time."""
+        return faults_of(self.experiment, len(self.cluster.nodes))
+
+    def begin(self) -> Moment:
+        """Make the cluster before anything has happened."""
+        policy = self.policy()
+        state = TrainingState(
+            self.cluster, to_come=len(self.jobs), arrangement=policy, speed=self.speed(), costs=self.costs()
+        )
+        policy.bind(state)
+        executor = SimulatedCluster(self.jobs, state, self.faults(), completions=self.completions())
+        return Moment(-1, state, policy, executor)
+
+    def store(self, folder: Path) -> Experiment:
+        """Write the jobs, the profiles and the table of pairs."""
+        keep_profiles(self.experiment, folder)
+        if any(is_from_outside(getattr(self.experiment.policy, key)) for key in PARTS):
+            write_whole(folder / POLICY_NAME, msgspec.json.encode(self.facts()))
+        traces.write(self.jobs, folder / JOBS_NAME)
+        return self.experiment
+
+    def far(self, state: TrainingState, now: int) -> Far:
+        """Count the jobs that have ended, wait and run."""
+        waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
+        return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
+
+    def rows(self) -> tuple[type[IntEnum], Limits]:
+        """Return the kinds of rows about jobs and nodes, and how many there are of both."""
+        limits = {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
+        return Kind, limits
+
+    def about(self, row: Sequence[int]) -> str:
+        """Return the job or node of a row."""
+        return about(row)
+
+    def untold(self, verb: str) -> list[str]:
+        """Say what only the policy itself could tell."""
+        if self.kept_facts is None:
+            return []
+        what = {
+            "story": "why it waited is left out",
+            "audit": "what only it could prove, guarantees of tenants and shares, was not checked",
+        }[verb]
+        if any(GIVEN in getattr(self.experiment.policy, key) for key in PARTS):
+            return [f"note: the policy was given as a Python object and is not known in this program: {what}"]
+        why = "the policy is a Python file that the run folder names and was not run"
+        return [f"note: {why}: {what} ({TRUST} runs it)"]
+
+    def replay(self, tape: Tape, *, complete: bool) -> Tape:
+        """Show a fresh policy the recorded events."""
+        parts = (self.cluster, self.jobs, tape, self.policy())
+        return replay(*parts, speed=self.speed(), costs=self.costs(), complete=complete)
+
+    def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
+        """Check that nothing is overbooked, all work is delivered and quotas are kept."""
+        return audit(
+            self.cluster,
+            self.jobs,
+            tape,
+            policy=self.policy_if_trusted(),
+            speed=self.speed(),
+            costs=self.costs(),
+            completions=self.completions(),
+            complete=complete,
+        )
+
+
+def failure_model(table: FailuresTable) -> FailureModel | None:
+    """Return how often nodes fail and for how long; None where they do not."""
+    if table.mtbf == "":
+        return None
+    mtbf = span(table.mtbf, "failures mtbf", least=LEAST_MTBF)
+    return FailureModel(mtbf, span(table.repair, "failures repair", least=1))
+
+
+def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
+    """Return failures and maintenance, or None where nothing was asked for."""
+    table = experiment.failures
+    model = failure_model(table)
+    works = []
+    for work in table.maintenance:
+        listed = cluster_table.positions(work.nodes, "maintenance nodes") if isinstance(work.nodes, str) else work.nodes
+        for node in listed:
+            cluster_table.within("maintenance nodes", node, 0, nodes - 1)
+        start, length = span(work.start, "maintenance start"), span(work.length, "maintenance length", least=1)
+        works.append(Maintenance(tuple(listed), start, length, span(work.lead, "maintenance lead")))
+    return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
+
+
+def prepare(experiment: Experiment) -> JobsScene:
+    """Make the cluster and the jobs that fit it, with notes on what was left out."""
+    measure = check_measure(experiment.measure)
+    check_texts(measure.jobs, measure.warmup)
+    experiment, about = _from_files(experiment)
+    cluster = cluster_table.build(experiment.cluster)
+    cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
+    policy = policy_of(experiment)
+    costs_of(experiment, facts_of(experiment))
+    check_division(experiment, cluster, policy)
+    faults_of(experiment, len(cluster.nodes))
+    table = experiment.trace
+    made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
+    jobs, notes = made[0], [*about, *made[1]]
+    if table.leave_out:
+        jobs = without(jobs, set(table.leave_out))
+        notes.append(f"{len(made[0]) - len(jobs):,} jobs left out by name")
+    cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
+    jobs = anywhere(cluster, jobs, notes)
+    jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible)
+    if skipped:
+        notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
+    check_span(jobs, cluster)
+    window_of(jobs, measure.jobs, measure.warmup)
+    notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
+    return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped)
+
+
+def _resolved(experiment: Experiment, cluster: Cluster) -> Experiment:
+    """Return the experiment with its cluster written out and its policy's files found from anywhere."""
+    path = experiment.trace.path
+    return msgspec.structs.replace(
+        experiment,
+        trace=msgspec.structs.replace(experiment.trace, path=str(Path(path).expanduser().resolve()) if path else ""),
+        cluster=cluster_table.described(experiment.cluster, cluster),
+        policy=with_paths(experiment.policy, anchored),
+        variants=[],
+    )
+
+
+def with_paths(table: PolicyTable, way: Callable[[str], str]) -> PolicyTable:
+    """Return a policy's table with each part that may name a file put another way."""
+    return msgspec.structs.replace(table, **{key: way(getattr(table, key)) for key in PARTS})
+
+
+def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
+    """Read the jobs of a stored run back, and the profiles that lie beside them."""
+    if not (folder / JOBS_NAME).is_file():
+        raise TapeError(f"run folder {folder}: {JOBS_NAME} is missing beside the tape")
+    experiment = kept_profiles(experiment, folder)
+    policy = with_paths(experiment.policy, lambda spec: of_run(spec, folder, trust=trust))
+    experiment = msgspec.structs.replace(experiment, policy=policy)
+    jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
+    disarmed = any(is_disarmed(getattr(policy, key)) for key in PARTS)
+    facts = _kept_facts(folder) if disarmed else None
+    return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
+
+
+def _kept_facts(folder: Path) -> PolicyFacts | None:
+    path = folder / POLICY_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PolicyFacts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None
+
+
+def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
+    """Return the experiment with its cluster written out where files describe it, and notes on them."""
+    table = experiment.cluster
+    if not table.file:
+        return experiment, ()
+    given = "nodes" if table.nodes is not None else "node_groups" if table.node_groups else ""
+    if given:
+        raise ExperimentError(f"the cluster has both files and {given}: give one")
+    found, notes = cluster_file.read([table.file] if isinstance(table.file, str) else table.file)
+    own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
+    written = msgspec.structs.replace(found, **{**own, "file": ""})
+    return msgspec.structs.replace(experiment, cluster=written), notes
+
+
+_PLAIN = {key: getattr(cluster_table.ClusterTable(), key) for key in cluster_table.ClusterTable.__struct_fields__}
+
+
+def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, Experiment]]:
+    """Return variants that are to serve the same jobs: what one of them could never run is left out of all."""
+    if not all(each.trace.same_jobs for _, each in experiments):
+        return list(experiments)
+    hopeless = {name for _, each in experiments for name in prepare(each).skipped}
+    changed = []
+    for name, each in experiments:
+        trace = msgspec.structs.replace(each.trace, leave_out=sorted({*each.trace.leave_out, *hopeless}))
+        changed.append((name, msgspec.structs.replace(each, trace=trace)))
+    return changed
+
+
+def draws(experiment: Experiment) -> bool:
+    """Return whether the seed matters: drawn jobs or models, failures, estimates, wrong profiles, random placement."""
+    run = msgspec.structs.replace(experiment.run, seed=experiment.run.seed + 1)
+    other = msgspec.structs.replace(experiment, run=run)
+    return bool(
+        experiment.trace.synthetic is not None
+        or experiment.trace.synergy is not None
+        or experiment.trace.models
+        or experiment.speed.error
+        or experiment.failures.mtbf != ""
+        or experiment.trace.estimates == "user"
+        or policy_of(experiment).name != policy_of(other).name
+    )

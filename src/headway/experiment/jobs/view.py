@@ -1,0 +1,289 @@
+"""Show runs of training jobs: their numbers, tables, stories and pages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from headway.errors import TapeError
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.jobs import asking
+from headway.experiment.jobs.scene import JobsScene
+from headway.metrics import compare
+from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
+from headway.metrics.compare import Batches, Change, Sample
+from headway.metrics.series import FloatArray
+from headway.metrics.training.jobs import job_table, preempted_free
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
+from headway.metrics.training.tenants import by_partition, by_tenant
+from headway.metrics.training.window import Window, window_of
+from headway.report import figures, notebook, page, pivot, tables
+from headway.report.bars import bars
+from headway.report.explanation import Explanation
+from headway.report.export import Tables, Written, write_perfetto
+from headway.report.measured import Comparison, Measured
+from headway.report.story import Story, story
+from headway.training.job import Job
+from headway.training.policies.registry import describe
+from headway.training.rows import Kind
+from headway.units import SECOND, format_duration
+
+MOST_GROUPS = 100
+"""Up to so many tenants or partitions have a row of their own in the results."""
+
+
+class JobsView(View):
+    """Runs of training jobs."""
+
+    first_keys = (
+        *("policy", "jobs", "finished", "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "makespan_s"),
+        *("gpu_utilisation", "fragmentation_mean", "preemptions", "migrations", "lost_gpu_hours", "events"),
+        *("wall_s", "jobs_per_s", "peak_rss_bytes"),
+    )
+    replication = REPLICATION
+    averages_on_page = True
+
+    def numbers(self, result: RunResult) -> Outcome:
+        """Take the numbers of the measured jobs."""
+        scene, table = _scene(result), result.scene.experiment.measure
+        window = window_of(scene.jobs, table.jobs, table.warmup)
+        ledger = Ledger(result.tape, scene.jobs, scene.cluster)
+        summary = of_ledger(ledger, window)
+        allocation = result.end.policy.allocation
+        shares = [] if allocation is None else [reached / most for reached, most in allocation.bounds if most]
+        row: dict[str, Any] = dict(as_json(summary, result.policy)) | {
+            "allocation": "" if allocation is None else describe(allocation),
+            "decide_p99_ms": _decide_p99_ms(result.decide_ns),
+            "of_bound_mean": fmean(shares) if shares else None,
+            "of_bound_min": min(shares, default=None),
+            "jobs_per_s": summary.jobs / result.wall_s,
+            "skipped": len(scene.skipped),
+            "confidence": table.confidence or None,
+        }
+        row |= _intervals(ledger, window, table.confidence)
+        row |= _groups(ledger, window)
+        return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
+
+    def how_far(self, result: RunResult) -> str:
+        """Count the jobs that had arrived and ended."""
+        kinds = result.tape.column("kind")
+        arrived = int((kinds == Kind.ARRIVED).sum())
+        ended = int(((kinds == Kind.FINISHED) | (kinds == Kind.CANCELLED) | (kinds == Kind.FAILED)).sum())
+        return (
+            f"{result.policy} stopped at {format_duration(result.reached)}: {arrived:,} of "
+            f"{len(_scene(result).jobs):,} jobs had arrived, {ended:,} had ended"
+        )
+
+    def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
+        """Return how far the mean time to completion is from the baseline's, paired by job or by seed."""
+        return (Change() if reference is None else _changed(outcome, reference)).row()
+
+    def comparison(self, rows: Sequence[Row], width: int | None = None) -> tuple[Table, int]:
+        """Return one line a run."""
+        return (tables.comparison(rows), 0) if width is None else tables.fitting(rows, width)
+
+    def legend(self, rows: Sequence[Row], table: Table) -> str:
+        """Explain the columns that are not plain."""
+        return tables.legend(rows, table)
+
+    def check_details(self, by: Sequence[str]) -> None:
+        """Refuse a group that there is no table for."""
+        tables.check_groups(by)
+
+    def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
+        """Return a table by tenant, partition or level, for each that is asked for and there."""
+        return [tables.grouped(rows, group) for group in by if tables.has_group(rows, group)]
+
+    def missing_details(self, rows: Sequence[Row], by: Sequence[str]) -> list[str]:
+        """Say which groups there are not."""
+        lacking = [group for group in by if not tables.has_group(rows, group)]
+        return [
+            f"--by {each}: no {each}s in the results (there are where they are 2 to {MOST_GROUPS})" for each in lacking
+        ]
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Say where a change is not over all that was measured."""
+        lines = []
+        for row in rows:
+            name, over = row.get("variant") or row["policy"], row.get("jct_change_over")
+            if over == compare.DIFFERENT_JOBS:
+                lines.append(f"{name}: measures other jobs than {row['baseline']}; its change has no interval")
+            elif over:
+                lines.append(f"{name}: its change against {row['baseline']} is over {over}")
+        return lines
+
+    def pivot(self, rows: Sequence[Row], across: str) -> Table | None:
+        """Return mean times to completion, a line for each combination of the other keys."""
+        return pivot.pivot(rows, across)
+
+    def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Count combinations that are overloaded, whose queue grows, or whose change is not over everything."""
+        counts = {
+            "are overloaded: their waits grow with the trace": "overload",
+            "have a queue that grows all through what is measured": "growing",
+            "change over some of the seeds, or between different jobs: jct_change_over in --json": "jct_change_over",
+        }
+        found = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
+        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in found if count]
+
+    def picture(self, rows: Sequence[Row]) -> str:
+        """Draw mean times to completion as bars."""
+        return bars(rows, "Mean time to completion")
+
+    def story(self, stored: StoredRun, subject: str) -> Story:
+        """Tell what happened to one job and, for each stretch of waiting, why."""
+        scene: JobsScene = stored.scene
+        number = job_number(scene.jobs, subject)
+        return story(
+            scene.cluster,
+            scene.jobs,
+            stored.tape,
+            scene.policy_if_trusted(),
+            number,
+            speed=scene.speed(),
+            costs=scene.costs(),
+            name=scene.policy_name(),
+        )
+
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
+        """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
+        job = job_number(stored.scene.jobs, subject)
+        return asking.explain(stored, job, asking.moment_of(stored, at, job), draws)
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> asking.Answer:
+        """Continue a run from a moment of it under changes, and say who gains and who loses."""
+        answer = asking.ask(stored, at, changes, folder)
+        if answer.found.after.stopped:
+            raise KeyboardInterrupt(*answer.kept)
+        return answer
+
+    def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
+        """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
+        return page.build(compared(runs, baseline), title, tell)
+
+    def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        """Return distributions of waits and times to completion, use over time, and what was lost."""
+        both = compared(runs, baseline)
+        return {
+            "waits": lambda: figures.distribution(both, [run.wait for run in both.runs], "wait"),
+            "jct": lambda: figures.distribution(both, [run.jct for run in both.runs], "time to completion"),
+            "time": lambda: figures.over_time(both),
+            "lost": lambda: figures.lost(both),
+        }
+
+    def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
+        """Write every GPU over time."""
+        return write_perfetto(_ledger(stored), path, stored.folder.name, lambda share: tell(path.name, share))
+
+    def tables(self, stored: StoredRun) -> Tables:
+        """Return jobs, stays, tenants, nodes and the timeline."""
+        return notebook.tables(_ledger(stored), stored.tape)
+
+
+VIEW = JobsView()
+
+
+def job_number(jobs: Sequence[Job], wanted: str) -> int:
+    """Return the number of a job that was named by its id in the trace, or by its number."""
+    if not wanted.strip():
+        raise TapeError("the job is empty: name it by its id in the trace, or by its number")
+    for job in jobs:
+        if job.name == wanted:
+            return job.id
+    if wanted.isdecimal() and len(wanted) < 19 and int(wanted) < len(jobs):
+        return int(wanted)
+    names = [job.name or str(job.id) for job in (jobs[0], jobs[-1])]
+    raise TapeError(f"job {wanted!r} is not in this run: its {len(jobs):,} jobs go from {names[0]} to {names[1]}")
+
+
+def _scene(result: RunResult) -> JobsScene:
+    assert isinstance(result.scene, JobsScene)
+    return result.scene
+
+
+def compared(runs: Sequence[Shown], baseline: int) -> Comparison:
+    """Return runs as their page compares them."""
+    shown = []
+    for run in runs:
+        skipped = run.stored.result.get("skipped")
+        left_out = skipped if isinstance(skipped, int) else 0
+        shown.append(Measured(run.label, run.shown_folder, run.stored, left_out, run.name, run.seeds, run.drawn))
+    return Comparison(tuple(shown), baseline)
+
+
+def _ledger(stored: StoredRun) -> Ledger:
+    return Ledger(stored.tape, stored.scene.jobs, stored.scene.cluster)
+
+
+def _decide_p99_ms(decide_ns: Sequence[int]) -> float | None:
+    """Return what all but the slowest hundredth of the decisions took at most; None where they were not measured."""
+    return percentile(np.sort(np.array(decide_ns, dtype=np.int64)), 99) / 10**6 if decide_ns else None
+
+
+def _notes(scene: JobsScene, row: Row, ledger: Ledger) -> tuple[str, ...]:
+    notes = [*scene.notes]
+    if row["overload"]:
+        notes.append(f"overload: {row['overload']}")
+    if row["growing"]:
+        notes.append(row["growing"])
+    if row["preemptions"] and preempted_free(ledger, scene.costs()):
+        notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
+    return tuple(notes)
+
+
+def _intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str, float | None]:
+    """How sure the mean and two percentiles of JCT and the mean wait are; None where there is no saying."""
+    jct = _jct(ledger, window)
+    wait = np.where(ledger.completed, ledger.wait / SECOND, np.nan)[_chosen(window)]
+    found = {
+        "jct_mean": mean_interval(jct, level=level) if level else UNKNOWN,
+        "jct_p50": quantile_interval(jct, 0.5, level=level) if level else UNKNOWN,
+        "jct_p99": quantile_interval(jct, 0.99, level=level) if level else UNKNOWN,
+        "wait_mean": mean_interval(wait, level=level) if level else UNKNOWN,
+    }
+    sure = {name: compare.known(interval) or (None, None) for name, interval in found.items()}
+    return {f"{name}_{end}_s": sure[name][side] for name in sure for side, end in enumerate(("low", "high"))}
+
+
+def _chosen(window: Window | None) -> slice:
+    return slice(None) if window is None else window.jobs
+
+
+def _jct(ledger: Ledger, window: Window | None) -> FloatArray:
+    """JCTs of measured jobs in submission order; nan for those that did not complete."""
+    jct: FloatArray = np.where(ledger.completed, (ledger.end - ledger.submit) / SECOND, np.nan)[_chosen(window)]
+    return jct
+
+
+def _sample(ledger: Ledger, window: Window | None) -> Sample:
+    jobs = ledger.jobs[_chosen(window)]
+    return Sample(tuple(job.name or str(job.id) for job in jobs), _jct(ledger, window))
+
+
+def _groups(ledger: Ledger, window: Window | None) -> dict[str, Any]:
+    """A row a tenant and a partition, where there are several but not so many that nobody would read them."""
+    several = range(2, MOST_GROUPS + 1)
+    jobs = ledger.jobs[_chosen(window)]
+    groups = {"tenants": {job.tenant for job in jobs}, "partitions": {job.partition for job in jobs}}
+    makers = {"tenants": by_tenant, "partitions": by_partition}
+    wanted = [key for key, names in groups.items() if len(names) in several]
+    table = job_table(ledger) if wanted else None
+    if table is not None and window is not None:
+        table = table.filter((table["id"] >= window.first) & (table["id"] < window.last))
+    return {key: makers[key](ledger, table).to_dicts() for key in wanted}
+
+
+def _changed(outcome: Outcome, reference: Outcome) -> Change:
+    row, other = outcome.row, reference.row
+    level = row["confidence"] or 0.0
+    if "runs" not in row and "runs" not in other and (not outcome.drawn or row["seed"] == other["seed"]):
+        mine, base = outcome.sample, reference.sample
+        if isinstance(mine, Sample) and isinstance(base, Sample):
+            return compare.changed(mine, base, level)
+        if isinstance(mine, Batches) and isinstance(base, Batches):
+            return compare.changed_batches(mine, base, compare.change(row["jct_mean_s"], other["jct_mean_s"]), level)
+    return compare.changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))

@@ -1,0 +1,335 @@
+"""What if: a stored run continued from a moment of it under changes, beside what it was without them.
+
+Up to and including that time the run is what it was. A nanosecond later nodes that go are emptied, another one later
+the changes hold, and the policy is asked at once where they concern it. ``moment_at`` alone is a run taken up in the
+middle, for whoever wants to ask it something else.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import msgspec
+
+from headway.core.scheduler import happen
+from headway.core.tape import Tape, TapeWriter
+from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
+from headway.experiment.domain import Progress, RunResult, StoredRun
+from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
+from headway.experiment.jobs.arrivals import waiting_for
+from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
+from headway.experiment.jobs.scene import JobsScene, failure_model
+from headway.experiment.play import play
+from headway.files import write_whole
+from headway.formats.settings import span
+from headway.metrics.training.ledger import Ledger
+from headway.sim.faults import Faults
+from headway.sim.resume import Moment, resume
+from headway.sim.training import NodeEvent
+from headway.traces.build import no_collection
+from headway.training.actions import WakeAt
+from headway.training.admissible import infeasible
+from headway.training.events import JobCancelled, NodeDrained, NodeFailed, NodeRecovered
+from headway.training.job import Job
+from headway.training.state import TrainingState
+from headway.training.transfer import renewed, transferred
+from headway.units import SECOND, format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A run without and with the changes, both from its beginning to its end."""
+
+    plan: Plan
+    at: int
+    jobs: tuple[Job, ...]
+    """As they arrived without the changes."""
+    before: Tape
+    """Without the changes, and without the jobs that are left out: the same jobs as with them."""
+    after: RunResult
+    left_out: tuple[int, ...]
+    """Jobs that could never run under the changes: cancelled when they came into force, or never submitted."""
+    recorded: Tape
+    """The run as it was, as far as it goes."""
+
+    @property
+    def continuation(self) -> Tape:
+        """What happened after the changes."""
+        return Tape(self.after.tape.rows[len(self.before.until(self.at)) :])
+
+
+# --- a moment of a run --------------------------------------------------------------------------------------------
+
+
+def time_of(text: str, stored: StoredRun) -> int:
+    """The time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it has to lie within what is recorded.
+
+    The last step of a run that was cut short may be half a step: its end is the step before that.
+    """
+    times = stored.tape.column("time")
+    last = int(times[-1])
+    end = last if stored.complete else int(times[times < last].max(initial=-1))
+    wanted = text.strip()
+    if wanted == "end":
+        time = end
+    elif wanted.endswith("%"):
+        try:
+            part = float(wanted[:-1])
+        except ValueError:
+            part = -1.0
+        if not 0 <= part <= 100:
+            raise InputError(f"--at {text!r} is not understood: write a part of the run from 0% to 100%")
+        time = round(last * part / 100)
+    else:
+        time = _duration(text)
+    if time > end and not stored.complete and wanted.endswith("%"):
+        time = end
+    if time > end or (stored.complete and time == end):
+        whole = "ends" if stored.complete else "was cut short"
+        raise ExperimentError(f"--at {text}: the run {whole} at {format_duration(last)}; nothing is left to continue")
+    return time
+
+
+def _duration(text: str) -> int:
+    try:
+        return span(text.strip(), "--at")
+    except ExperimentError:
+        raise  # a time, but not one that can be meant
+    except InputError as problem:
+        raise InputError(
+            f"--at {text[:60]!r} is not understood: write a time since the run began (2d, 36h), "
+            "a part of the run (50%) or end"
+        ) from problem
+
+
+def moment_at(
+    scene: JobsScene, tape: Tape, at: int, *, policy: JobsScene | None = None, progress: Progress | None = None
+) -> Moment:
+    """A run after everything up to and including a time: its policy with its memory, or that of another scene, new."""
+
+    def told(now: int, state: TrainingState) -> None:
+        if progress is not None:
+            progress(scene.far(state, now))
+
+    with no_collection():
+        return resume(
+            scene.cluster,
+            scene.jobs,
+            tape,
+            at,
+            (policy or scene).policy(),
+            speed=scene.speed(),
+            costs=scene.costs(),
+            faults=scene.faults(),
+            completions=scene.completions(),
+            asking=policy is None,
+            progress=told,
+        )
+
+
+# --- the changes --------------------------------------------------------------------------------------------------
+
+
+def what_if(
+    stored: StoredRun,
+    at: int,
+    changes: Changes,
+    *,
+    skip_infeasible: bool = False,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """Continue a run under changes. With a folder the new run is stored there, if it is one that can be audited."""
+    scene = stored.scene
+    if (came := origin(stored.folder)) is not None:
+        raise TapeError(
+            f"run folder {stored.folder}: was itself continued under changes; take the run it came from, {came.run}"
+        )
+    at = _clear_of_steps(stored.tape, at)
+    planned = plan(scene, at, changes)
+    left_out = _hopeless(stored, at, planned, skip_infeasible)
+    before = stored.tape
+    if not stored.complete or left_out:
+        unchanged = _continued(stored, at, plan(scene, at, Changes()), left_out, None, progress)
+        if unchanged.stopped:
+            raise KeyboardInterrupt
+        before = unchanged.tape
+    after = _continued(stored, at, planned, left_out, folder, progress)
+    return WhatIf(planned, at, scene.jobs, before, after, left_out, stored.tape)
+
+
+def _clear_of_steps(tape: Tape, at: int) -> int:
+    """The time itself, unless a step follows within the nanoseconds that belong to the changes: then that step's."""
+    later = tape.column("time")[len(tape.until(at)) :]
+    for time in map(int, later):
+        if time > at + IN_FORCE_AFTER:
+            break
+        at = time
+    return at
+
+
+def auditable(planned: Plan, left_out: Sequence[int]) -> bool:
+    """Whether one scene describes the whole run, before and after: only then it is stored as a run."""
+    return planned.same_cluster and not left_out
+
+
+def _continued(
+    stored: StoredRun,
+    at: int,
+    planned: Plan,
+    left_out: Sequence[int],
+    folder: Path | None,
+    progress: Progress | None,
+) -> RunResult:
+    """The run to its end; nothing is written before it is clear that it can be taken up."""
+    scene = planned.scene
+    other = None if planned.same_policy else scene
+    moment = moment_at(stored.scene, stored.tape, at, policy=other, progress=progress)
+    into = folder if auditable(planned, left_out) else None
+    begun = False
+
+    def begin(writer: TapeWriter) -> Moment:
+        nonlocal begun
+        for row in stored.tape.until(at).rows.tolist():
+            writer.append(tuple(row))
+        moment.state.journal = writer.append
+        _change(moment, planned, left_out)
+        begun = True
+        return moment
+
+    table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
+    made = JobsScene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
+    if into is None:
+        return play(made, None, progress, begin)
+    with whole_or_nothing(into, unless=lambda: begun):
+        if not planned.nothing:  # at once: it may be killed
+            _write(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
+        return play(made, into, progress, begin)
+
+
+def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
+    """Jobs, live at that time or to come, that could never run under the changes; an error unless they are to go."""
+    if planned.same_cluster and planned.same_policy:
+        return ()
+    scene = planned.scene
+    ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
+    jobs = [job for job in scene.jobs if not ended[job.id]]
+    policy = scene.policy()
+    found = infeasible(scene.cluster, waiting_for(policy, jobs), policy.placement.place)
+    if found and not skip:
+        more = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
+        raise InfeasibleJobError(f"{found[0]}{more}; --skip-infeasible leaves such jobs out and counts them")
+    if found and len(found) == len(jobs):
+        raise InfeasibleJobError(f"no job that is left could ever run; {found[0]}")
+    return tuple(each.job.id for each in found)
+
+
+def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
+    """Bring the changes into force, right after the moment; what they do to nodes and jobs goes onto the tape."""
+    if planned.nothing and not left_out:
+        return
+    now = moment.time + IN_FORCE_AFTER
+    state, executor, scene = moment.state, moment.executor, planned.scene
+    came_back = [node for node in planned.upgraded if state.pool.schedulable >> node & 1]
+    for node in (*planned.removed, *planned.upgraded):
+        happen(state, executor, now - 1, NodeDrained(node, evict=True))
+    if not planned.same_cluster:
+        moment.policy = renewed(moment.policy, scene.policy())
+        moment.state, caused = transferred(
+            now, state, scene.cluster, moment.policy, speed=scene.speed(), costs=scene.costs()
+        )
+        state = moment.state
+        executor.move_to(state)
+        executor.completions = scene.completions()
+        if caused is not None:
+            executor.follow(now, caused)
+    for node in (*came_back, *planned.added):
+        happen(state, executor, now, NodeRecovered(node))
+    _change_faults(now, moment, planned)
+    made_room = _send_away(now, moment, left_out)
+    if left_out or not planned.same_arrivals:
+        gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
+        moment.expect([job for job in scene.jobs[here:] if job.id not in gone])
+    if not planned.same_policy:
+        executor.forget_wakes()
+    if made_room or not planned.same_policy or not planned.same_cluster:
+        executor.execute(now - 1, WakeAt(now))
+
+
+def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
+    """Failures by another model, of nodes that are new, and none of nodes that are gone."""
+    executor, scene = moment.executor, planned.scene
+    gone = set(planned.removed)
+    executor.give_up(gone)
+    faults, coming = executor.faults, list[tuple[int, NodeEvent]]()
+    if faults is None and not planned.same_failures:
+        faults = Faults(len(scene.cluster.nodes) - len(planned.added), scene.experiment.run.seed)
+    if faults is not None:
+        if not planned.same_failures:
+            coming.extend(faults.change(now, failure_model(scene.experiment.failures)))
+        coming.extend(faults.grow(now, len(scene.cluster.nodes)))
+
+    def called_off(event: NodeEvent) -> bool:
+        return event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures)
+
+    executor.befall(faults, [each for each in coming if each[1].node not in gone], unless=called_off)
+
+
+def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
+    """Cancel what lives of these jobs; whether any did."""
+    state = moment.state
+    here = [job for job in jobs if job in state.jobs]
+    for job in here:
+        js = state.jobs[job]
+        happen(state, moment.executor, now, JobCancelled(job, js.lease if job in state.running else 0))
+    return bool(here)
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
+    """Put the difference into a folder that may hold the new run already; in one line, what is there.
+
+    Where one scene describes the whole run it was written there while it went on. Otherwise there is no run, which an
+    audit would call broken, but the tape of what followed the changes.
+    """
+    if auditable(found.plan, found.left_out):
+        if not found.plan.nothing:
+            _write(folder, difference)
+        return f"{folder}: the whole run, from its beginning"
+    tape = folder / CONTINUATION_NAME
+    with whole_or_nothing(folder):
+        _write(folder, difference)
+        writer = TapeWriter(tape)
+        for row in found.continuation.rows.tolist():
+            writer.append(tuple(row))
+        writer.close()
+    why = "jobs were left out" if found.plan.same_cluster else "its cluster changed"
+    return f"{folder}: the difference, and the tape of what followed; not a run, because {why} on the way"
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse, before any work, a folder that could not be written; nothing of the attempt is left."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise TapeError(f"--out {folder}: cannot be written ({problem.strerror or problem})") from None
+    finally:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+
+
+def _write(folder: Path, difference: dict[str, Any]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise TapeError(f"folder {folder}: cannot be written ({problem.strerror or problem})") from None
+    write_whole(folder / WHATIF_NAME, msgspec.json.format(msgspec.json.encode(difference)) + b"\n")

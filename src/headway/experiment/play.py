@@ -1,0 +1,55 @@
+"""Play a scene out: one run, whatever its scale, in memory or into a folder."""
+
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import TapeWriter
+from headway.experiment.domain import Progress, RunResult, Scene
+from headway.experiment.folder import claimed, store
+from headway.experiment.registry import domain_of
+from headway.experiment.stopping import stops_on_interrupt
+from headway.experiment.unchanged import unchanged
+from headway.traces.build import no_collection
+
+
+def run(experiment: Any, progress: Progress | None = None) -> RunResult:
+    """Play an experiment out. Ctrl-C ends it after the step in progress; what was done is then on the tape."""
+    folder = Path(experiment.run.out) if experiment.run.out else None
+    with claimed(folder):
+        return play(domain_of(experiment).prepare(experiment), folder, progress)
+
+
+def play(
+    scene: Scene,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    begin: Callable[[TapeWriter], Any] | None = None,
+) -> RunResult:
+    """Run a prepared scene; from its beginning, or from where ``begin`` has led it.
+
+    The folder is one that whoever calls this has claimed.
+    """
+    if folder is not None:
+        store(scene, folder)
+    with no_collection():  # a run makes no cycles, and the collector would walk the whole workload again and again
+        started = perf_counter()
+        tape = TapeWriter(folder)
+        begun = scene.begin() if begin is None else begin(tape)
+        state, policy = begun.state, begun.policy
+        scheduler = Scheduler(state, policy, begun.executor, tape)
+        scheduler.decide_ns = [] if scene.times_decisions(policy) else None
+        with unchanged(policy.name, scene.policy_parts(policy), scene.given()):
+            try:
+                with stops_on_interrupt(scheduler.stop):
+                    scheduler.run(None if progress is None else lambda now: progress(scene.far(state, now)))
+            finally:
+                closed = tape.close()
+        wall_s = perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    took = (scheduler.stopped, wall_s, peak, folder, scheduler.decide_ns or ())
+    return RunResult(scene, scene.policy_name(), closed, *took, begun)

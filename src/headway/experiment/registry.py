@@ -1,0 +1,27 @@
+"""List the scales. To add one: its folder, and one line here."""
+
+from importlib import import_module
+from typing import Any
+
+from headway.errors import ExperimentError, unknown_name
+from headway.experiment.domain import Domain
+
+DOMAINS = {
+    "jobs": "headway.experiment.jobs",
+    "fleet": "headway.experiment.fleet",
+    "gpu": "headway.experiment.gpu",
+}
+"""Each scale by the name that users say, and the module that has its ``DOMAIN``; imported when it is asked for."""
+
+
+def domain(name: str) -> Domain:
+    """Return the scale of this name."""
+    if name not in DOMAINS:
+        raise ExperimentError(unknown_name("scale", name, DOMAINS))
+    found: Domain = import_module(DOMAINS[name]).DOMAIN
+    return found
+
+
+def domain_of(experiment: Any) -> Domain:
+    """Return the scale that an experiment is of."""
+    return domain(experiment.scale)

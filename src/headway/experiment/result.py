@@ -1,0 +1,337 @@
+"""Hold what came of runs: numbers, tables, figures, and every question that can be asked of them."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from shutil import copytree, rmtree
+from tempfile import mkdtemp
+from typing import Any
+from weakref import finalize
+
+from headway.core.replay import first_difference
+from headway.errors import ExperimentError, unknown_name
+from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
+from headway.experiment.files import Named
+from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
+from headway.experiment.given import policy_name
+from headway.experiment.measured import against, baseline_of, seeded, with_run
+from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
+from headway.experiment.registry import domain_of
+from headway.experiment.several import apart, note_order, play
+from headway.files import write_whole
+from headway.formats import toml
+from headway.formats.plugins import GIVEN
+from headway.report import frames
+from headway.report.names import shortened
+from headway.report.progress import share_bar
+
+
+def silent(_line: str) -> None:
+    """Tell nobody."""
+
+
+class Kept:
+    """A folder that is removed once nobody holds this any more."""
+
+    def __init__(self) -> None:
+        self.folder = Path(mkdtemp(prefix="headway-"))
+        finalize(self, rmtree, self.folder, ignore_errors=True)
+
+
+class Run:
+    """One run that is over: what it says, and what can be asked of it."""
+
+    def __init__(
+        self,
+        stored: StoredRun,
+        *,
+        trust: bool = False,
+        row: Row | None = None,
+        notes: Sequence[str] = (),
+        seeds: Sequence[Path] = (),
+        kept: object = None,
+    ) -> None:
+        self.stored = stored
+        self.notes = list(notes)
+        """What a reader of its numbers should know."""
+        self._trust = trust
+        self._row = stored.result if row is None else row
+        self._place = Place(stored.folder, "", tuple(seeds))
+        self._kept = kept
+        """Keeps a folder that goes with the object."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self.stored.folder
+
+    @property
+    def row(self) -> Row:
+        """Its numbers, over all seeds where it has several; empty for a run that was killed."""
+        return self._row
+
+    @property
+    def view(self) -> View:
+        """What can be shown of its scale."""
+        return domain_of(self.stored.scene.experiment).view
+
+    def story(self, subject: Any) -> Told:
+        """Tell what happened to one job, request or program."""
+        with unproven(self.folder, self.stored.result):
+            return Told(self.view.story(self.stored, str(subject)))
+
+    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
+        """Say why a job does not run at a time, what would make room, and when to expect its start."""
+        return Told(self.view.explain(self.stored, str(subject), at, draws))
+
+    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
+        """Continue the run from a moment of it under changes, and say who gains and who loses."""
+        if "policy" in changes:
+            changes["policy"] = policy_name(changes["policy"])
+        if isinstance(own := changes.get("set"), Mapping):
+            changes["set"] = [f"{key}={value}" for key, value in own.items()]
+        return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+
+    def audit(self) -> list[Any]:
+        """Check the tape against every rule with a second set of books; return what is wrong."""
+        return list(self.stored.scene.audit(self.stored.tape, complete=self.stored.complete))
+
+    def replay(self) -> str | None:
+        """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
+        scene = self.stored.scene
+        with unproven(self.folder, self.stored.result):
+            again = scene.replay(self.stored.tape, complete=self.stored.complete)
+        return first_difference(self.stored.tape, again, *scene.words())
+
+    def tables(self) -> list[str]:
+        """Return the names of its tables."""
+        return list(self.view.tables(self.stored))
+
+    def table(self, name: str) -> Any:
+        """Return one of its tables as a polars frame."""
+        made = self.view.tables(self.stored)
+        if name not in made:
+            raise ExperimentError(unknown_name("table", name, made))
+        return made[name]()
+
+    def jobs(self) -> Any:
+        """Return one row a job."""
+        return self.table("jobs")
+
+    def tenants(self) -> Any:
+        """Return one row a tenant."""
+        return self.table("tenants")
+
+    def timeline(self) -> Any:
+        """Return what was in use and waiting, over time."""
+        return self.table("timeline")
+
+    def requests(self) -> Any:
+        """Return one row a request."""
+        return self.table("requests")
+
+    def figure(self, name: str) -> Any:
+        """Return one of the figures of its page, for plotly."""
+        return _figure(self.view, _shown([self._place], self._trust), 0, name)
+
+    def report(self, path: str | Path, title: str = "") -> Path:
+        """Make a page of it."""
+        return _page([self._place], Path(path), 0, title, self._trust)
+
+    def save(self, folder: str | Path) -> "Run":
+        """Copy it to a folder of its own, and return it from there; of several seeds the first."""
+        target = Path(folder)
+        with claimed(target), whole_or_nothing(target):
+            copytree(self.folder, target, dirs_exist_ok=True)
+            document = toml.read(target / EXPERIMENT_NAME)
+            toml.put(document, "run.out", str(target))
+            write_whole(target / EXPERIMENT_NAME, toml.write(document))
+        return Run(open_run(target, trust=self._trust), trust=self._trust, notes=self.notes)
+
+    def __repr__(self) -> str:
+        return _text(self.view, [self.row], self.notes)
+
+    def _repr_html_(self) -> str:
+        return frames.html(repr(self))
+
+
+class Comparison:
+    """Several runs over the same work: their rows against a baseline, and each of them."""
+
+    def __init__(
+        self,
+        experiments: Sequence[Named],
+        outcomes: Sequence[Outcome],
+        *,
+        baseline: int = 0,
+        single: bool = False,
+        stopped: str = "",
+        kept: object = None,
+    ) -> None:
+        self.experiments, self.outcomes, self.baseline = list(experiments), list(outcomes), baseline
+        self.single, self.stopped = single, stopped
+        self._kept = kept
+
+    @property
+    def view(self) -> View:
+        """What can be shown of their scale."""
+        return domain_of(self.experiments[0][1]).view
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The numbers of each run; of several, with their change against the baseline."""
+        if self.single or self.baseline >= len(self.outcomes):
+            return [outcome.row for outcome in self.outcomes]
+        return against(self.outcomes, self.baseline, self.view)
+
+    @property
+    def names(self) -> list[str]:
+        """What each run is called in short."""
+        return shortened([str(row.get("variant") or row["policy"]) for row in self.rows])
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The folders of each run, where they are kept."""
+        runs = self.experiments
+        if not all(each.run.out for _, each in runs):
+            raise ExperimentError("these runs were not kept: give out=FOLDER, or --out")
+        root = Path(runs[0][1].run.out) if len(runs) == 1 else Path(runs[0][1].run.out).parent
+        seeds = [[Path(each.run.out) for each in seeded(one)] for _, one in runs]
+        return [
+            Place(each[0], "" if self._kept else shown_as(root, each[0]), tuple(each) if len(each) > 1 else ())
+            for each in seeds
+        ]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Each run; of several seeds the first."""
+        return [
+            Run(
+                open_run(place.folder, trust=True),
+                trust=True,
+                row=outcome.row,
+                notes=outcome.notes,
+                seeds=place.seeds,
+                kept=self._kept,
+            )
+            for place, outcome in zip(self.places, self.outcomes, strict=True)
+        ]
+
+    def notes(self) -> list[str]:
+        """Return what there is to say about the runs, each thing once."""
+        notes: dict[str, list[str]] = {}
+        for name, outcome in zip(self.names, self.outcomes, strict=True):
+            for note in outcome.notes:
+                notes.setdefault(note, []).append(name)
+        return [*_told_once(notes, len(self.outcomes)), *self.view.remarks(self.rows)]
+
+    def table(self, name: str) -> Any:
+        """Return one of the tables of all runs as a polars frame, with a column for the policy."""
+        return frames.stacked({label: run.table(name) for label, run in zip(self.names, self.runs, strict=True)})
+
+    def frame(self) -> Any:
+        """Return the numbers as a polars frame, one row a run."""
+        return frames.of_rows(self.rows)
+
+    def jobs(self) -> Any:
+        """Return one row a job and policy."""
+        return self.table("jobs")
+
+    def tenants(self) -> Any:
+        """Return one row a tenant and policy."""
+        return self.table("tenants")
+
+    def timeline(self) -> Any:
+        """Return what was in use and waiting, over time and by policy."""
+        return self.table("timeline")
+
+    def requests(self) -> Any:
+        """Return one row a request and policy."""
+        return self.table("requests")
+
+    def figure(self, name: str) -> Any:
+        """Return one of the figures of the page, for plotly."""
+        return _figure(self.view, _shown(self.places, True), self.baseline, name)
+
+    def report(self, path: str | Path, title: str = "") -> Path:
+        """Make a page of all runs."""
+        return _page(self.places, Path(path), self.baseline, title, True)
+
+    def __getitem__(self, which: int | str) -> Run:
+        """Return a run by its position, or by its name: in short, in full, or as it was asked for."""
+        if isinstance(which, int):
+            return self.runs[which]
+        asked = [each.policy.name.removeprefix(GIVEN) for _, each in self.experiments]
+        for names in (self.names, [str(row["policy"]) for row in self.rows], asked):
+            if which in names:
+                return self.runs[names.index(which)]
+        raise ExperimentError(unknown_name("run", str(which), self.names))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return _text(self.view, self.rows, self.notes())
+
+    def _repr_html_(self) -> str:
+        first = next(iter(self.view.figures(_shown(self.places, True), self.baseline)), "")
+        return frames.html(repr(self), self.figure(first) if first else None)
+
+
+def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
+    """Play some experiments. ``keep``: their tapes are needed afterwards, in a folder that goes with the result."""
+    for _, each in () if single else experiments:
+        domain_of(each).policy_name(each)  # one that cannot be made is refused before the first is played
+    baseline = 0 if single else baseline_of(experiments)
+    kept = None
+    if keep and not all(each.run.out for _, each in experiments):
+        kept = Kept()
+        place = str(kept.folder / "runs")
+        experiments = [(label, with_run(each, out=place)) for label, each in experiments]
+    runs = apart(experiments)
+    ended: list[Outcome] = []
+    stopped = ""
+    for outcome in play(runs, processes):
+        if kept is None and not ended:
+            note_order(runs)
+        if outcome.stopped:
+            told, tape, _ = outcome.stopped.partition("; the tape is ")
+            stopped = f"{told}; without --out nothing is kept" if tape and kept is not None else outcome.stopped
+            break
+        ended.append(outcome)
+    return Comparison(runs, ended, baseline=baseline, single=single, stopped=stopped, kept=kept)
+
+
+def _shown(places: Sequence[Place], trust: bool) -> tuple[Shown, ...]:
+    return opened(places, lambda _what, _share: None, silent, trust=trust)
+
+
+def _page(places: Sequence[Place], target: Path, baseline: int, title: str, trust: bool) -> Path:
+    check_target(target, False)
+    with share_bar("report") as tell:
+        write(target, page_of(places, tell, silent, baseline=baseline, title=title, trust=trust))
+    return target
+
+
+def _figure(view: View, shown: Sequence[Shown], baseline: int, name: str) -> Any:
+    made = view.figures(shown, baseline)
+    if name not in made:
+        raise ExperimentError(unknown_name("figure", name, made))
+    return frames.figure(made[name]())
+
+
+def _text(view: View, rows: Sequence[Row], notes: Sequence[str]) -> str:
+    return frames.text(view.comparison(rows)[0], notes) if rows and rows[0] else "no results"
+
+
+def _told_once(notes: Mapping[str, Sequence[str]], runs: int) -> list[str]:
+    """Return notes with the runs that they are about; what only differs after its semicolon is told once."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(note.partition(";")[0], []).append(note)
+    lines = []
+    for head, same in alike.items():
+        names = dict.fromkeys(name for note in same for name in notes[note])
+        whose = "" if len(names) == runs else f"{', '.join(names)}: "
+        lines.append(f"{whose}{same[0] if len(same) == 1 else head}")
+    return lines

@@ -1,0 +1,56 @@
+"""The tables of an experiment about programs that share one GPU, typed."""
+
+from msgspec import Struct, field
+
+from headway.formats.settings import Span, Variant
+
+
+class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who shares the GPU, and for how long."""
+
+    high: list[str] = field(default_factory=list)
+    """Programs above: names of recorded ones, kernel traces (.parquet) or recipes (.toml)."""
+    low: list[str] = field(default_factory=list)
+    """Programs below; ``matmul@3`` is one of priority 3."""
+    think: Span = 0
+    """Time between the requests of those above."""
+    seconds: float = 2.0
+    """How long they are played."""
+    settle: Span = 0
+    """How long they are played before that, without being counted."""
+    slo: str = ""
+    """The slow-down aimed at, e.g. 1.05, for policies that have such an aim."""
+    floor: str = ""
+    """The share that those below keep, e.g. 5%, for policies that have such a floor."""
+
+
+class GpuPolicyTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who decides."""
+
+    name: str = "headway"
+
+
+class GpuRunTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The seed of everything that is drawn, and the folder of the run."""
+
+    seed: int = 0
+    out: str = ""
+
+
+class GpuMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Over how many seeds, against which run, and how sure the intervals are."""
+
+    seeds: int = 1
+    baseline: str = ""
+    confidence: float = 0.95
+
+
+class GpuExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One experiment: a run, or with ``variants`` a run for each."""
+
+    scale: str = "gpu"
+    gpu: GpuTable = field(default_factory=GpuTable)
+    policy: GpuPolicyTable = field(default_factory=GpuPolicyTable)
+    run: GpuRunTable = field(default_factory=GpuRunTable)
+    measure: GpuMeasureTable = field(default_factory=GpuMeasureTable)
+    variants: list[Variant] = field(default_factory=list)

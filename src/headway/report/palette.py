@@ -1,0 +1,33 @@
+"""Put real colours into a figure for a notebook; a page does it in the browser, light or dark."""
+
+import re
+from importlib import resources
+from typing import Any
+
+
+def coloured(value: Any) -> Any:
+    """Return a figure with the names of colours, ``@s0`` or ``@s0/0.2``, replaced by those of the light page."""
+    return _coloured(value, _palette())
+
+
+def _palette() -> dict[str, str]:
+    """Return the page's own variables, the first of each name."""
+    style = resources.files("headway.report").joinpath("page.css").read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    for name, colour in re.findall(r"--([\w-]+): (#[0-9a-f]{6})", style):
+        found.setdefault(name, colour)
+    return found
+
+
+def _coloured(value: Any, palette: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _coloured(each, palette) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_coloured(each, palette) for each in value]
+    if not isinstance(value, str) or not value.startswith("@"):
+        return value
+    name, _, opacity = value[1:].partition("/")
+    if name not in palette:
+        return value
+    red, green, blue = (int(palette[name][at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity or 1})"

@@ -1,0 +1,106 @@
+"""Bars on stderr: how far the trace of each run is, how many of several are done, which part of a task. None where
+nobody looks."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
+
+from headway.live.tasks import Far
+from headway.live.tasks import Progress as Told
+from headway.report.terminal import PlainColumn, err
+from headway.units import format_duration
+
+Tell = Callable[[str, float], None]
+"""Told what is being done, and which share of all is done."""
+MOST_BARS = 16
+"""Of runs at a time; there may be more of them than a terminal has lines."""
+
+
+class Board:
+    """The bars of some runs; a bar for all of them where there are several."""
+
+    def __init__(self, total: int, what: str = "runs", done: int = 0) -> None:
+        self.shown = err().is_terminal or err().is_jupyter
+        self.total = total
+        self.what = what
+        self.done = done
+        self._before = done
+        self._parts: dict[int, float] = {}
+        self._bars: dict[int, TaskID] = {}
+        self._all: TaskID | None = None
+        columns = (
+            PlainColumn("{task.description}"),
+            BarColumn(),
+            PlainColumn("{task.fields[at]}"),
+            TimeElapsedColumn(),
+        )
+        ahead = TimeRemainingColumn(compact=True)
+        self._bar = Progress(*columns, ahead, console=err(), transient=True, disable=not self.shown)
+
+    def __enter__(self) -> "Board":
+        self._bar.start()
+        if self.total > 1:
+            self._all = self._bar.add_task(f"all {self.total:,} {self.what}", total=self.total - self._before, at="")
+            self._overall()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def teller(self, key: int, name: str) -> Told | None:
+        """What a run is to tell how far it is; None where nobody looks."""
+        if not self.shown:
+            return None
+        return lambda far: self.tell(key, name, far)
+
+    def tell(self, key: int, name: str, far: Far | None) -> None:
+        """A run is so far; None: it is at work."""
+        self._parts[key] = 0.0 if far is None else far.share
+        self._overall()
+        if key not in self._bars:
+            if len(self._bars) >= MOST_BARS:
+                return
+            self._bars[key] = self._bar.add_task(name, total=None if far is None else 1.0, at="at work")
+        if far is not None:
+            self._bar.update(self._bars[key], completed=far.share, at=_at(far))
+
+    def ended(self, key: int) -> None:
+        """A run is done, or given up."""
+        self.done += 1
+        self._parts.pop(key, None)
+        if key in self._bars:
+            self._bar.remove_task(self._bars.pop(key))
+        self._overall()
+
+    def _overall(self) -> None:
+        if self._all is not None:
+            along = self.done - self._before + sum(self._parts.values())
+            at = f"{self.done:,} of {self.total:,} {self.what} done, {len(self._parts):,} at work"
+            self._bar.update(self._all, completed=along, at=at)
+
+
+def _at(far: Far) -> str:
+    """In words that leave room for a bar: the time of the trace, until all have arrived, and the jobs."""
+    when = f"{format_duration(far.now)} of {format_duration(far.last)}" if far.now < far.last else "all arrived"
+    return f"{when} · {math.floor(100 * far.share)} % ended, {far.waiting:,} wait, {far.running:,} run"
+
+
+@contextmanager
+def progress_bar(name: str) -> Iterator[Told | None]:
+    """The bar of one run: what it is to tell how far it is."""
+    with Board(1) as board:
+        yield board.teller(0, name)
+
+
+@contextmanager
+def share_bar(name: str) -> Iterator[Tell]:
+    """The bar of work that is no run: what it is to tell which share of it is done."""
+    columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[what]}"), TimeElapsedColumn())
+    with Progress(*columns, console=err(), transient=True, disable=not (err().is_terminal or err().is_jupyter)) as bar:
+        task = bar.add_task(name, total=1.0, what="")
+        yield lambda what, share: bar.update(task, completed=share, what=what)
