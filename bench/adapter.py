@@ -79,18 +79,23 @@ def _named(document: Document) -> dict[str, Any]:
 
 
 def names(scale: str) -> dict[str, list[str]]:
-    """Every registered part or policy of a scale, by kind."""
+    """Every part or policy of a scale that comes with headway, by kind."""
     if scale == "serving":
-        return {"policy": list(serving_names.POLICIES)}
+        return {"policy": _own(serving_names.POLICIES)}
     if scale == "kernels":
-        return {"policy": list(kernel_names.POLICIES)}
+        return {"policy": _own(kernel_names.POLICIES)}
     return {
-        "order": list(training_names.ORDERS),
-        "backfill": list(training_names.BACKFILLS),
-        "placement": list(training_names.PLACEMENTS),
-        "migration": list(training_names.MIGRATIONS),
-        "allocation": list(training_names.ALLOCATIONS),
+        "order": _own(training_names.ORDERS),
+        "backfill": _own(training_names.BACKFILLS),
+        "placement": _own(training_names.PLACEMENTS),
+        "migration": _own(training_names.MIGRATIONS),
+        "allocation": _own(training_names.ALLOCATIONS),
     }
+
+
+def _own(table: Mapping[str, type]) -> list[str]:
+    """The names that headway itself has; a user's own classes may be registered beside them."""
+    return [name for name, part in table.items() if part.__module__.startswith("headway.")]
 
 
 # --- commands -------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_models_are_drawn_from_the_seed_for_a_trace_that_names_none(jobs: Path) 
 @pytest.mark.parametrize(
     ("trace", "line"),
     [
-        ({}, "the experiment has no jobs: give --trace"),
+        ({}, "the experiment has no jobs: name a trace"),
         ({"path": "jobs.csv", "synergy": SYNERGY}, "both a path and a synergy table: give one"),
         ({"synthetic": {"jobs": 5}, "synergy": SYNERGY}, "both a synthetic table and a synergy table: give one"),
         ({"synergy": {**SYNERGY, "jobs": 0}}, "synergy jobs 0 must lie in 1 to 10,000,000"),
