@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench import synergy
-from headway import experiment
+from headway.experiment import files as experiment
 from headway.experiment.measured import measured
 from headway.formats.settings import Experiment
 from tests.docs.pages import ROOT
