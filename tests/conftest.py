@@ -38,9 +38,8 @@ def real_traces() -> Path:
     return REAL_TRACES
 
 
-@pytest.fixture(autouse=True)
-def _own_parts() -> Iterator[None]:
-    """Parts of policies that a test registers, from a file of its own, are gone after it."""
+def _forget_new_policies() -> Iterator[None]:
+    """Take out of the registries what was registered in between."""
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
     tables = (*tables, kernels.POLICIES, serving.POLICIES)
     before = [dict(table) for table in tables]
@@ -48,6 +47,11 @@ def _own_parts() -> Iterator[None]:
     for table, kept in zip(tables, before, strict=True):
         for name in set(table) - set(kept):
             del table[name]
+
+
+_of_a_test = pytest.fixture(autouse=True)(_forget_new_policies)
+_of_a_module = pytest.fixture(autouse=True, scope="module")(_forget_new_policies)
+"""Policies that a test, or a fixture of its module, registers are gone after it."""
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
