@@ -26,7 +26,8 @@ Asked parse(int count, char** arguments) {
       {"--launch", &asked.launches},        {"--for-ms", &asked.for_ms},   {"--gap-us", &asked.gap_us},
       {"--think-us", &asked.think_us},      {"--sync-every", &asked.sync_every}, {"--load-ms", &asked.load_ms},
       {"--sleep-ms", &asked.sleep_ms}};
-  std::map<std::string, std::string*> texts = {{"--reach", &asked.reach}, {"--verb", &asked.verb}, {"--wait-for", &asked.wait_for}};
+  std::map<std::string, std::string*> texts = {{"--reach", &asked.reach}, {"--verb", &asked.verb}, {"--wait-for", &asked.wait_for},
+                                               {"--until", &asked.until}};
   for (int i = 1; i < count; ++i) {
     const std::string flag = arguments[i];
     if (flag == "--handles") asked.handles = true;

@@ -26,6 +26,7 @@ struct Asked {
   bool through_ex = false;
   int own_priority = -1000;      // a launch attribute that the program sets itself
   std::string wait_for;          // a file: begin when it is there
+  std::string until;             // a file: go on until it is there
 };
 
 using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
