@@ -11,7 +11,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 import headway as hw
-from headway.experiment.domain import Told
+from headway.experiment.answer import Answer
 from headway.formats import plugins
 from headway.training.policies import registry
 from headway.training.policies.parts import Order
@@ -112,7 +112,7 @@ def test_a_run_answers_every_question(work: Any, tmp_path: Path) -> None:
     assert run.audit() == []
     assert run.replay() is None
     told = run.story("c")
-    assert isinstance(told, Told)
+    assert isinstance(told, Answer)
     assert told.lines()[0] in repr(told)
     assert told.record()["job"] == run.story(2).record()["job"]
     assert "lines" not in run.explain("c", at="10s", draws=5).record()

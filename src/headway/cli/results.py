@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.cli import STOPPED, console
 from headway.errors import ExperimentError
+from headway.experiment.answer import Answer
 from headway.experiment.domain import View
 from headway.experiment.folder import check_output
 from headway.experiment.pages import Place, check_target, page_of, write
@@ -76,6 +77,21 @@ def show_result(found: Comparison, wanted: Wanted) -> None:
         write_page(found.places, Path(wanted.report), baseline=found.baseline, trust=True, flag="--report")
     if found.stopped:
         console.note(found.stopped if wanted.report is None else f"{found.stopped}; no report was made")
+        sys.exit(STOPPED)
+
+
+def show_answer(found: Answer, as_json: bool) -> None:
+    """Print the answer to a question; one that was stopped ends the program with 130."""
+    if as_json and found.record() is not None:
+        console.print_json(found.record())
+    elif not as_json:
+        widest = max((width_of(part) for part in found.shown if not isinstance(part, str)), default=0)
+        for part in found.shown:
+            console.say(part) if isinstance(part, str) else console.out(widest).print(part)
+    for line in found.notes:
+        console.note(line)
+    if found.stopped:
+        console.note(found.stopped)
         sys.exit(STOPPED)
 
 

@@ -10,7 +10,8 @@ from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
+from headway.experiment.answer import Answer
+from headway.experiment.domain import Outcome, Row, Shown, StoredRun, View
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
 from headway.experiment.given import policy_name
@@ -75,22 +76,27 @@ class Run:
         """What can be shown of its scale."""
         return domain_of(self.stored.scene.experiment).view
 
-    def story(self, subject: Any) -> Told:
+    def story(self, subject: Any) -> Answer:
         """Tell what happened to one job, request or program."""
         with unproven(self.folder, self.stored.result):
-            return Told(self.view.story(self.stored, str(subject)))
+            told = self.view.story(self.stored, str(subject))
+        return Answer(told.record(), told.lines())
 
-    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
+    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Answer:
         """Say why a job does not run at a time, what would make room, and when to expect its start."""
-        return Told(self.view.explain(self.stored, str(subject), at, draws))
+        told = self.view.explain(self.stored, str(subject), at, draws)
+        return Answer(told.record(), told.lines())
 
-    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
+    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Answer:
         """Continue the run from a moment of it under changes, and say who gains and who loses."""
         if "policy" in changes:
             changes["policy"] = policy_name(changes["policy"])
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
-        return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+        found = self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+        if found.stopped:
+            raise KeyboardInterrupt(found.stopped)
+        return found
 
     def audit(self) -> list[Any]:
         """Check the tape against every rule with a second set of books; return what is wrong."""

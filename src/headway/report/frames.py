@@ -37,9 +37,14 @@ def figure(drawn: Mapping[str, Any]) -> Any:
 
 def text(table: Table, notes: Sequence[str] = ()) -> str:
     """Return a table as text, no cell cut, and notes below it."""
+    return "\n".join([*lines(table), *(f"note: {note}" for note in notes)])
+
+
+def lines(table: Table) -> list[str]:
+    """Return the lines of a table, no cell cut."""
     console = PlainConsole(width=width_of(table), height=25, record=True, file=StringIO())
     console.print(table)
-    return "\n".join([console.export_text().rstrip(), *(f"note: {note}" for note in notes)])
+    return console.export_text().rstrip().splitlines()
 
 
 def html(shown: str, drawn: Any = None) -> str:
