@@ -19,8 +19,8 @@ API = [
     *("plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "work"),
 ]
 RUN_NAMES = [
-    *("audit", "explain", "figure", "folder", "jobs", "notes", "replay", "report", "requests", "row", "save", "stored"),
-    *("story", "table", "tables", "tenants", "timeline", "view", "whatif"),
+    *("audit", "baseline", "explain", "figure", "folder", "jobs", "notes", "places", "replay", "report", "requests"),
+    *("row", "save", "stored", "story", "table", "tables", "tenants", "timeline", "view", "whatif"),
 ]
 COMPARISON_NAMES = [
     *("baseline", "experiments", "figure", "frame", "jobs", "names", "notes", "outcomes", "places", "report"),
@@ -173,12 +173,10 @@ def test_every_verb_of_the_command_line_is_one_in_python() -> None:
 @pytest.mark.parametrize("name", DOMAINS)
 def test_every_flag_of_a_scale_is_a_keyword_and_the_other_way_round(name: str) -> None:
     scale = domain(name)
-    flags = [flag.option for flag in (*scale.flags, *common_flags.ALL) if flag is not common_flags.WARMUP]
+    flags = [flag.option for flag in (*scale.flags, *common_flags.ALL)]
     offered = {word for verb in ("simulate", "compare") for word in COMMANDS[f"{name} {verb}"] if word[:2] == "--"}
     shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes"}
-    assert {word for word in offered if not word.startswith("--no-")} - shown - {"--warmup"} == set(flags) - {
-        "--warmup"
-    }
+    assert {word for word in offered if not word.startswith("--no-")} - shown == set(flags)
 
 
 def test_what_a_run_and_a_comparison_offer(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from headway.cli.options import Given, argument, command, option
 from headway.cli.results import show_answer
 from headway.cli.scales import JSON
 from headway.experiment.fleet.planning import REQUESTS, NotEnoughError
-from headway.formats.serving_settings import ServingPolicyTable
+from headway.formats.serving_settings import ServingExperiment
 
 
 def add(group: typer.Typer) -> None:
     """Add the command to the group of fleets."""
+    usual = ServingExperiment().policy.name
     parameters = [
         argument("graph", str, "A pipeline by name, or a scenario file of your own.", "GRAPH"),
         option("rate", float, "Requests a second.", default=Parameter.empty),
@@ -22,9 +23,7 @@ def add(group: typer.Typer) -> None:
             "slo", str | None, "How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
         ),
         option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
-        option(
-            "policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {ServingPolicyTable().name}."
-        ),
+        option("policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {usual}."),
         option("arrivals", str | None, "poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests."),
         option("scenario", str | None, "The scenario that the pipeline is of."),
         option("control", str | None, "central or decentralised; as the scenario or the policy wants it."),

@@ -55,7 +55,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
     for name in settings:
         if name not in SETTINGS:
             raise ExperimentError(unknown_name("setting", name, SETTINGS))
-    chosen = SETTINGS | settings
+    chosen = {**SETTINGS, **settings}
     asked = options(*(None if chosen[name] is None else str(chosen[name]) for name in ("slo", "floor")))
     alone = chosen["alone"]
     took = parse_duration(str(alone), what="--alone") if alone is not None else 0
