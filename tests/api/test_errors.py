@@ -127,6 +127,9 @@ def test_questions_to_a_run_fail_with_the_same_line(capsys: pytest.CaptureFixtur
         "whatif": (["whatif", "runs/fifo", "--at", "1s", "--load", "x"], lambda: run.whatif("1s", load="x")),
         "report": (["report", "runs/fifo", "-o", "own.py"], lambda: run.report("own.py")),
         "inside": (["report", "runs/fifo", "-o", "runs/fifo/x.html"], lambda: run.report("runs/fifo/x.html")),
+        "export": (["export", "runs/fifo"], lambda: run.export()),
+        "exported": (["export", "runs/fifo", "--csv", "full"], lambda: run.export(csv="full")),
+        "a trace": (["export", "runs/fifo", "--perfetto", "a.txt"], lambda: run.export(perfetto=Path("a.txt"))),
         "several": (["audit", "runs"], lambda: hw.open("runs")),
     }
     for name, (arguments, python) in asked.items():

@@ -119,6 +119,9 @@ def test_a_run_answers_every_question(work: Any, tmp_path: Path) -> None:
     assert isinstance(run.figure("jct"), Figure)
     assert run.report("page.html", title="Mine") == Path("page.html")
     assert "Mine" in (tmp_path / "page.html").read_text()
+    written = run.export(parquet="tables", perfetto=Path("trace.json"))
+    assert sorted(file.path.name for file in written) == sorted(["trace.json", *(f"{t}.parquet" for t in run.tables())])
+    assert all(file.path.stat().st_size == file.size_bytes for file in written)
     assert "srtf+easy" in repr(run)
     assert run._repr_html_().startswith("<pre>policy")
 

@@ -19,8 +19,8 @@ API = [
     *("plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "work"),
 ]
 RUN_NAMES = [
-    *("audit", "baseline", "explain", "figure", "folder", "jobs", "notes", "places", "replay", "report", "requests"),
-    *("row", "save", "stored", "story", "table", "tables", "tenants", "timeline", "view", "whatif"),
+    *("audit", "baseline", "explain", "export", "figure", "folder", "jobs", "notes", "places", "replay", "report"),
+    *("requests", "row", "save", "stored", "story", "table", "tables", "tenants", "timeline", "view", "whatif"),
 ]
 COMPARISON_NAMES = [
     *("baseline", "experiments", "figure", "frame", "jobs", "names", "notes", "outcomes", "places", "report"),

@@ -34,7 +34,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
 
 def test_the_blocks_run_and_leave_what_they_say(played: tuple[Path, dict[str, Any]]) -> None:
     folder, scope = played
-    assert {path.name for path in folder.iterdir()} == {"srtf.html", "both.html", "sweeps", "runs"}
+    assert {path.name for path in folder.iterdir()} == {"srtf.html", "both.html", "sweeps", "runs", "tables"}
     assert {path.name for path in (folder / "runs").iterdir()} == {"srtf", "fifo"}
     assert scope["found"].names == ["fifo", "narrow"]
     assert scope["again"].audit() == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.cli import STOPPED, console
+from headway.cli.options import Given
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
 from headway.experiment.domain import View
@@ -29,6 +30,12 @@ class Wanted:
     report: str | None = None
     several: bool = False
     """Whether there are several runs, each in a folder of its own below the one that is named."""
+
+
+def wanted_of(given: Given, *, several: bool = False) -> Wanted:
+    """Return what was asked for; a command need not have all of its flags."""
+    names = ("as_json", "by", "picture", "report")
+    return Wanted(**{name: given[name] for name in names if name in given}, several=several)
 
 
 def check_wanted(wanted: Wanted, view: View, out: str | None) -> None:

@@ -13,6 +13,7 @@ from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, StoredRun, View
+from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
 from headway.experiment.given import policy_name
@@ -183,6 +184,12 @@ class Run(Tabled):
         if name not in made:
             raise ExperimentError(unknown_name("table", name, made))
         return made[name]()
+
+    def export(
+        self, *, perfetto: Target = None, parquet: Target = None, csv: Target = None, force: bool = False
+    ) -> list[Any]:
+        """Write it for other programs: a trace for Perfetto into a file, its tables into folders; return the files."""
+        return export(self.stored, perfetto, parquet, csv, force=force)
 
     def save(self, folder: str | Path) -> "Run":
         """Copy it to a folder of its own, and return it from there; of several seeds the first."""
