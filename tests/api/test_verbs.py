@@ -249,6 +249,7 @@ def test_a_comparison_answers_every_question(work: Any, tmp_path: Path) -> None:
     assert "vs first" in repr(found)
     assert found.notes() == []
     assert "plotly" in found._repr_html_()
+    assert len(found._repr_html_()) < 2_500_000, "plotly.js is packed"
     assert len(found) == 2
 
 
