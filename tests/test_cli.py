@@ -20,7 +20,7 @@ from headway.experiment.files import variants
 from headway.experiment.flags import split_policies
 from headway.experiment.folder import open_run
 from headway.experiment.measured import measured
-from headway.formats.settings import MeasureTable
+from headway.formats.settings import JobsMeasureTable
 from headway.serving.policies.registry import POLICIES as SERVING
 from headway.traces import FORMATS
 from headway.training.policies.registry import ORDERS
@@ -369,7 +369,7 @@ def test_the_demo_compares_at_least_six_policies_on_a_thousand_gpus(capsys: pyte
 def test_the_jobs_of_the_demo_keep_the_cluster_busy_for_a_week_and_nobody_outlasts_it() -> None:
     document = commands.demo_work(commands.DEMO_JOBS).document
     ((_, each),) = variants({**document, "policy": {"name": "fifo+fit"}}, "demo")
-    row = measured(msgspec.structs.replace(each, measure=MeasureTable(confidence=0.0))).row
+    row = measured(msgspec.structs.replace(each, measure=JobsMeasureTable(confidence=0.0))).row
     assert 0.7 <= row["gpu_utilisation_while_arriving"] <= 0.95
     arriving = row["makespan_s"] - row["tail_s"]
     assert 5 * 86_400 <= arriving <= 10 * 86_400

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.cli import main
-from headway.cli import plans as plans_command
 from headway.errors import ExperimentError
+from headway.experiment.answer import Answer
 from headway.experiment.fleet import planning
 from headway.experiment.fleet.planning import Plan, kind_name, plans
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment, ServingPolicyTable
+from headway.formats.serving_settings import ServingExperiment
 from headway.metrics.serving.summary import summarise
 
 T4 = {"count": 3, "gpu": "T4", "memory": "14GB"}
@@ -359,12 +359,16 @@ def test_the_help_names_the_policy_that_is_used(
     scenario: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[str] = []
-    monkeypatch.setattr(plans_command, "plans", lambda each, *_: used.append(each.policy.name) or [])  # type: ignore[func-returns-value]
-    monkeypatch.setattr(plans_command, "_show", lambda *_: None)
+
+    def answer(each: Any, _target: float) -> Answer:
+        used.append(each.policy.name)
+        return Answer([], ())
+
+    monkeypatch.setattr(planning, "answer", answer)
     assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
     told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
-    assert used == [ServingPolicyTable().name]
-    assert f"If left out {ServingPolicyTable().name}." in told
+    assert used == [ServingExperiment().policy.name]
+    assert f"If left out {ServingExperiment().policy.name}." in told
     assert "fifo" not in told
 
 

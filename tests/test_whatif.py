@@ -23,7 +23,7 @@ from headway.experiment.jobs.scene import JobsScene
 from headway.experiment.jobs.whatif import WhatIf, check_writable, moment_at, time_of, what_if
 from headway.experiment.play import play
 from headway.formats.cluster_table import ClusterTable, LevelTable
-from headway.formats.settings import CostsTable, Experiment, FailuresTable, MaintenanceTable, PolicyTable, RunTable
+from headway.formats.settings import CostsTable, Experiment, FailuresTable, JobsRunTable, MaintenanceTable, PolicyTable
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.differences import tables
@@ -94,7 +94,7 @@ def stored_runs(draw: st.DrawFn) -> StoredRun:
         sharing_penalty=world.sharing_penalty_ppm / 1_000_000,
         failures=failures,
         costs=costs,
-        run=RunTable(seed=draw(st.integers(0, 1000))),
+        run=JobsRunTable(seed=draw(st.integers(0, 1000))),
     )
     return recorded(scene)
 

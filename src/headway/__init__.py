@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.api import Work as Work
+    from headway.api import backtest as backtest
     from headway.api import compare as compare
     from headway.api import environment as environment
     from headway.api import fleet as fleet
     from headway.api import gpu as gpu
     from headway.api import jobs as jobs
     from headway.api import open as open
+    from headway.api import plan as plan
+    from headway.api import predict as predict
     from headway.api import run as run
     from headway.api import simulate as simulate
     from headway.api import sweep as sweep
@@ -29,8 +32,8 @@ __version__ = "0.1.0"
 _NAMES = {
     **dict.fromkeys(
         (
-            *("Work", "compare", "environment", "fleet", "gpu", "jobs", "open", "run", "simulate", "sweep"),
-            *("synthetic", "work"),
+            *("Work", "backtest", "compare", "environment", "fleet", "gpu", "jobs", "open", "plan", "predict", "run"),
+            *("simulate", "sweep", "synthetic", "work"),
         ),
         "api",
     ),

@@ -6,12 +6,13 @@ play it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.errors import ExperimentError
 from headway.experiment import common_flags, given
+from headway.experiment.answer import Answer
 from headway.experiment.environment import Environment
 from headway.experiment.files import Named, copied, read, typed, under_each
 from headway.experiment.pool import LocalPool
@@ -23,6 +24,7 @@ from headway.experiment.sweep import sweep as run_sweep
 from headway.formats import toml
 from headway.formats.plugins import GIVEN
 
+Ended = TypeVar("Ended", Comparison, Answer)
 Policy = Any
 """A policy as text, ``srtf+easy``, or an object of one's own class."""
 
@@ -137,6 +139,53 @@ def sweep(
     return found
 
 
+def backtest(
+    work: Work, policies: Policy | Iterable[Policy] = "site", *, config: Any = None, **settings: Any
+) -> Answer:
+    """Replay a site's history under some policies; say how far simulated starts are from the recorded ones.
+
+    ``config`` is the site's slurm.conf; the policy ``site`` is the one that it describes.
+    """
+    return _ended(backtest_all(work, policies, config, **settings))
+
+
+def backtest_all(work: Work, policies: Policy | Iterable[Policy], config: Any, **settings: Any) -> Answer:
+    """Replay a history under some policies, until one is stopped."""
+    from headway.experiment.jobs import backtest as backtests
+
+    document = copied(_settled(work, settings).document)
+    return backtests.answer(document, given.policy_names(policies), config)
+
+
+def plan(
+    graph: str | PathLike[str],
+    *,
+    rate: float,
+    in_time: float = 0.99,
+    scenario: str | None = None,
+    **settings: Any,
+) -> Answer:
+    """Say how many workers of which kind answer so many requests a second in time, and what they cost.
+
+    ``graph`` is a pipeline by name, or a scenario file of one's own; settings are those of ``hw.fleet``.
+    """
+    from headway.experiment.fleet import planning
+
+    trial = work("fleet", **planning.settings_for(fspath(graph), scenario)).with_settings(rate=rate, **settings)
+    return planning.answer(typed(copied(trial.document), "settings"), in_time)
+
+
+def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:
+    """Say what programs would do to each other on one GPU, for each way to share it.
+
+    Settings are those of ``hw.gpu``, and ``alone``: what a request of ``high`` takes alone on the machine in question.
+    """
+    from headway.experiment.gpu import predict as predicting
+
+    below = [low] if isinstance(low, str | PathLike) else low
+    return predicting.answer(fspath(high), [fspath(each) for each in below], settings)
+
+
 def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
     """Return a run that was kept; a Python file that it names is run only if it is trusted."""
     return Run(stored(Path(folder), trust=trust), trust=trust)
@@ -154,10 +203,8 @@ def _settled(work: Work, settings: Mapping[str, Any]) -> Work:
     return work.with_settings(**settings)
 
 
-def _ended(found: Comparison) -> Comparison:
+def _ended(found: Ended) -> Ended:
     """Return runs that went to their end; raise what Ctrl-C raises, where it ended one of them in good order."""
     if found.stopped:
         raise KeyboardInterrupt(found.stopped)
-    if not found.outcomes:
-        raise ExperimentError("nothing was run")
     return found

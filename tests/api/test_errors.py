@@ -61,6 +61,18 @@ CASES: dict[str, tuple[list[str], Callable[[], Any]]] = {
     "a rate": (["fleet", "simulate", "compass", "--rate", "0"], lambda: hw.simulate(hw.fleet("compass", rate=0.0))),
     "a program": (["gpu", "simulate", "resnet5"], lambda: hw.simulate(hw.gpu("resnet5"))),
     "no time": (["gpu", "simulate", "vgg16", "--seconds", "0"], lambda: hw.simulate(hw.gpu("vgg16", seconds=0))),
+    "no history": (["jobs", "backtest", "jobs.csv", *FLAGS], lambda: hw.backtest(jobs())),
+    "no config": (
+        ["jobs", "backtest", "jobs.csv", *FLAGS, "--config", "no.conf"],
+        lambda: hw.backtest(jobs(), config=Path("no.conf")),
+    ),
+    "a graph": (["fleet", "plan", "translatoin", "--rate", "4"], lambda: hw.plan("translatoin", rate=4)),
+    "a graph of its own": (
+        ["fleet", "plan", "mine.toml", "--rate", "4", "--scenario", "esg"],
+        lambda: hw.plan(Path("mine.toml"), rate=4, scenario="esg"),
+    ),
+    "above": (["gpu", "predict", "vgg16", "matmul@0"], lambda: hw.predict("vgg16", "matmul@0")),
+    "an aim": (["gpu", "predict", "vgg16", "matmul", "--slo", "0.5"], lambda: hw.predict("vgg16", "matmul", slo=0.5)),
     "no run": (["audit", "nowhere"], lambda: hw.open("nowhere")),
     "a file": (["audit", "full"], lambda: hw.open("full")),
     "no experiment": (["run", "no.toml"], lambda: hw.run("no.toml")),
@@ -115,6 +127,9 @@ def test_questions_to_a_run_fail_with_the_same_line(capsys: pytest.CaptureFixtur
         "whatif": (["whatif", "runs/fifo", "--at", "1s", "--load", "x"], lambda: run.whatif("1s", load="x")),
         "report": (["report", "runs/fifo", "-o", "own.py"], lambda: run.report("own.py")),
         "inside": (["report", "runs/fifo", "-o", "runs/fifo/x.html"], lambda: run.report("runs/fifo/x.html")),
+        "export": (["export", "runs/fifo"], lambda: run.export()),
+        "exported": (["export", "runs/fifo", "--csv", "full"], lambda: run.export(csv="full")),
+        "a trace": (["export", "runs/fifo", "--perfetto", "a.txt"], lambda: run.export(perfetto=Path("a.txt"))),
         "several": (["audit", "runs"], lambda: hw.open("runs")),
     }
     for name, (arguments, python) in asked.items():
@@ -128,9 +143,12 @@ def test_questions_to_a_run_fail_with_the_same_line(capsys: pytest.CaptureFixtur
     ("python", "line"),
     [
         (lambda: hw.simulate(jobs(), by="tenant"), "unknown setting 'by'"),
+        (lambda: hw.simulate(hw.gpu("vgg16"), warmup="10%"), "unknown setting 'warmup'"),
         (lambda: hw.simulate(jobs(), nodse=3), "unknown setting 'nodse'; did you mean 'nodes'?"),
         (lambda: hw.simulate(jobs(), nodes=object()), "setting nodes: a object is neither text, a number, a list nor"),
         (lambda: hw.simulate("jobs.csv"), r"what is scheduled is hw.jobs(…), hw.fleet(…) or hw.gpu(…), not a str"),
+        (lambda: hw.predict("vgg16", "matmul", slow=1.1), "unknown setting 'slow'; did you mean 'slo'?"),
+        (lambda: hw.plan("translation", rate=4, slow="3s"), "unknown setting 'slow'; did you mean 'slo'?"),
         (lambda: hw.jobs(42), "a trace is a file, a polars or pandas frame or hw.synthetic(…), not a int"),
         (
             lambda: hw.jobs(pl.Series([1])),

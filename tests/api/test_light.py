@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 import headway as hw
+from tests.architecture.test_public_names import API
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("polars", "numpy", "msgspec", "typer", "rich", "plotly", "pyarrow", "scipy", "networkx", "torch", "ray")
-NAMES = [
-    *("CachedDataset", "HeadwayError", "Work", "compare", "environment", "fleet", "gpu", "jobs", "open", "run"),
-    *("simulate", "step", "steps", "sweep", "synthetic", "work"),
-]
 
 
 def told(program: str) -> str:
@@ -39,9 +36,9 @@ def test_the_import_brings_nothing_heavy_along(more: str) -> None:
 
 
 def test_the_public_names() -> None:
-    assert sorted(name for name in hw._NAMES) == NAMES
-    assert set(NAMES) <= set(dir(hw))
-    for name in NAMES:
+    assert sorted(name for name in hw._NAMES) == API
+    assert set(API) <= set(dir(hw))
+    for name in API:
         assert getattr(hw, name).__doc__, name
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         hw.simulat  # noqa: B018

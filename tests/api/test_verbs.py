@@ -11,7 +11,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 import headway as hw
-from headway.experiment.domain import Told
+from headway.experiment.answer import Answer
 from headway.formats import plugins
 from headway.training.policies import registry
 from headway.training.policies.parts import Order
@@ -112,13 +112,16 @@ def test_a_run_answers_every_question(work: Any, tmp_path: Path) -> None:
     assert run.audit() == []
     assert run.replay() is None
     told = run.story("c")
-    assert isinstance(told, Told)
+    assert isinstance(told, Answer)
     assert told.lines()[0] in repr(told)
     assert told.record()["job"] == run.story(2).record()["job"]
     assert "lines" not in run.explain("c", at="10s", draws=5).record()
     assert isinstance(run.figure("jct"), Figure)
     assert run.report("page.html", title="Mine") == Path("page.html")
     assert "Mine" in (tmp_path / "page.html").read_text()
+    written = run.export(parquet="tables", perfetto=Path("trace.json"))
+    assert sorted(file.path.name for file in written) == sorted(["trace.json", *(f"{t}.parquet" for t in run.tables())])
+    assert all(file.path.stat().st_size == file.size_bytes for file in written)
     assert "srtf+easy" in repr(run)
     assert run._repr_html_().startswith("<pre>policy")
 
@@ -246,6 +249,7 @@ def test_a_comparison_answers_every_question(work: Any, tmp_path: Path) -> None:
     assert "vs first" in repr(found)
     assert found.notes() == []
     assert "plotly" in found._repr_html_()
+    assert len(found._repr_html_()) < 2_500_000, "plotly.js is packed"
     assert len(found) == 2
 
 

@@ -126,6 +126,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("gpu", "simulate", "--high", "a"), "No such option: --high: programs are arguments"),
         (("jobs", "simulate", "--backfill", "easy"), "write --policy fifo+easy, or --set policy.backfill=easy"),
         (("jobs", "simulate", "--no-intervals"), "No such option: --no-intervals: write --confidence 0"),
+        (("run", "a.toml", "--warmup", "10%"), "No such option: --warmup: write --set measure.warmup=10%"),
         (("jobs", "simulate", "--lenient"), "No such option: --lenient: write --no-strict"),
         (("simulte",), "No such command 'simulte'"),
         (("jobs", "simulate", "--nods", "3"), "No such option: --nods"),

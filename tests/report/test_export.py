@@ -389,7 +389,7 @@ def test_it_tells_how_far_it_is(folder: str, tmp_path: Path, monkeypatch: pytest
         assert name == "export"
         yield lambda what, share: told.append((what, share))
 
-    monkeypatch.setattr("headway.cli.exports.share_bar", bar)
+    monkeypatch.setattr("headway.experiment.exports.share_bar", bar)
     monkeypatch.setattr("headway.report.perfetto._TOLD_EVERY", 10)
     outputs = ["--perfetto", str(tmp_path / "t.json"), "--parquet", str(tmp_path / "p"), "--csv", str(tmp_path / "c")]
     with pytest.raises(SystemExit) as ended:

@@ -1,12 +1,10 @@
 """The commands that know no scale: run an experiment file, the demo, the list of policies."""
 
-from typing import Any
-
 from headway import api
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import Wanted, check_wanted, show_result
+from headway.cli.results import check_wanted, show_result, wanted_of
 from headway.cli.scales import BY, JSON, PICTURE, PROCESSES, REPORT, SET
 from headway.experiment import common_flags
 from headway.experiment.files import read
@@ -43,7 +41,7 @@ def run(given: Given) -> None:
     """Run the experiments of a file."""
     settings = {flag.name: given[flag.name] for flag in (*common_flags.MEASURED, common_flags.OUT)}
     experiments = read(given["path"], given["set"], **settings)
-    wanted = _wanted(given, several=len(experiments) > 1)
+    wanted = wanted_of(given, several=len(experiments) > 1)
     check_wanted(wanted, domain_of(experiments[0][1]).view, experiments[0][1].run.out)
     show_result(api.run_all(experiments, given["processes"], keep=bool(wanted.report)), wanted)
 
@@ -68,7 +66,7 @@ def demo_work(jobs: int, seed: int = 0) -> api.Work:
 )
 def demo(given: Given) -> None:
     """Compare a dozen policies on drawn jobs."""
-    wanted = _wanted(given)
+    wanted = wanted_of(given)
     work = demo_work(given["jobs"], given["seed"])
     check_wanted(wanted, work.domain.view, None)
     console.note(
@@ -92,9 +90,3 @@ def policies(given: Given) -> None:
     """List the parts of policies."""
     resolve("")
     console.print_json(tables.parts()) if given["as_json"] else console.out().print(tables.parts_table())
-
-
-def _wanted(given: Given, *, several: bool = False) -> Wanted:
-    names: tuple[str, ...] = ("as_json", "report", "picture", "by")
-    chosen: dict[str, Any] = {name: given[name] for name in names if name in given}
-    return Wanted(**chosen, several=several)

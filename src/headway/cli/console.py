@@ -20,11 +20,6 @@ def out(least: int = 0) -> PlainConsole:
     return PlainConsole(width=max(width, least), height=25)  # without a height a dumb terminal has 80 columns
 
 
-def err() -> PlainConsole:
-    """Where progress bars go."""
-    return PlainConsole(stderr=True)
-
-
 def say(*lines: str) -> None:
     """Lines on stdout, as they are but for control characters."""
     sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))

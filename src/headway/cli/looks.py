@@ -7,6 +7,7 @@ import typer
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
+from headway.cli.results import show_answer
 from headway.experiment.result import Run
 from headway.experiment.stored import stored as opened
 
@@ -32,10 +33,7 @@ def story(
     told = Run(stored).story(job)
     for line in stored.scene.untold("story"):
         console.note(line)
-    if as_json:
-        console.print_json(told.record())
-    else:
-        console.say(*told.lines())
+    show_answer(told, as_json)
 
 
 @app.command()

@@ -24,12 +24,14 @@ FLAGS = {
     "--storage-per-node": "write --set cluster.storage_per_node=2GB",
     "--no-intervals": "write --confidence 0",
     "--lenient": "write --no-strict",
+    "run --warmup": "write --set measure.warmup=10%",
+    "run --measure-jobs": "write --set measure.jobs=4000:5000",
 }
 
 
 def hint(words: Sequence[str], option: str) -> str:
     """Return what to write now instead of an unknown command or option; nothing where neither was there before."""
     if option:
-        return FLAGS.get(option, "")
+        return FLAGS.get(option) or FLAGS.get(" ".join([*words[:1], option]), "")
     found = COMMANDS.get(" ".join(words[:2])) or COMMANDS.get(" ".join(words[:1]))
     return f"it is {found} now" if found else ""

@@ -19,7 +19,7 @@ from headway.profiling.job import profile as measured
 from headway.profiling.matrix import wanted_cpus
 from headway.profiling.steady import Rate
 from headway.profiling.watch import Tell
-from headway.report.terminal import PlainColumn
+from headway.report.terminal import PlainColumn, err
 from headway.units import SECOND, format_duration, format_size, parse_duration, parse_size
 
 __all__ = ["profile"]
@@ -163,7 +163,7 @@ def _progress() -> Iterator[Tell | None]:
         yield None
         return
     columns = (SpinnerColumn(), PlainColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console.err(), transient=True) as bar:
+    with Progress(*columns, console=err(), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
         def tell(cpus: float, rate: Rate | None) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.cli import STOPPED, console
+from headway.cli.options import Given
 from headway.errors import ExperimentError
+from headway.experiment.answer import Answer
 from headway.experiment.domain import View
 from headway.experiment.folder import check_output
 from headway.experiment.pages import Place, check_target, page_of, write
@@ -28,6 +30,12 @@ class Wanted:
     report: str | None = None
     several: bool = False
     """Whether there are several runs, each in a folder of its own below the one that is named."""
+
+
+def wanted_of(given: Given, *, several: bool = False) -> Wanted:
+    """Return what was asked for; a command need not have all of its flags."""
+    names = ("as_json", "by", "picture", "report")
+    return Wanted(**{name: given[name] for name in names if name in given}, several=several)
 
 
 def check_wanted(wanted: Wanted, view: View, out: str | None) -> None:
@@ -76,6 +84,21 @@ def show_result(found: Comparison, wanted: Wanted) -> None:
         write_page(found.places, Path(wanted.report), baseline=found.baseline, trust=True, flag="--report")
     if found.stopped:
         console.note(found.stopped if wanted.report is None else f"{found.stopped}; no report was made")
+        sys.exit(STOPPED)
+
+
+def show_answer(found: Answer, as_json: bool) -> None:
+    """Print the answer to a question; one that was stopped ends the program with 130."""
+    if as_json and found.record() is not None:
+        console.print_json(found.record())
+    elif not as_json:
+        widest = max((width_of(part) for part in found.shown if not isinstance(part, str)), default=0)
+        for part in found.shown:
+            console.say(part) if isinstance(part, str) else console.out(widest).print(part)
+    for line in found.notes:
+        console.note(line)
+    if found.stopped:
+        console.note(found.stopped)
         sys.exit(STOPPED)
 
 

@@ -9,7 +9,7 @@ import typer
 from headway import api
 from headway.cli.app import app
 from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import Wanted, check_wanted, show_result
+from headway.cli.results import check_wanted, show_result, wanted_of
 from headway.cli.sweeps import ENGINES, run_sweep
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import common_flags
@@ -27,7 +27,6 @@ SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RU
 PROCESSES = option(
     "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False
 )
-_WANTED = ("as_json", "report", "picture", "by")
 
 
 def groups() -> dict[str, typer.Typer]:
@@ -55,8 +54,8 @@ def group_of(scale: Domain) -> typer.Typer:
 
     @command(group, "simulate", [*work, POLICY, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
-        wanted = _wanted(given)
-        check_wanted(wanted, scale.view, given.get("out"))
+        wanted = wanted_of(given)
+        check_wanted(wanted, scale.view, given["out"])
         found = api.simulate_all(_given_work(scale, given), keep=bool(wanted.report))
         show_result(found, wanted)
 
@@ -66,8 +65,8 @@ def group_of(scale: Domain) -> typer.Typer:
 
     @command(group, "compare", [*compared, *pictured, PROCESSES], _help(scale, "compare"))
     def compare(given: Given) -> None:
-        wanted = _wanted(given)
-        check_wanted(wanted, scale.view, given.get("out"))
+        wanted = wanted_of(given, several=True)
+        check_wanted(wanted, scale.view, given["out"])
         names = split_policies(given["policies"], scale.example_policies)
         found = api.compare(_given_work(scale, given), names, processes=given["processes"], keep=bool(wanted.report))
         show_result(found, wanted)
@@ -85,15 +84,9 @@ def _help(scale: Domain, verb: str) -> str:
     return f"{what}\n\nheadway {scale.name} {verb} {scale.examples[verb]}"
 
 
-def _work(flag: Flag, required: bool = True) -> Parameter:
-    if flag.kind is list:
-        return argument(flag.name, list[str] | None, flag.help, flag.metavar, None)
-    return argument(flag.name, str | None, flag.help, f"[{flag.metavar}]" if not required else flag.metavar, None)
-
-
-def _wanted(given: Given) -> Wanted:
-    chosen = {name: given[name] for name in _WANTED if name in given}
-    return Wanted(**chosen, several="policies" in given)
+def _work(flag: Flag) -> Parameter:
+    kind = list[str] | None if flag.kind is list else str | None
+    return argument(flag.name, kind, flag.help, flag.metavar, None)
 
 
 def _given_work(scale: Domain, given: Given) -> api.Work:

@@ -12,4 +12,4 @@ BASELINE = Flag("baseline", "measure.baseline", "Compare with this policy; else 
 CONFIDENCE = Flag("confidence", "measure.confidence", "Of intervals: 0.95 if left out, 0 for none.", float, STATISTICS)
 WARMUP = Flag("warmup", "measure.warmup", "Do not measure the first 10%, or the first 2d.", panel=STATISTICS)
 MEASURED = (SEEDS, BASELINE, CONFIDENCE)
-ALL = (POLICY, SEED, OUT, *MEASURED, WARMUP)
+ALL = (POLICY, SEED, OUT, *MEASURED)

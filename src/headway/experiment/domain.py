@@ -21,6 +21,7 @@ from headway.core.policy import Policy
 from headway.core.state import State
 from headway.core.tape import Tape
 from headway.errors import ExperimentError
+from headway.experiment.answer import Answer
 from headway.experiment.flags import Flag
 from headway.live.tasks import Far
 
@@ -264,31 +265,13 @@ class View(ABC):
         """Say why something does not run at a time."""
         raise ExperimentError("explain is about jobs that wait for GPUs; headway story tells of this run's")
 
-    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Any:
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes."""
         raise ExperimentError("whatif continues runs of jobs only; run this experiment again with other settings")
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw the comparison as SVG."""
         raise ExperimentError("--picture draws comparisons of jobs only; --report makes a page of any runs")
-
-
-class Told:
-    """An answer in words, for a person and for a program."""
-
-    def __init__(self, told: Any) -> None:
-        self._told = told
-
-    def lines(self) -> list[str]:
-        """Return it as a person reads it."""
-        return list(self._told.lines())
-
-    def record(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return dict(self._told.record())
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
 
 
 class Domain(ABC):

@@ -18,7 +18,7 @@ from headway.experiment.files import Named
 from headway.experiment.folder import claimed, store_result
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
-from headway.formats.settings import check_measure
+from headway.formats.run_settings import check_measure
 from headway.metrics import compare
 
 NOTHING_DRAWN = "nothing is drawn here: every seed gives the same run, so there is one; intervals are over its jobs"

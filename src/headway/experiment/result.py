@@ -1,6 +1,7 @@
 """Hold what came of runs: numbers, tables, figures, and every question that can be asked of them."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -10,7 +11,9 @@ from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
+from headway.experiment.answer import Answer
+from headway.experiment.domain import Outcome, Row, StoredRun, View
+from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
 from headway.experiment.given import policy_name
@@ -38,7 +41,65 @@ class Kept:
         finalize(self, rmtree, self.folder, ignore_errors=True)
 
 
-class Run:
+class Tabled(ABC):
+    """What a run and a comparison have alike: tables by name, figures and a page; a comparison's hold all its runs."""
+
+    baseline: int = 0
+    """The run that others are measured against, by its position."""
+    _trust: bool = True
+
+    @property
+    @abstractmethod
+    def view(self) -> View:
+        """What can be shown of its scale."""
+
+    @property
+    @abstractmethod
+    def places(self) -> Sequence[Place]:
+        """The folders of each run, where they are kept."""
+
+    @abstractmethod
+    def table(self, name: str) -> Any:
+        """Return a table as a polars frame; that of a comparison has a column for the policy."""
+
+    def jobs(self) -> Any:
+        """Return one row a job."""
+        return self.table("jobs")
+
+    def tenants(self) -> Any:
+        """Return one row a tenant."""
+        return self.table("tenants")
+
+    def timeline(self) -> Any:
+        """Return what was in use and waiting, over time."""
+        return self.table("timeline")
+
+    def requests(self) -> Any:
+        """Return one row a request."""
+        return self.table("requests")
+
+    def figure(self, name: str) -> Any:
+        """Return one of the figures of its page, for plotly."""
+        made = self._figures()
+        if name not in made:
+            raise ExperimentError(unknown_name("figure", name, made))
+        return frames.figure(made[name]())
+
+    def report(self, path: str | Path, title: str = "") -> Path:
+        """Make a page of it."""
+        target = Path(path)
+        check_target(target, False)
+        with share_bar("report") as tell:
+            text = page_of(self.places, tell, silent, baseline=self.baseline, title=title, trust=self._trust)
+            write(target, text)
+        return target
+
+    def _figures(self) -> Mapping[str, Callable[[], dict[str, Any]]]:
+        shown = opened(self.places, lambda _what, _share: None, silent, trust=self._trust)
+        return self.view.figures(shown, self.baseline)
+
+
+class Run(Tabled):
     """One run that is over: what it says, and what can be asked of it."""
 
     def __init__(
@@ -56,7 +117,7 @@ class Run:
         """What a reader of its numbers should know."""
         self._trust = trust
         self._row = stored.result if row is None else row
-        self._place = Place(stored.folder, "", tuple(seeds))
+        self._seeds = tuple(seeds)
         self._kept = kept
         """Keeps a folder that goes with the object."""
 
@@ -71,26 +132,36 @@ class Run:
         return self._row
 
     @property
+    def places(self) -> Sequence[Place]:
+        """Its folder, and those of its seeds."""
+        return (Place(self.folder, "", self._seeds),)
+
+    @property
     def view(self) -> View:
         """What can be shown of its scale."""
         return domain_of(self.stored.scene.experiment).view
 
-    def story(self, subject: Any) -> Told:
+    def story(self, subject: Any) -> Answer:
         """Tell what happened to one job, request or program."""
         with unproven(self.folder, self.stored.result):
-            return Told(self.view.story(self.stored, str(subject)))
+            told = self.view.story(self.stored, str(subject))
+        return Answer(told.record(), told.lines())
 
-    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
+    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Answer:
         """Say why a job does not run at a time, what would make room, and when to expect its start."""
-        return Told(self.view.explain(self.stored, str(subject), at, draws))
+        told = self.view.explain(self.stored, str(subject), at, draws)
+        return Answer(told.record(), told.lines())
 
-    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
+    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Answer:
         """Continue the run from a moment of it under changes, and say who gains and who loses."""
         if "policy" in changes:
             changes["policy"] = policy_name(changes["policy"])
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
-        return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+        found = self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+        if found.stopped:
+            raise KeyboardInterrupt(found.stopped)
+        return found
 
     def audit(self) -> list[Any]:
         """Check the tape against every rule with a second set of books; return what is wrong."""
@@ -114,29 +185,11 @@ class Run:
             raise ExperimentError(unknown_name("table", name, made))
         return made[name]()
 
-    def jobs(self) -> Any:
-        """Return one row a job."""
-        return self.table("jobs")
-
-    def tenants(self) -> Any:
-        """Return one row a tenant."""
-        return self.table("tenants")
-
-    def timeline(self) -> Any:
-        """Return what was in use and waiting, over time."""
-        return self.table("timeline")
-
-    def requests(self) -> Any:
-        """Return one row a request."""
-        return self.table("requests")
-
-    def figure(self, name: str) -> Any:
-        """Return one of the figures of its page, for plotly."""
-        return _figure(self.view, _shown([self._place], self._trust), 0, name)
-
-    def report(self, path: str | Path, title: str = "") -> Path:
-        """Make a page of it."""
-        return _page([self._place], Path(path), 0, title, self._trust)
+    def export(
+        self, *, perfetto: Target = None, parquet: Target = None, csv: Target = None, force: bool = False
+    ) -> list[Any]:
+        """Write it for other programs: a trace for Perfetto into a file, its tables into folders; return the files."""
+        return export(self.stored, perfetto, parquet, csv, force=force)
 
     def save(self, folder: str | Path) -> "Run":
         """Copy it to a folder of its own, and return it from there; of several seeds the first."""
@@ -155,7 +208,7 @@ class Run:
         return frames.html(repr(self))
 
 
-class Comparison:
+class Comparison(Tabled):
     """Several runs over the same work: their rows against a baseline, and each of them."""
 
     def __init__(
@@ -233,30 +286,6 @@ class Comparison:
         """Return the numbers as a polars frame, one row a run."""
         return frames.of_rows(self.rows)
 
-    def jobs(self) -> Any:
-        """Return one row a job and policy."""
-        return self.table("jobs")
-
-    def tenants(self) -> Any:
-        """Return one row a tenant and policy."""
-        return self.table("tenants")
-
-    def timeline(self) -> Any:
-        """Return what was in use and waiting, over time and by policy."""
-        return self.table("timeline")
-
-    def requests(self) -> Any:
-        """Return one row a request and policy."""
-        return self.table("requests")
-
-    def figure(self, name: str) -> Any:
-        """Return one of the figures of the page, for plotly."""
-        return _figure(self.view, _shown(self.places, True), self.baseline, name)
-
-    def report(self, path: str | Path, title: str = "") -> Path:
-        """Make a page of all runs."""
-        return _page(self.places, Path(path), self.baseline, title, True)
-
     def __getitem__(self, which: int | str) -> Run:
         """Return a run by its position, or by its name: in short, in full, or as it was asked for."""
         if isinstance(which, int):
@@ -274,8 +303,8 @@ class Comparison:
         return _text(self.view, self.rows, self.notes())
 
     def _repr_html_(self) -> str:
-        first = next(iter(self.view.figures(_shown(self.places, True), self.baseline)), "")
-        return frames.html(repr(self), self.figure(first) if first else None)
+        drawn = next(iter(self._figures().values()), None)
+        return frames.html(repr(self), None if drawn is None else frames.figure(drawn()))
 
 
 def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
@@ -300,24 +329,6 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
             break
         ended.append(outcome)
     return Comparison(runs, ended, baseline=baseline, single=single, stopped=stopped, kept=kept)
-
-
-def _shown(places: Sequence[Place], trust: bool) -> tuple[Shown, ...]:
-    return opened(places, lambda _what, _share: None, silent, trust=trust)
-
-
-def _page(places: Sequence[Place], target: Path, baseline: int, title: str, trust: bool) -> Path:
-    check_target(target, False)
-    with share_bar("report") as tell:
-        write(target, page_of(places, tell, silent, baseline=baseline, title=title, trust=trust))
-    return target
-
-
-def _figure(view: View, shown: Sequence[Shown], baseline: int, name: str) -> Any:
-    made = view.figures(shown, baseline)
-    if name not in made:
-        raise ExperimentError(unknown_name("figure", name, made))
-    return frames.figure(made[name]())
 
 
 def _text(view: View, rows: Sequence[Row], notes: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 from msgspec import Struct, field
 
-from headway.formats.settings import Span, Variant
+from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant
+from headway.formats.settings import Span
 
 
 class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -24,33 +25,12 @@ class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The share that those below keep, e.g. 5%, for policies that have such a floor."""
 
 
-class GpuPolicyTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who decides."""
-
-    name: str = "headway"
-
-
-class GpuRunTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The seed of everything that is drawn, and the folder of the run."""
-
-    seed: int = 0
-    out: str = ""
-
-
-class GpuMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Over how many seeds, against which run, and how sure the intervals are."""
-
-    seeds: int = 1
-    baseline: str = ""
-    confidence: float = 0.95
-
-
 class GpuExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
     """One experiment: a run, or with ``variants`` a run for each."""
 
     scale: str = "gpu"
     gpu: GpuTable = field(default_factory=GpuTable)
-    policy: GpuPolicyTable = field(default_factory=GpuPolicyTable)
-    run: GpuRunTable = field(default_factory=GpuRunTable)
-    measure: GpuMeasureTable = field(default_factory=GpuMeasureTable)
+    policy: NamedPolicyTable = field(default_factory=NamedPolicyTable)
+    run: RunTable = field(default_factory=RunTable)
+    measure: MeasureTable = field(default_factory=MeasureTable)
     variants: list[Variant] = field(default_factory=list)

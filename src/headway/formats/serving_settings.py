@@ -11,7 +11,8 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.settings import LEAST_MTBF, LONGEST, MOST_SEEDS, Span, Variant, span
+from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant, check_measure
+from headway.formats.settings import LEAST_MTBF, LONGEST, Span, span
 from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
@@ -77,12 +78,6 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Whether a rate that the fleet cannot carry is meant."""
 
 
-class ServingPolicyTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who decides."""
-
-    name: str = "headway"
-
-
 class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """What befalls workers; without ``mtbf`` and ``every`` they do not fail."""
 
@@ -94,24 +89,11 @@ class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Until a worker is back: the mean (exponential) with ``mtbf``, exactly this with ``every``."""
 
 
-class ServingRunTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The seed of everything that is drawn, and the folder of the run."""
-
-    seed: int = 0
-    out: str = ""
-
-
-class ServingMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
+class ServingMeasureTable(MeasureTable, kw_only=True):
     """Which requests are measured, over how many seeds, against which run, and how sure the intervals are."""
 
     warmup: Span = WARMUP
     """The share of requests, the first to arrive, that is not measured."""
-    seeds: int = 1
-    """So many runs, from run.seed on."""
-    baseline: str = ""
-    """The policy or variant that the others are compared with; the first unless given."""
-    confidence: float = 0.95
-    """Of intervals; 0 for none."""
 
 
 class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -120,9 +102,9 @@ class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
     scale: str = "fleet"
     serving: ServingTable = field(default_factory=ServingTable)
     workload: WorkloadTable = field(default_factory=WorkloadTable)
-    policy: ServingPolicyTable = field(default_factory=ServingPolicyTable)
+    policy: NamedPolicyTable = field(default_factory=NamedPolicyTable)
     failures: WorkerFailuresTable = field(default_factory=WorkerFailuresTable)
-    run: ServingRunTable = field(default_factory=ServingRunTable)
+    run: RunTable = field(default_factory=RunTable)
     measure: ServingMeasureTable = field(default_factory=ServingMeasureTable)
     variants: list[Variant] = field(default_factory=list)
 
@@ -142,9 +124,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
     check_workload(experiment.workload)
     check_failures(experiment.failures)
     warmup_share(experiment)
-    within("seeds", experiment.measure.seeds, 1, MOST_SEEDS)
-    if experiment.measure.confidence:
-        within("confidence", experiment.measure.confidence, 0.5, 0.999)
+    check_measure(experiment.measure)
     return experiment
 
 

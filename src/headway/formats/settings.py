@@ -3,18 +3,16 @@
 Durations are text like ``5m`` or a number of seconds, sizes text like ``500GB``; empty text means: not given.
 """
 
-from typing import Any
-
 from msgspec import Struct, field
 
 from headway.errors import ExperimentError
 from headway.formats.cluster_table import ClusterTable, within
+from headway.formats.run_settings import MeasureTable, RunTable, Variant
 from headway.units import DAY, SECOND, exact_duration, parse_duration
 
 Span = str | int | float
 LONGEST = 100 * 365 * DAY
 MOST_JOBS = 10_000_000
-MOST_SEEDS = 1000
 LEAST_MTBF = SECOND
 """The least time between failures, of a node or of a worker: below it nothing would ever be done."""
 
@@ -126,35 +124,20 @@ class SpeedTable(Struct, kw_only=True):
     """How far the truth lies from the profiles: each cell off by up to this share, drawn from the seed."""
 
 
-class RunTable(Struct, kw_only=True):
-    """The seed of everything that is drawn, and the folder of the run."""
+class JobsRunTable(RunTable, kw_only=True):
+    """The seed, the folder, and when ends of jobs are noticed."""
 
-    seed: int = 0
-    out: str = ""
     completions: str = "exact"
     """When the end of a job is noticed: exact, or round: at the end of the round it falls into."""
 
 
-class MeasureTable(Struct, kw_only=True):
+class JobsMeasureTable(MeasureTable, kw_only=True):
     """Which jobs are measured, over how many seeds, against which run, and how sure the intervals are."""
 
     jobs: str = ""
     """4000:5000: of the jobs in submission order, numbered from 0, those from 4000 up to but not including 5000."""
     warmup: Span = ""
     """Jobs that are submitted before: a share of the jobs like 10%, or a time."""
-    seeds: int = 1
-    """So many runs, from run.seed on, where something is drawn."""
-    baseline: str = ""
-    """The policy or variant that the others are compared with; the first unless given."""
-    confidence: float = 0.95
-    """Of intervals; 0 for none."""
-
-
-class Variant(Struct, kw_only=True):
-    """One line of a comparison: a name, and the keys that it sets."""
-
-    name: str
-    set: dict[str, Any] = field(default_factory=dict)
 
 
 class Experiment(Struct, kw_only=True):
@@ -167,8 +150,8 @@ class Experiment(Struct, kw_only=True):
     costs: CostsTable = field(default_factory=CostsTable)
     speed: SpeedTable = field(default_factory=SpeedTable)
     failures: FailuresTable = field(default_factory=FailuresTable)
-    run: RunTable = field(default_factory=RunTable)
-    measure: MeasureTable = field(default_factory=MeasureTable)
+    run: JobsRunTable = field(default_factory=JobsRunTable)
+    measure: JobsMeasureTable = field(default_factory=JobsMeasureTable)
     variants: list[Variant] = field(default_factory=list)
 
 
@@ -203,12 +186,4 @@ def check_synthetic(table: Synthetic) -> Synthetic:
 def check_synergy(table: Synergy) -> Synergy:
     """The table, its number of jobs checked; the rest is where it is drawn."""
     within("synergy jobs", table.jobs, 1, MOST_JOBS)
-    return table
-
-
-def check_measure(table: MeasureTable) -> MeasureTable:
-    """The table, its numbers checked."""
-    within("seeds", table.seeds, 1, MOST_SEEDS)
-    if table.confidence:
-        within("confidence", table.confidence, 0.5, 0.999)
     return table

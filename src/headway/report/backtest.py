@@ -52,6 +52,15 @@ def _named(name: str, errors: Errors) -> Errors:
     return Errors(name, *(getattr(errors, field) for field in Errors.__slots__[1:]))
 
 
+def missed(found: Backtest) -> list[str]:
+    """Return a line about jobs that are compared with nothing, where there are such."""
+    parts = [
+        *([f"{found.only_recorded:,} started only in the record"] if found.only_recorded else []),
+        *([f"{found.only_simulated:,} only in the simulation"] if found.only_simulated else []),
+    ]
+    return [f"({' and '.join(parts)}; {found.jobs:,} jobs in all)"] if parts else []
+
+
 def verdict(found: Backtest) -> str:
     """One sentence on what to believe."""
     if not found.compared:

@@ -7,7 +7,6 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.report.scale import time_unit
-from headway.report.terminal import width_of
 from headway.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration, seconds
 
 Row = Mapping[str, Any]
@@ -44,11 +43,6 @@ def tables(found: Row) -> Iterator[Table]:
     for key, title in (("gain", "jobs that gain most"), ("lose", "jobs that lose most")):
         if found[key]:
             yield _jobs(found[key], title)
-
-
-def widest(shown: Sequence[Table]) -> int:
-    """Columns that these need so that nothing is cut."""
-    return max(map(width_of, shown))
 
 
 def _whole(found: Row) -> Table:

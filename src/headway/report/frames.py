@@ -1,16 +1,34 @@
 """Results as Python users hold them: polars frames, plotly figures, and tables as text and HTML."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
 from io import StringIO
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
+from plotly.offline import get_plotlyjs
 from rich.table import Table
 
 from headway.report import pivot
+from headway.report.packing import deflated
 from headway.report.palette import coloured
 from headway.report.terminal import PlainConsole, width_of
+
+_FIGURE = """<div id="@PLACE"></div>
+<script>
+window.headwayPlotly ??= window.Plotly ? Promise.resolve(window.Plotly) : (async () => {
+  const bytes = Uint8Array.from(atob("@PLOTLY"), (each) => each.charCodeAt(0));
+  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  new Function("define", "module", "exports", await new Response(plain).text())();
+  return window.Plotly;
+})();
+window.headwayPlotly.then((plotly) => {
+  const figure = @FIGURE;
+  plotly.newPlot("@PLACE", figure.data, figure.layout, {responsive: true});
+});
+</script>"""
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -37,11 +55,31 @@ def figure(drawn: Mapping[str, Any]) -> Any:
 
 def text(table: Table, notes: Sequence[str] = ()) -> str:
     """Return a table as text, no cell cut, and notes below it."""
+    return "\n".join([*lines(table), *(f"note: {note}" for note in notes)])
+
+
+def lines(table: Table) -> list[str]:
+    """Return the lines of a table, no cell cut."""
     console = PlainConsole(width=width_of(table), height=25, record=True, file=StringIO())
     console.print(table)
-    return "\n".join([console.export_text().rstrip(), *(f"note: {note}" for note in notes)])
+    return console.export_text().rstrip().splitlines()
 
 
 def html(shown: str, drawn: Any = None) -> str:
     """Return text, and a figure below it, as a notebook shows them; it asks nothing of a network."""
-    return f"<pre>{escape(shown)}</pre>" + ("" if drawn is None else drawn.to_html(full_html=False))
+    return f"<pre>{escape(shown)}</pre>" + ("" if drawn is None else _drawn(drawn))
+
+
+def _drawn(figure: Any) -> str:
+    """Return a figure with plotly.js, packed: a cell stands alone, whichever others are run again, cleared or copied.
+
+    A page unpacks it once, for all its figures.
+    """
+    plain = figure.to_json().replace("<", "\\u003c")
+    made = _FIGURE.replace("@PLACE", f"headway-{uuid4().hex}").replace("@PLOTLY", _plotly())
+    return made.replace("@FIGURE", plain)
+
+
+@cache
+def _plotly() -> str:
+    return deflated(get_plotlyjs().encode())

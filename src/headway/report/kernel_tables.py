@@ -55,3 +55,16 @@ def clients(row: Row) -> Table:
             f"{readable(worst['kernel'])} ({_ms(worst['delay_s'])})" if worst else "",
         )
     return table
+
+
+def prediction(modes: Mapping[str, Row], below: int) -> Table:
+    """Return one line a way to share, by the policy that plays it; ``below``: how many programs are."""
+    table = Table(box=None)
+    rates = "rate of the one below" if below == 1 else "rates below, added up"
+    for name in ("policy", "slow-down p50", "p99", rates, "GPU busy"):
+        table.add_column(name, justify="left" if name == "policy" else "right")
+    for name, row in modes.items():
+        times = [_ratio(row[key]) or "–" for key in ("slowdown_p50", "slowdown_p99")]
+        shares = [row["low_share"], row["busy_share"]]
+        table.add_row(name, *times, *("–" if each is None else f"{100 * each:.0f} %" for each in shares))
+    return table

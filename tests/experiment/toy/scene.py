@@ -15,7 +15,7 @@ from headway.errors import ExperimentError
 from headway.experiment.domain import Begun, Scene
 from headway.experiment.folder import Limits
 from headway.files import write_whole
-from headway.formats.settings import Variant
+from headway.formats.run_settings import MeasureTable, RunTable, Variant
 from headway.live.tasks import Far
 from headway.streams import stream
 from headway.units import SECOND
@@ -37,29 +37,14 @@ class ToyPolicyTable(Struct, kw_only=True, forbid_unknown_fields=True):
     name: str = "in-order"
 
 
-class ToyRunTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The seed and the folder."""
-
-    seed: int = 0
-    out: str = ""
-
-
-class ToyMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Over how many seeds, against which run."""
-
-    seeds: int = 1
-    baseline: str = ""
-    confidence: float = 0.95
-
-
 class ToyExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
     """One experiment."""
 
     scale: str = "toy"
     toy: ToyTable = field(default_factory=ToyTable)
     policy: ToyPolicyTable = field(default_factory=ToyPolicyTable)
-    run: ToyRunTable = field(default_factory=ToyRunTable)
-    measure: ToyMeasureTable = field(default_factory=ToyMeasureTable)
+    run: RunTable = field(default_factory=RunTable)
+    measure: MeasureTable = field(default_factory=MeasureTable)
     variants: list[Variant] = field(default_factory=list)
 
 

@@ -12,25 +12,32 @@ have answered it in time.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult
 from headway.experiment.fleet.scene import FleetScene
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
 from headway.formats import scenario_file
+from headway.formats.cluster_table import within
 from headway.formats.scenario_file import SHIPPED, Built
 from headway.formats.serving_limits import capacity_per_second, deadlines, mix_of
-from headway.formats.serving_settings import BY_RATE, NO_DEADLINE, ServingExperiment
+from headway.formats.serving_settings import BY_RATE, NO_DEADLINE, ServingExperiment, check
+from headway.report import plans as shown
+from headway.report.progress import share_bar
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
 from headway.traces.serving_arrivals import draw
 from headway.units import SECOND, counted
 
+REQUESTS = 2000
+"""Requests of each trial run; the deadline's share of misses cannot be told from far fewer."""
 MOST_WORKERS = 1024
 SHORT = 8
 """The first run of a trial is this part of the whole: it begins with the same requests."""
@@ -75,7 +82,7 @@ class Plan:
     """What one worker fewer would answer in time; None where there would be none."""
     why_not: str = ""
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
             "gpu": self.kind.gpu.type,
@@ -100,6 +107,39 @@ def kind_name(worker: Worker) -> str:
     slices = "" if gpu.slices == 1 else f", {gpu.slices} {'MIG ' if gpu.geometry == 'mig' else ''}slices"
     cpus = "1 CPU" if worker.cpus == 1 else f"{worker.cpus} CPUs"
     return f"{gpu.type or 'GPU'} ({gpu.memory_bytes / 1e9:.0f} GB{slices}, {cpus})"
+
+
+class NotEnoughError(ExperimentError):
+    """No number of workers of any kind answers in time; ``rows`` says how near each kind comes."""
+
+    def __init__(self, line: str, rows: list[dict[str, Any]]) -> None:
+        super().__init__(line)
+        self.rows = rows
+
+
+def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
+    """Return the settings of trials of a graph by name, or of all graphs of a scenario file."""
+    if scenario is not None and not scenario.strip():
+        raise ExperimentError("--scenario is empty: give it a value, or leave it out")
+    usual = {"requests": REQUESTS, "arrivals": "poisson", "set": {"workload.overload": True}}
+    if Path(graph).suffix not in (".toml", ".py"):
+        only = {"workload.overload": True, "workload.mix": {graph: 1.0}}
+        return usual | {"scenario": scenario_with(graph, scenario or ""), "set": only}
+    if scenario:
+        raise ExperimentError(f"{graph} is a scenario already: leave --scenario {scenario} out")
+    return usual | {"scenario": graph}
+
+
+def answer(experiment: ServingExperiment, target: float) -> Answer:
+    """Return plans as an answer; where no kind of worker is enough, say so."""
+    within("in-time", target, 0.01, 1)
+    with share_bar("plan") as tell:
+        rows = [each.record() for each in plans(check(experiment), target, tell)]
+    if not rows[0]["workers"]:
+        why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
+        raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
+    enough = [row for row in rows if row["workers"]]
+    return Answer(rows, [shown.table(enough), shown.sentence(rows)], shown.notes(rows))
 
 
 def scenario_with(graph: str, scenario: str = "") -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.errors import ExperimentError, InputError
+from headway.errors import ExperimentError, InputError, unknown_name
+from headway.experiment.answer import Answer
 from headway.experiment.domain import Tell
 from headway.experiment.gpu.scene import (
     LOW_PRIORITY,
@@ -17,6 +18,7 @@ from headway.experiment.gpu.scene import (
     clients_of,
     compare,
     notes,
+    options,
     prioritised,
 )
 from headway.experiment.gpu.sources import Source, source_of
@@ -25,8 +27,12 @@ from headway.kernels.device import Device
 from headway.kernels.other_machine import on_other_machine
 from headway.kernels.program import MILLION, Client
 from headway.profiling.kernel_store import KernelStore
-from headway.units import MILLISECOND, SECOND
+from headway.units import MILLISECOND, SECOND, parse_duration
 
+SLO = 1.05
+"""The slow-down aimed at unless another is given."""
+SETTINGS: dict[str, Any] = {"slo": None, "floor": None, "think": "0s", "alone": None, "seconds": 1.0, "seed": 0}
+"""What can be set of a prediction, and how it is unless set."""
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
 OFF = (
@@ -41,11 +47,50 @@ OFF_ALONE = (
 OF_ANOTHER_MACHINE = "--alone makes it one for another machine than that of the traces"
 
 
+def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer:
+    """Return a prediction as a person asks for it: ``slo="1.05"``, ``floor="5%"``, ``think="5ms"``."""
+    from headway.report import kernel_tables
+    from headway.report.progress import share_bar
+
+    for name in settings:
+        if name not in SETTINGS:
+            raise ExperimentError(unknown_name("setting", name, SETTINGS))
+    chosen = {**SETTINGS, **settings}
+    asked = options(*(None if chosen[name] is None else str(chosen[name]) for name in ("slo", "floor")))
+    alone = chosen["alone"]
+    took = parse_duration(str(alone), what="--alone") if alone is not None else 0
+    if alone is not None and took <= 0:
+        raise InputError(f"--alone {alone}: a request takes some time; leave it out to take it as recorded")
+    notes: list[str] = []
+    with share_bar("predict") as tell:
+        found = predict(
+            high,
+            low,
+            slo_ppm=round(asked.get("slo", SLO) * MILLION),
+            floor_ppm=round(asked["floor"] * MILLION) if "floor" in asked else None,
+            think=parse_duration(str(chosen["think"]), what="--think"),
+            alone=took,
+            seconds=chosen["seconds"],
+            seed=chosen["seed"],
+            tell=tell,
+            say=notes.append,
+        )
+    who = f"{found['high']} above {', '.join(found['low'])}: busy {100 * found['busy_share_alone']:.0f} % alone"
+    lines = [f"{who}, slow-down aimed at {found['slo']:g}×"]
+    if took:
+        told = f"processors are taken to need {found['cpu_factor']:.2f} times as long as in the traces"
+        lines.append(f"a request alone takes {alone}: {told}")
+    if found["stored"]:
+        notes.append(f"kept in {found['stored']}")
+    table = kernel_tables.prediction({MODES[name]: row for name, row in found["modes"].items()}, len(found["low"]))
+    return Answer(found, [*lines, table, OFF_ALONE if took else OFF], notes)
+
+
 def predict(
     high: str,
     low: str | Sequence[str],
     *,
-    slo_ppm: int = 1_050_000,
+    slo_ppm: int = round(SLO * MILLION),
     floor_ppm: int | None = None,
     think: int = 0,
     alone: int = 0,

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
+from headway.experiment.answer import Answer, spaced
 from headway.experiment.domain import Progress, StoredRun
 from headway.experiment.flags import split_pairs
 from headway.experiment.folder import check_folder, claimed, origin
@@ -15,14 +15,16 @@ from headway.experiment.jobs.whatif import WhatIf, auditable, check_writable, st
 from headway.experiment.measured import numbers
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
+from headway.report.differences import tables
 from headway.report.explanation import Explanation, moment_to_ask
 from headway.report.explanation import explain as explained
 from headway.training.state import TrainingState
-from headway.units import SECOND, format_duration, parse_duration, seconds
+from headway.units import SECOND, counted, format_duration, parse_duration, seconds
 
 Value = TypeVar("Value")
 Resuming = Callable[[int, TrainingState], None] | None
 Drawing = Callable[[int, int], None] | None
+_MOST_NAMED = 6
 CHANGES = (
     *("add_nodes", "remove_nodes", "policy", "quota", "limit", "gpu_speed", "upgrade", "failures", "load", "set"),
     "skip_infeasible",
@@ -96,31 +98,6 @@ def _as_it_came(stored: StoredRun) -> Iterator[None]:
 # --- what if --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of a change."""
-
-    found: WhatIf
-    result: dict[str, Any]
-    kept: tuple[str, ...] = ()
-    """What lies in the folder, a line each."""
-
-    def record(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return self.result
-
-    def lines(self) -> list[str]:
-        """Return the change and its balance in words."""
-        what = "; ".join(self.found.plan.told) or "nothing changes"
-        before, after = (self.result[side]["jct_mean_s"] for side in ("before", "after"))
-        means = f"mean time to completion {format_duration(seconds(before))} → {format_duration(seconds(after))}"
-        ends = f"{self.result['better']:,} jobs end sooner, {self.result['worse']:,} later"
-        return [f"From {format_duration(self.found.at)} on: {what}", f"{ends}; {means}"]
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
-
-
 def ask(
     stored: StoredRun,
     at: str,
@@ -128,7 +105,7 @@ def ask(
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Answer:
-    """Continue a run from a moment of it under changes; with a folder the result is stored there."""
+    """Continue a run from a moment of it under changes, and say who gains and who loses; with a folder, store it."""
     changes = changes_of(given)
     if folder is not None:
         check_folder(folder)
@@ -139,9 +116,47 @@ def ask(
             stored, time, changes, skip_infeasible=bool(given.get("skip_infeasible")), folder=folder, progress=progress
         )
         if found.after.stopped:
-            return Answer(found, {}, (_stopped(found, folder),))
+            return Answer(None, (), stopped=_stopped(found, folder))
         result = _result(stored, found)
-        return Answer(found, result, _keep(folder, found, result))
+        kept = _keep(folder, found, result)
+    shown = [*_headline(found, result), "", *spaced(list(tables(result)))]
+    return Answer(result, shown, [*_notes(stored, found), *kept])
+
+
+def _headline(found: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
+    """Say what changes, for how many jobs, and which are compared with nothing."""
+    yield f"From {format_duration(found.at)} on: {'; '.join(found.plan.told) or 'nothing changes'}"
+    jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
+    sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
+    yield f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later"
+    if found.left_out:
+        left = [found.jobs[job] for job in found.left_out]
+        named = [job.name or str(job.id) for job in left[:_MOST_NAMED]]
+        more = f" and {len(left) - _MOST_NAMED:,} more" if len(left) > _MOST_NAMED else ""
+        yield (
+            f"{counted(len(left), 'job')} can never run after the change and {'is' if len(left) == 1 else 'are'} left "
+            f"out of both sides: {', '.join(named)}{more}"
+        )
+
+
+def _notes(stored: StoredRun, found: WhatIf) -> Iterator[str]:
+    if found.plan.nothing:
+        same = "the same" if found.after.tape.digest == found.before.digest else "NOT the same"
+        yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
+    last = stored.scene.jobs[-1].submit
+    if found.at >= last and not found.plan.nothing:
+        yield f"note: all jobs had arrived by {format_duration(last)}; an earlier --at concerns more of them"
+    if not stored.complete:
+        yield "note: the run was cut short; what it is compared with is its continuation without changes"
+    yield from (f"note: {note}" for note in found.plan.notes)
+    if not found.plan.same_failures:
+        yield (
+            "note: failures are drawn: the difference is that of one draw. The same for runs with other seeds "
+            "(--seed) tells how much of it is chance"
+        )
+    if found.left_out:
+        jobs = counted(len(found.left_out), "job")
+        yield f"note: before is the run continued without {jobs} that can never run after the change"
 
 
 def _stopped(found: WhatIf, target: Path | None) -> str:

@@ -1,14 +1,47 @@
 """A site's own history through a policy, against the starts that it recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 
 from headway import traces
 from headway.errors import ExperimentError, TraceError
+from headway.experiment.answer import Answer, spaced
 from headway.experiment.domain import Progress, RunResult
+from headway.experiment.files import typed
 from headway.experiment.play import run
+from headway.formats import slurm_site, toml
 from headway.formats.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
+from headway.report.backtest import missed, tables, verdict
+from headway.report.progress import progress_bar
+
+SITE = "site"
+WITHOUT_CONFIG = "multifactor+conservative"
+
+
+def answer(document: toml.Document, policies: Sequence[str], config: str | PathLike[str] | None) -> Answer:
+    """Replay the history of a document under each policy; ``site`` is the one that a slurm.conf describes."""
+    site = slurm_site.read(fspath(config)) if config is not None else slurm_site.Site(WITHOUT_CONFIG)
+    notes = list(site.notes)
+    if config is None and SITE in policies:
+        notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters")
+    waits = recorded(typed(document, "settings"))
+    found: list[Backtest] = []
+    stopped = ""
+    for spec in policies:
+        toml.put(document, "policy.name", site.policy if spec == SITE else spec)
+        with progress_bar(spec) as told:
+            compared, result = replayed(typed(document, "settings"), waits, told)
+        if result.stopped:
+            stopped = f"{result.policy} was stopped; nothing of it is shown"
+            break
+        found.append(compared)
+        notes.extend(note for note in result.scene.notes if note not in notes)
+    shown = [*spaced(list(tables(found, policies[: len(found)]))), "", verdict(found[0])] if found else []
+    if found:
+        shown += [*missed(found[0]), *([f"site: {found[0].policy}"] if policies[0] == SITE else [])]
+    return Answer([each.record() for each in found], shown, [f"note: {note}" for note in notes], stopped=stopped)
 
 
 def recorded(each: Experiment) -> Mapping[str, int]:

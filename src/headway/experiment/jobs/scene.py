@@ -28,7 +28,8 @@ from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of
 from headway.files import write_whole
 from headway.formats import cluster_file, cluster_table
 from headway.formats.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
-from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, check_measure, span
+from headway.formats.run_settings import check_measure
+from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, span
 from headway.live.tasks import Far
 from headway.metrics.training.window import check_texts, window_of
 from headway.sim.faults import FailureModel, Faults, Maintenance

@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from headway.errors import TapeError
+from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import asking
 from headway.experiment.jobs.scene import JobsScene
@@ -26,6 +27,7 @@ from headway.report.bars import bars
 from headway.report.explanation import Explanation
 from headway.report.export import Tables, Written, write_perfetto
 from headway.report.measured import Comparison, Measured
+from headway.report.progress import progress_bar, share_bar
 from headway.report.story import Story, story
 from headway.training.job import Job
 from headway.training.policies.registry import describe
@@ -152,14 +154,21 @@ class JobsView(View):
     def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
-        return asking.explain(stored, job, asking.moment_of(stored, at, job), draws)
+        time = asking.moment_of(stored, at, job)
+        with share_bar("explain") as tell:
 
-    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> asking.Answer:
+            def resuming(now: int, _state: object) -> None:
+                tell(f"taking the run up: {format_duration(now)}", now / time if time else 1.0)
+
+            def drawing(done: int, count: int) -> None:
+                tell(f"going on: {done} of {count} continuations", done / count)
+
+            return asking.explain(stored, job, time, draws, resuming, drawing)
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
-        answer = asking.ask(stored, at, changes, folder)
-        if answer.found.after.stopped:
-            raise KeyboardInterrupt(*answer.kept)
-        return answer
+        with progress_bar(f"from {at} on") as told:
+            return asking.ask(stored, at, changes, folder, told)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
