@@ -33,7 +33,9 @@ def add(group: typer.Typer) -> None:
         ),
         option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
         option(
-            "policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {ServingPolicyTable().name}."
+            "policy",
+            str | None,
+            f"A serving policy: compass, esg(ranks=3). If left out {ServingPolicyTable().name}.",
         ),
         option("arrivals", str | None, "poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests."),
         option("scenario", str | None, "The scenario that the pipeline is of."),
