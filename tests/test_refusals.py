@@ -46,6 +46,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("--policy", "srtf+round(5ms)"), "its round is 5ms: must be at least 1s"),
         (("--policy", "ftf(lease=1us)"), "its order computes keys anew every 1us: must be at least 1s"),
         (("--failures", "mtbf=1ns"), "failures mtbf '1ns' must be at least 1s"),
+        (("--failures", "mtbf=1s,repair=1ns"), "failures mtbf is 1s: job 0 wants 1m40s without a failure"),
         (("--set", "costs.migration=nan"), "costs.migration is nan: must be a finite number"),
         (("--set", "cluster.gpu_speed.gpu=inf"), "cluster.gpu_speed.gpu is inf: must be a finite number"),
         (("--set", "cluster.node_groups=[{nodes=1,gpus=8}]"), "cluster: nodes = 2 stands beside node_groups"),
@@ -138,6 +139,20 @@ def test_no_policy_is_compared_with_itself(
 ) -> None:
     line = refused(capsys, *(jobs if word == "JOBS" else word for word in words))
     assert "is named twice; name each once" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("jobs", "JOBS", *SIZE, "fifo,fifo+none"), "policies: fifo+none is the same as fifo; name each once"),
+        (("jobs", "JOBS", *SIZE, "srtf+fit,las,srtf"), "policies: srtf is the same as srtf+fit; name each once"),
+    ],
+)
+def test_nor_is_one_that_is_written_in_two_ways(
+    words: tuple[str, ...], line: str, jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scale, *work, policies = (jobs if word == "JOBS" else word for word in words)
+    assert line in refused(capsys, scale, "compare", *work, "--policies", policies)
 
 
 @pytest.mark.parametrize(

@@ -108,20 +108,25 @@ def test_who_returns_within_the_grace_ends_in_good_order() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_policy_that_swallows_every_exception_is_ended_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "times", "status"), [("SIGTERM", 1, 143), ("SIGINT", 2, 130)])
+def test_a_policy_that_swallows_every_exception_is_ended_all_the_same(
+    tmp_path: Path, number: str, times: int, status: int
+) -> None:
     code = (
         "import os, signal\n"
         "from headway.experiment.stopping import stops_on_interrupt\n"
         "with stops_on_interrupt(lambda: None, grace_s=0.05):\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"    times = {times}\n"
         "    while True:\n"
         "        try:\n"
-        "            pass\n"
+        "            if times:\n"
+        "                times -= 1\n"
+        f"                os.kill(os.getpid(), signal.{number})\n"
         "        except BaseException:\n"
         "            pass\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60, check=False)
-    assert done.returncode == 143
+    assert done.returncode == status
 
 
 def test_a_sigterm_stops_a_run_in_good_order(tmp_path: Path) -> None:

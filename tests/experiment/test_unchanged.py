@@ -102,6 +102,25 @@ def test_a_policy_that_changes_the_workload_has_no_result(
     assert not (here / "a" / "result.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("js.done += 10**9", "its run does not pass the audit: row "),
+        ("js.job = None", "the run broke down after it had decided (AttributeError: "),
+    ],
+)
+def test_a_policy_that_changes_the_state_has_no_result(
+    here: Path, body: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = policy(here, ORDER, body)
+    code, shown, err = call(capsys, "jobs", "simulate", *FLAGS, "--policy", own, "--out", "a", "--json")
+    assert (code, shown) == (1, "")
+    assert err.count("\n") == 1
+    assert said in err
+    assert "never change it" in err
+    assert not (here / "a" / "result.json").exists()
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_one_that_changes_nothing_has_one(here: Path, scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     source, flags = SCALES[scale]

@@ -10,7 +10,7 @@ from headway.errors import ExperimentError
 from headway.experiment import common_flags
 from headway.experiment.domain import Domain
 from headway.experiment.given import put_settings
-from headway.experiment.registry import DOMAINS, domain
+from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.formats import toml
 
 Named = tuple[str, Any]
@@ -50,12 +50,18 @@ def variants(document: toml.Document, where: str) -> Iterator[Named]:
 
 
 def under_each(document: toml.Document, policies: Sequence[str], where: str = "settings") -> list[Named]:
-    """Return the same experiment under each policy."""
+    """Return the same experiment under each policy; none of headway's own may come twice, however it is written."""
     experiments = []
+    known: dict[str, str] = {}
     for policy in policies:
         changed = copied(document)
         toml.put(changed, "policy.name", policy)
-        experiments.append(("", typed(changed, where)))
+        experiment = typed(changed, where)
+        if ":" not in policy:
+            same = known.setdefault(domain_of(experiment).policy_name(experiment), policy)
+            if same is not policy:
+                raise ExperimentError(f"policies: {policy} is the same as {same}; name each once")
+        experiments.append(("", experiment))
     return experiments
 
 

@@ -13,7 +13,7 @@ from headway.experiment.domain import Progress, RunResult, Scene
 from headway.experiment.folder import claimed, store
 from headway.experiment.registry import domain_of
 from headway.experiment.stopping import stops_on_interrupt
-from headway.experiment.unchanged import unchanged
+from headway.experiment.unchanged import is_watched, refuse_findings, unchanged
 from headway.traces.build import no_collection
 
 
@@ -43,13 +43,16 @@ def play(
         state, policy = begun.state, begun.policy
         scheduler = Scheduler(state, policy, begun.executor, tape)
         scheduler.decide_ns = [] if scene.times_decisions(policy) else None
-        with unchanged(policy.name, scene.policy_parts(policy), scene.given()):
+        watched = is_watched(scene.policy_parts(policy))
+        with unchanged(policy.name, scene.given(), watched=watched):
             try:
                 with stops_on_interrupt(scheduler.stop):
                     scheduler.run(None if progress is None else lambda now: progress(scene.far(state, now)))
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started
+        if watched and begin is None:
+            refuse_findings(policy.name, scene.audit(closed, complete=not scheduler.stopped))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     took = (scheduler.stopped, wall_s, peak, folder, scheduler.decide_ns or ())
     return RunResult(scene, scene.policy_name(), closed, *took, begun)

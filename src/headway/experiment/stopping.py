@@ -3,7 +3,8 @@
 The first Ctrl-C (or SIGTERM) lets the step in progress end. A second Ctrl-C raises ``KeyboardInterrupt`` wherever the
 program is, in an endless loop of somebody's policy too. A second SIGTERM, or a grace of some seconds after the first,
 raises ``Terminated`` there. What is on the tape by then is kept. A policy that swallows even that, or that is in code
-which is not Python and never returns, is ended after another grace: what it had written to the disk is kept.
+which is not Python and never returns, is ended after another grace: what it had written to the disk is kept. So it is
+where a second Ctrl-C was swallowed.
 """
 
 import os
@@ -32,11 +33,18 @@ def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> It
         return
     over = threading.Event()
     waiting: list[threading.Thread] = []
+    times = 0
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop()
-        _say(signal.SIGINT)
+        nonlocal times
+        times += 1
+        if times == 1:
+            stop()
+            _say(signal.SIGINT)
+            return
+        if times == 2:
+            threading.Thread(target=_give_up_after, args=(over, grace_s, signal.SIGINT), daemon=True).start()
+        raise KeyboardInterrupt
 
     def terminated(_number: int, _frame: FrameType | None) -> None:
         if waiting:
@@ -67,5 +75,10 @@ def _end_after(over: threading.Event, grace_s: float) -> None:
     """End the program in two steps, unless the run ends before: a second SIGTERM, then without asking anybody."""
     if not over.wait(grace_s):
         os.kill(os.getpid(), signal.SIGTERM)
-        if not over.wait(grace_s):
-            os._exit(128 + signal.SIGTERM)
+        _give_up_after(over, grace_s, signal.SIGTERM)
+
+
+def _give_up_after(over: threading.Event, grace_s: float, number: signal.Signals) -> None:
+    """End the program without asking anybody, unless the run ends before."""
+    if not over.wait(grace_s):
+        os._exit(128 + number)

@@ -1,31 +1,50 @@
-"""The proof that a policy from outside the package changed nothing of what it was given: jobs, graphs, programs.
+"""The proof that a policy from outside the package changed nothing of what it was given or shown.
 
-Headway's own policies are held to it by tests. Others are watched: what a run is given is written down before the run
-and looked at again afterwards, so that a policy that makes its jobs shorter has no result.
+Headway's own policies are held to it by tests. Others are watched. What a run is given (jobs, graphs, programs) is
+written down before the run and looked at again afterwards, so that a policy that makes its jobs shorter has no result.
+What it is shown, the state, is checked by an audit of the tape.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from headway.core.audit import Finding
 from headway.errors import ChangedInputError
+from headway.experiment.blame import MORE, blamed
 from headway.formats.plugins import is_own
 
 _SCALARS = (int, str, float, bool, type(None))
 _MOST_SHOWN = 60
+_ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What a state raises that somebody else has written to."""
+
+
+def is_watched(parts: Sequence[object]) -> bool:
+    """Return whether a policy is made of anything that is not headway's own."""
+    return not all(is_own(type(part)) for part in parts if part is not None)
 
 
 @contextmanager
-def unchanged(policy: str, parts: Sequence[object], given: Mapping[str, Sequence[Any]]) -> Iterator[None]:
+def unchanged(policy: str, given: Mapping[str, Sequence[Any]], *, watched: bool) -> Iterator[None]:
     """Raise, when a run is over, if something of ``given`` is not what it was before; by what it is, in order.
 
-    Where all ``parts`` of the policy are headway's own nothing is looked at.
+    So it does where the run itself breaks down, though not in the policy's own code. Nothing is looked at unless the
+    policy is watched.
     """
-    if all(is_own(type(part)) for part in parts if part is not None):
+    if not watched:
         yield
         return
     before = {what: [_plain(each) for each in things] for what, things in given.items()}
-    yield
+    try:
+        yield
+    except _ODD as problem:
+        if blamed(problem) is not None:
+            raise
+        raise ChangedInputError(
+            f"policy {policy}: the run broke down after it had decided ({type(problem).__name__}: {problem}; {MORE}); "
+            "most likely it changed the state: a policy may read what it is shown, never change it"
+        ) from problem
     for what, things in given.items():
         for number, (was, thing) in enumerate(zip(before[what], things, strict=True)):
             if _plain(thing) != was:
@@ -34,6 +53,16 @@ def unchanged(policy: str, parts: Sequence[object], given: Mapping[str, Sequence
                     f"policy {policy} changed what it was given: {what} {name}{_difference(was, thing)}; "
                     "a policy may read the workload, never change it"
                 )
+
+
+def refuse_findings(policy: str, findings: Sequence[Finding]) -> None:
+    """Raise if the audit of a watched policy's tape found anything."""
+    if findings:
+        more = f" (and {len(findings) - 1:,} more findings)" if len(findings) > 1 else ""
+        raise ChangedInputError(
+            f"policy {policy}: its run does not pass the audit: {findings[0]}{more}; "
+            "a policy may read what it is shown, never change it"
+        )
 
 
 def _plain(value: Any) -> Any:

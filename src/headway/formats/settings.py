@@ -15,6 +15,8 @@ LONGEST = 100 * 365 * DAY
 MOST_JOBS = 10_000_000
 LEAST_MTBF = SECOND
 """The least time between failures, of a node or of a worker: below it nothing would ever be done."""
+MOST_FAILURES = 15
+"""Of a job's nodes between two of its checkpoints, on average: it then gets through once in three million times."""
 
 
 class Synthetic(Struct, kw_only=True):

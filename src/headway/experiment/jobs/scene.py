@@ -29,7 +29,7 @@ from headway.files import write_whole
 from headway.formats import cluster_file, cluster_table
 from headway.formats.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
 from headway.formats.run_settings import check_measure
-from headway.formats.settings import LEAST_MTBF, Experiment, FailuresTable, PolicyTable, span
+from headway.formats.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
 from headway.live.tasks import Far
 from headway.metrics.training.window import check_texts, window_of
 from headway.sim.faults import FailureModel, Faults, Maintenance
@@ -44,6 +44,7 @@ from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
+from headway.units import exact_duration
 
 JOBS_NAME = "jobs.parquet"
 POLICY_NAME = "policy.json"
@@ -178,6 +179,25 @@ def failure_model(table: FailuresTable) -> FailureModel | None:
     return FailureModel(mtbf, span(table.repair, "failures repair", least=1))
 
 
+def check_failures(model: FailureModel | None, cluster: Cluster, jobs: Sequence[Job]) -> None:
+    """Refuse failures so frequent that a job would hardly ever come as far as its next checkpoint, or its end."""
+    if model is None or not jobs:
+        return
+    widest = max([node.gpus for node in cluster.nodes], default=0) or 1
+
+    def expected(job: Job) -> float:
+        """Failures of its nodes on the way from one checkpoint to the next."""
+        return min(job.ends_after, job.checkpoint_every) * max(job.nodes, -(-job.gpus // widest), 1) / model.mtbf
+
+    job = max(jobs, key=expected)
+    if expected(job) > MOST_FAILURES:
+        raise ExperimentError(
+            f"failures mtbf is {exact_duration(model.mtbf)}: job {job.name or job.id} wants "
+            f"{exact_duration(min(job.ends_after, job.checkpoint_every))} without a failure and would never get them; "
+            "make mtbf longer, or checkpoint_every_s of the job shorter"
+        )
+
+
 def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     """Return failures and maintenance, or None where nothing was asked for."""
     table = experiment.failures
@@ -215,6 +235,7 @@ def prepare(experiment: Experiment) -> JobsScene:
     if skipped:
         notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
     check_span(jobs, cluster)
+    check_failures(failure_model(experiment.failures), cluster, jobs)
     window_of(jobs, measure.jobs, measure.warmup)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
     return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped)

@@ -21,7 +21,7 @@ from headway.experiment.domain import Progress, RunResult, StoredRun
 from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
 from headway.experiment.jobs.arrivals import waiting_for
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
-from headway.experiment.jobs.scene import JobsScene, failure_model
+from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
 from headway.files import write_whole
 from headway.formats.settings import span
@@ -269,7 +269,9 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
         faults = Faults(len(scene.cluster.nodes) - len(planned.added), scene.experiment.run.seed)
     if faults is not None:
         if not planned.same_failures:
-            coming.extend(faults.change(now, failure_model(scene.experiment.failures)))
+            model = failure_model(scene.experiment.failures)
+            check_failures(model, scene.cluster, scene.jobs)
+            coming.extend(faults.change(now, model))
         coming.extend(faults.grow(now, len(scene.cluster.nodes)))
 
     def called_off(event: NodeEvent) -> bool:

@@ -19,10 +19,13 @@ from headway.training.policies.placements.pick import one_node
 from headway.training.pool import Demand, Pool
 from headway.training.queue import Key, Lane
 from headway.training.state import TrainingState
-from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI
+from headway.units import DAY, HOUR, SECOND, WHOLE_GPU_MILLI
 
 RESTART = SECOND
 """A job that was stopped and would fit at once elsewhere is looked at again so much later, if nothing comes first."""
+
+_AHEAD = ((HOUR, "an hour"), (400 * DAY, "400 days"))
+"""When keys are asked for, to see whether they move: the second is for those that move in few and large steps."""
 
 
 class Order(ABC):
@@ -81,12 +84,15 @@ class Order(ABC):
 
     def _refuse_moving(self, now: int, js: JobState) -> None:
         """Raise if the key of a job that runs moves with time: ``rank`` would leave it where it was when it waited."""
-        present, later = self.key(now, js), self.key(now + HOUR, js)
-        if present != later and present == self.key(now, js):
-            raise ExperimentError(
-                f"order {self.name}: its key moves with time (job {js.id}: {present} now, {later} an hour later), and "
-                "it preempts; write key_moves_with_time = True in the class, so that running jobs are ranked anew"
-            )
+        present = self.key(now, js)
+        for ahead, said in _AHEAD:
+            later = self.key(now + ahead, js)
+            if present != later and present == self.key(now, js):
+                raise ExperimentError(
+                    f"order {self.name}: its key moves with time (job {js.id}: {present} now, {later} {said} later), "
+                    "and it preempts; write key_moves_with_time = True in the class, so that running jobs are ranked "
+                    "anew"
+                )
 
     def lane(self, js: JobState) -> Hashable:
         """What separates jobs whose relative order moves (a tenant, for fair shares); None when nothing does."""

@@ -19,7 +19,7 @@ from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.registry import ORDERS, build
 from headway.training.queue import Key
 from headway.training.rows import Kind
-from headway.units import SECOND, Duration
+from headway.units import HOUR, SECOND, Duration
 from tests.conformance.checks import check_all
 from tests.drive import Run, World, drive, seconds_of
 from tests.strategies import worlds
@@ -82,6 +82,12 @@ def test_a_key_that_moves_and_does_not_say_so_is_refused_with_the_remedy() -> No
     line = r"order attained: its key moves with time \(job 0: .*\), and it preempts; write key_moves_with_time = True"
     with pytest.raises(ExperimentError, match=line):
         drive(made(Silent()), TWO)
+
+
+def test_so_is_one_that_moves_in_large_steps() -> None:
+    step = type("Step", (Silent,), {"key": lambda self, now, js: (js.attained_at(now) > 10**6 * HOUR, js.id)})
+    with pytest.raises(ExperimentError, match=r"400 days later\), and it preempts; write key_moves_with_time = True"):
+        drive(made(step()), TWO)
 
 
 def test_the_refusal_is_one_line_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
