@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.replay import rows_of
 from headway.core.tape import Tape
 from headway.serving.audit_requests import RequestClerk
 from headway.serving.books import BatchEntry, WorkerBooks
@@ -26,7 +27,6 @@ from headway.serving.events import (
     WorkerRecovered,
 )
 from headway.serving.fleet import Fleet
-from headway.serving.replay import rows_of
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import networkx as nx
 
 from headway.errors import ExperimentError
+
+Time = TypeVar("Time", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,23 @@ class Graph:
 
     def critical_path(self, times: Sequence[int]) -> int:
         """The longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
-        ends = [0] * len(self.tasks)
-        for task in self.order:
-            ends[task] = times[task] + max((ends[before] for before in self.predecessors[task]), default=0)
-        return max(ends)
+        return max(self.lengths_to(times))
+
+    def lengths_to(self, times: Sequence[Time]) -> list[Time]:
+        """Return by task the longest way from the beginning to its end, when task ``i`` takes ``times[i]``."""
+        return _lengths(times, self.order, self.predecessors)
+
+    def lengths_from(self, times: Sequence[Time]) -> list[Time]:
+        """Return by task the longest way from its start to the end, when task ``i`` takes ``times[i]``."""
+        return _lengths(times, reversed(self.order), self.successors)
 
     def _named(self, tasks: Iterable[int]) -> str:
         return " → ".join(self.tasks[task].name for task in tasks)
+
+
+def _lengths(times: Sequence[Time], order: Iterable[int], before: Sequence[Sequence[int]]) -> list[Time]:
+    """Return what each task takes and the longest of what is before it; ``order``: what is before comes first."""
+    lengths = list(times)
+    for task in order:
+        lengths[task] += max((lengths[other] for other in before[task]), default=0)
+    return lengths

@@ -70,14 +70,8 @@ def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
     worker.published = worker.row()
     state.touched[worker.id] = None
     if sum(other.up for other in state.workers) == 1:  # until now nothing could be placed anywhere
-        state.displaced.extend(
-            request for request, rs in state.requests.items() if request not in state.displaced and _unplaced(rs)
-        )
-
-
-def _unplaced(rs: RequestState) -> bool:
-    """Whether a task of a request is placed nowhere."""
-    return any(at == NOWHERE and stage < Stage.RUNNING for at, stage in zip(rs.worker, rs.stage, strict=True))
+        open_requests = [request for request, rs in state.requests.items() if rs.unplaced(rs.worker)]
+        state.displaced.extend(request for request in open_requests if request not in state.displaced)
 
 
 def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:

@@ -39,6 +39,16 @@ class GpuMemory:
         """Whether it is there and nobody uses it."""
         return model in self.order and model not in self.pins
 
+    def enough(self, models: Iterable[int], need_bytes: int) -> tuple[int, ...] | None:
+        """Return the first of some models that together have so many bytes; None where all of them have fewer."""
+        chosen = []
+        for model in models:
+            if need_bytes <= 0:
+                break
+            chosen.append(model)
+            need_bytes -= self.sizes[model]
+        return tuple(chosen) if need_bytes <= 0 else None
+
     def add(self, model: int, now: int) -> None:
         """Set its bytes aside."""
         self.resident |= 1 << model

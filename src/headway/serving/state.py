@@ -138,6 +138,12 @@ class ServingState:
             self.stale_ns += stale * (now - epoch * self.push_interval)
         return found
 
+    def reached(self, ingress: int) -> int:
+        """Return the worker that a request gets to: where it was sent, or the next one that is up; -1 if none is."""
+        count = len(self.workers)
+        around = ((ingress + step) % count for step in range(count))
+        return next((index for index in around if self.workers[index].up), NOWHERE)
+
     @property
     def pushes(self) -> int:
         """Rows that were pushed."""

@@ -149,6 +149,11 @@ class WorkerState:
             row = self.as_is = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
         return row
 
+    def processes(self, function: int) -> int:
+        """Return how many processes of a function are here: idle, busy and starting ones."""
+        busy = sum(batch.function == function for batch in self.running.values())
+        return len(self.idle.get(function, ())) + busy + list(self.starting.values()).count(function)
+
     def want(self, models: tuple[int, ...]) -> None:
         """A task placed here needs these."""
         for model in models:

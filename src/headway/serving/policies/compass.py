@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
-from headway.serving.actions import NOWHERE, Action, MoveTask, PlaceRequest, RunBatch
-from headway.serving.policies.hash import unplaced
+from headway.serving.actions import Action, MoveTask, PlaceRequest, RunBatch
 from headway.serving.policies.local import FIFO, LOOKAHEAD, LocalQueue
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan import QUEUED, RESERVED, RUNNING, Planner
@@ -64,14 +63,13 @@ class Compass(ServingPolicy):
         self.ingress = ingress
         self.queue = LocalQueue(evict, prefetch)
         self.planner = Planner(estimate, load=load, cache=cache, ingress=ingress)
-        self._open: dict[int, None] = {}
-        """Requests with tasks that no worker was up for."""
 
     def bind(self, state: ServingState) -> None:
         """Ranks of all graphs; see ``Planner`` and ``LocalQueue``."""
         self.queue.bind(state)
         self.planner.bind(state, self.queue.hosts)
-        self._open = {}
+        self._open: dict[int, None] = {}
+        """Requests with tasks that no worker was up for."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Plan what came or was displaced, look again at what is being sent, and let each worker go on."""
@@ -103,12 +101,12 @@ class Compass(ServingPolicy):
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         """A request came, or lost tasks: the worker that it came to plans it."""
-        viewer = reached(state, rs.request.ingress)
+        viewer = state.reached(rs.request.ingress)
         if viewer < 0:
             self._open[rs.request.id] = None
             return
         plan = self.plan(now, state, rs, viewer)
-        if unplaced(rs, plan):
+        if rs.unplaced(plan):
             self._open[rs.request.id] = None
         yield PlaceRequest(rs.request.id, plan)
 
@@ -153,13 +151,3 @@ class Compass(ServingPolicy):
         view.taken_until[planned] -= own
         view.taken_until[here] += extra
         return planner.at_once(view, rs, task, here, self.queue.hosts[function])
-
-
-def reached(state: ServingState, ingress: int) -> int:
-    """The worker that a request gets to: where it was sent, or the next one that is up; -1: none is."""
-    count = len(state.workers)
-    for step in range(count):
-        index = (ingress + step) % count
-        if state.workers[index].up:
-            return index
-    return NOWHERE

@@ -34,13 +34,11 @@ class Hash(ServingPolicy):
         self.salt = salt
         self.queue = LocalQueue(evict, prefetch)
 
-        self._open: dict[int, None] = {}
-        """Requests with tasks that no worker was up for."""
-
     def bind(self, state: ServingState) -> None:
         """See ``LocalQueue``."""
         self.queue.bind(state)
-        self._open = {}
+        self._open: dict[int, None] = {}
+        """Requests with tasks that no worker was up for."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Place what arrived or was displaced; then let each worker go on."""
@@ -49,7 +47,7 @@ class Hash(ServingPolicy):
                 self._open.pop(request, None)
                 if (rs := state.requests.get(request)) is not None:
                     plan = spread(state, rs, self.queue.hosts, self.salt)
-                    if unplaced(rs, plan):
+                    if rs.unplaced(plan):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
         queue, workers = self.queue, state.workers
@@ -75,8 +73,3 @@ def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...
             if able:
                 placed[task] = able[drawn(rs.request.id, task, salt) % len(able)]
     return tuple(placed)
-
-
-def unplaced(rs: RequestState, plan: Sequence[int]) -> bool:
-    """Whether a plan leaves a task open that must still run."""
-    return NOWHERE in plan and any(w == NOWHERE and s < RUNNING for w, s in zip(plan, rs.stage, strict=True))

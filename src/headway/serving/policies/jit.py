@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE, Action, MoveTask
-from headway.serving.policies.compass import END, START, Compass, reached
+from headway.serving.policies.compass import END, START, Compass
 from headway.serving.policies.hash import spread
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.plan import QUEUED, RUNNING
@@ -60,7 +60,7 @@ class Jit(Compass):
         if self.start == HASH:
             yield from super()._place(now, state, rs)
             return
-        viewer = reached(state, rs.request.ingress)
+        viewer = state.reached(rs.request.ingress)
         for task, stage in enumerate(rs.stage):
             if stage == Stage.READY:
                 yield from self._send(now, state, rs, task, viewer)

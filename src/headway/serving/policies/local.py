@@ -70,27 +70,23 @@ class LocalQueue:
         need = self._activations[function]
         if missing:
             need += state.catalogue.size_of(missing)
-        evict: tuple[int, ...] = ()
+        evict: tuple[int, ...] | None = ()
         if need > memory.free_bytes:
             evict = self.victims(state, worker, need - memory.free_bytes, mask, task)
-            if memory.free_bytes + memory.size_of(evict) < need:
-                return None  # what is being fetched ahead is in the way
+        if evict is None:
+            return None  # what is being fetched ahead is in the way
         return RunBatch(worker.id, (task,), whole.cpus, whole.slices, evict)
 
-    def victims(self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId) -> tuple[int, ...]:
-        """Models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
+    def victims(
+        self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId
+    ) -> tuple[int, ...] | None:
+        """Return models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
         pinned = worker.memory.pins
         models = [model for model in worker.memory.order if not keep >> model & 1 and model not in pinned]
         if self.evict == LOOKAHEAD and len(models) > 1:
             first = self._first_use(state, worker, task, models)
             models.sort(key=first.__getitem__, reverse=True)
-        chosen = []
-        for model in models:
-            if need <= 0:
-                break
-            chosen.append(model)
-            need -= self._sizes[model]
-        return tuple(chosen)
+        return worker.memory.enough(models, need)
 
     def _first_use(
         self, state: ServingState, worker: WorkerState, besides: TaskId, models: Sequence[int]

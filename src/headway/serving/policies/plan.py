@@ -6,6 +6,7 @@ weights that placed tasks will have to fetch; ``reserved`` also tasks that were 
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE
@@ -59,8 +60,8 @@ class Planner:
         self._sizes = [model.size_bytes for model in catalogue.models]
         self._masks = [function.mask for function in catalogue.functions]
         self._models = [tuple(models_in(mask)) for mask in self._masks]
-        self._of_mask: dict[int, tuple[int, int]] = {0: (0, 0)}
-        self._ways: dict[tuple[int, int], list[int]] = {}
+        self._bring = cache(self._time_and_bytes)
+        self.way = cache(self._way)
         self._orders = [tuple(by_rank(self.ranks(graph), graph.order)) for graph in catalogue.graphs]
         self._inputs = [
             [
@@ -73,13 +74,9 @@ class Planner:
 
     def ranks(self, graph: Graph) -> list[int]:
         """By task: the longest way from its start to the end of the request, with every edge between two workers."""
-        ranks = [0] * len(graph.tasks)
-        for task in reversed(graph.order):
-            runs = self.runs[graph.tasks[task].function]
-            across = self._across(graph.tasks[task].output_bytes)
-            rest = max((across + ranks[after] for after in graph.successors[task]), default=0)
-            ranks[task] = sum(runs) // len(runs) + rest
-        return ranks
+        times = [sum(self.runs[function]) // self._workers for function in graph.functions]
+        sent = [self._across(task.output_bytes) for task in graph.tasks]
+        return graph.lengths_from([time + sent[i] if graph.successors[i] else time for i, time in enumerate(times)])
 
     # --- what rows say ----------------------------------------------------------------------------------------
 
@@ -198,13 +195,9 @@ class Planner:
             total += self._fetch_times[model] * (1 if free >= self._sizes[model] else 2)
         return total
 
-    def way(self, source: int, size_bytes: int) -> list[int]:
-        """By worker: how long bytes take to get there."""
-        found = self._ways.get((source, size_bytes))
-        if found is None:
-            found = [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
-            self._ways[source, size_bytes] = found
-        return found
+    def _way(self, source: int, size_bytes: int) -> list[int]:
+        """Return by worker how long bytes take to get there."""
+        return [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
 
     # --- parts ------------------------------------------------------------------------------------------------
 
@@ -230,14 +223,10 @@ class Planner:
             if self.estimate != QUEUED:
                 view.resident[worker] |= missing
 
-    def _bring(self, mask: int) -> tuple[int, int]:
-        """Time and bytes of some models."""
-        found = self._of_mask.get(mask)
-        if found is None:
-            models = models_in(mask)
-            found = sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
-            self._of_mask[mask] = found
-        return found
+    def _time_and_bytes(self, mask: int) -> tuple[int, int]:
+        """Return how long some models take to come, and their bytes."""
+        models = models_in(mask)
+        return sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
 
     def _across(self, size_bytes: int) -> int:
         """Down from one GPU, over to another host and up again."""

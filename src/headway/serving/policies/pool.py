@@ -21,6 +21,7 @@ Where ESG's paper is silent, our reading:
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 from math import ceil, inf, sqrt
@@ -46,16 +47,27 @@ _WEIGHT = 0.1
 """Of the latest gap in the moving average."""
 
 
+@dataclass(eq=False)
 class PoolPolicy(ServingPolicy):
     """Decides in one place; what a queue's head is given is for ``choices`` to say."""
 
     central = True
     authors: ClassVar[dict[str, Any]] = {"late": PLAN, "deviations": 0.0}
     """The fastest configurations where none is in time, and plans that fill the deadline: the search, literally."""
-    deviations: float
-    late: str
-    patience: int
-    prewarm: bool
+    least_options: ClassVar[dict[str, int]] = {}
+    """The least value of each option that a policy adds."""
+    deviations: float = field(default=2.0, kw_only=True)
+    late: str = field(default=LAST, kw_only=True)
+    patience: int = field(default=3, kw_only=True)
+    prewarm: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Raise for an option that makes no sense."""
+        for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
+            if not low <= (value := getattr(self, option)) < inf:
+                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
+        if self.late not in (LAST, PLAN):
+            raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
 
     @abstractmethod
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
@@ -63,14 +75,6 @@ class PoolPolicy(ServingPolicy):
 
         ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
         """
-
-    def check_options(self, **least: int) -> None:
-        """Raise for an option that makes no sense; ``least``: the least value of those that a policy adds."""
-        for option, low in {**least, "patience": 0, "deviations": 0}.items():
-            if not low <= (value := getattr(self, option)) < inf:
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
-        if self.late not in (LAST, PLAN):
-            raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
 
     def bind(self, state: ServingState) -> None:
         """Options by function, times by task, empty queues."""
@@ -92,18 +96,15 @@ class PoolPolicy(ServingPolicy):
         self.rest: list[list[int]] = []
         self.slower: list[list[float]] = []
         for graph in state.catalogue.graphs:
-            rest, mean, variance = ([0.0] * len(graph.tasks) for _ in range(3))
+            mean, variance = ([0.0] * len(graph.tasks) for _ in range(2))
             for task in reversed(graph.order):
                 function = graph.tasks[task].function
                 after = max(graph.successors[task], key=lambda other: mean[other], default=None)
                 time, spread = self.least[function].time, state.catalogue.functions[function].profile.spread
                 mean[task] = time + (mean[after] if after is not None else 0.0)
                 variance[task] = (time * spread) ** 2 + (variance[after] if after is not None else 0.0)
-                fastest = self.options[function][0].time
-                rest[task] = fastest + max((rest[other] for other in graph.successors[task]), default=0.0)
-            self.rest.append([int(time) for time in rest])
-            slower = [1.0 + self.deviations * sqrt(v) / m for m, v in zip(mean, variance, strict=True)]
-            self.slower.append(slower)
+            self.rest.append(graph.lengths_from([self.options[function][0].time for function in graph.functions]))
+            self.slower.append([1.0 + self.deviations * sqrt(v) / m for m, v in zip(mean, variance, strict=True)])
 
     # --- queues -----------------------------------------------------------------------------------------------
 
@@ -265,14 +266,8 @@ def make_room(state: ServingState, worker: WorkerState, function: int, batch: in
         need += state.catalogue.size_of(missing)
     if need <= 0:
         return ()
-    evict = []
-    for model in sorted(memory.order, key=memory.order.__getitem__):
-        if not kind.mask >> model & 1 and memory.evictable(model):
-            evict.append(model)
-            need -= memory.size_of((model,))
-            if need <= 0:
-                return tuple(evict)
-    return None
+    oldest = sorted(memory.order, key=memory.order.__getitem__)
+    return memory.enough((m for m in oldest if not kind.mask >> m & 1 and memory.evictable(m)), need)
 
 
 def _time_left(now: int, state: ServingState, request: int) -> int:
@@ -357,7 +352,7 @@ class Warmth:
             for w in state.workers
             if w.up and w.slices_free >= slices and w.cpus_free >= cpus and not w.warm >> function & 1
         ]
-        have = sum(processes(w, function) for w in state.workers if w.up) if room else 0
+        have = sum(w.processes(function) for w in state.workers if w.up) if room else 0
         most = max(1, 2 * self.wanted(function))
         if have >= most and not any(w.running or w.starting for w in state.workers):
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
@@ -367,14 +362,14 @@ class Warmth:
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
-        short = wanted - sum(processes(worker, function) for worker in up)
+        short = wanted - sum(worker.processes(function) for worker in up)
         for worker in _fewest(up, function, short):
             yield from _start(state, worker, function)
 
 
 def _fewest(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
     """Where to start some processes: each where there are fewest, at most as many as a worker has slices."""
-    heap = [(processes(w, function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
+    heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
     found: list[WorkerState] = []
     heap.sort(key=lambda entry: entry[:3])
     while heap and len(found) < count:
@@ -391,10 +386,3 @@ def _start(state: ServingState, worker: WorkerState, function: int) -> Iterator[
     for model in models_in(state.catalogue.functions[function].mask & ~worker.memory.resident):
         if 0 < state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:
             yield FetchModel(worker.id, model)
-
-
-def processes(worker: WorkerState, function: int) -> int:
-    """How many of a function's a worker has: idle, running, starting."""
-    count = len(worker.idle.get(function, ()))
-    count += sum(batch.function == function for batch in worker.running.values())
-    return count + list(worker.starting.values()).count(function) if worker.starting else count

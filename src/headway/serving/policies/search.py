@@ -12,6 +12,7 @@ Paths are in order of cost, then time, then their options, so that ties are sett
 """
 
 from collections.abc import Sequence
+from functools import cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -61,22 +62,18 @@ class Search:
         """Of all ways, whatever the queue."""
         self._all = stages
         self._together = together
-        self._prepared: dict[int, tuple[list[_Stage], list[Front]]] = {}
+        self._prepared = cache(self._prepare)
         self._slowest = sum(max(options).time for options in stages)
-        self._known: dict[tuple[int, int], tuple[Path, ...]] = {}
+        self._paths = cache(self.paths)
 
     def near(self, slack: int, queue: int) -> tuple[Path, ...]:
         """``paths`` for a little less time: a whole number of buckets."""
         rounded = max(0, min(slack, self._slowest + self.bucket)) // self.bucket * self.bucket
-        key = (self._most(queue), rounded)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self.paths(rounded, queue)
-        return found
+        return self._paths(rounded, self._most(queue))
 
     def paths(self, slack: int, queue: int) -> tuple[Path, ...]:
         """The K cheapest paths within ``slack``, the first batch ``queue`` at most; else the fastest path alone."""
-        stages, after = self._prepare(self._most(queue))
+        stages, after = self._prepared(self._most(queue))
         last = len(stages) - 1
         found: list[Path] = []
         heap: list[tuple[int, int, int, int, tuple[int, ...]]] = [(0, 0, 0, 0, ())]
@@ -110,14 +107,11 @@ class Search:
 
     def _prepare(self, most: int) -> tuple[list[_Stage], list[Front]]:
         """The stages with a first batch of ``most`` at most, and what time costs after each of them."""
-        prepared = self._prepared.get(most)
-        if prepared is None:
-            first, *later = self._all
-            if self._together:
-                later = [within_batch(options, most) for options in later]
-            stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
-            prepared = self._prepared[most] = stages, rests(later)
-        return prepared
+        first, *later = self._all
+        if self._together:
+            later = [within_batch(options, most) for options in later]
+        stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
+        return stages, rests(later)
 
 
 def within_batch(options: Sequence[Option], most: int) -> Sequence[Option]:

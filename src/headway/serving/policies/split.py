@@ -10,6 +10,7 @@ The exact way needs no split: ``fronts.whole`` says what any deadline costs for 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import networkx as nx
@@ -184,8 +185,8 @@ class Split:
         self._options = options
         self._bucket = bucket
         self._together = together
-        self._stages: dict[Stage, Sequence[Option]] = {}
-        self._searches: dict[tuple[tuple[Stage, ...], int], Search] = {}
+        self._choices = cache(self._options_of)
+        self._search = cache(self._search_for)
         self._plans: list[list[tuple[Search, float]]] = [
             [(self._search(level.stages, ranks if level is inmost[-1] else 1), level.fraction) for level in inmost]
             for inmost in levels(graph, weights, size)
@@ -199,22 +200,16 @@ class Split:
             slack = int(slack * part) - path.time + path.options[0].time
         return inmost.near(int(slack * fraction), queue)
 
-    def _search(self, stages: tuple[Stage, ...], ranks: int) -> Search:
-        search = self._searches.get((stages, ranks))
-        if search is None:
-            search = Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
-            self._searches[stages, ranks] = search
-        return search
+    def _search_for(self, stages: tuple[Stage, ...], ranks: int) -> Search:
+        return Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
 
-    def _choices(self, stage: Stage) -> Sequence[Option]:
-        """A task's options; for several tasks the points of their front."""
+    def _options_of(self, stage: Stage) -> Sequence[Option]:
+        """Return a task's options; for several tasks the points of their front."""
         if len(stage) == 1:
             return self._options[stage[0]]
-        if stage not in self._stages:
-            front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
-            points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
-            self._stages[stage] = [Option(time, cost, _WHATEVER) for time, cost in points]
-        return self._stages[stage]
+        front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
+        points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
+        return [Option(time, cost, _WHATEVER) for time, cost in points]
 
 
 def split_cost(split: Split, deadline: int) -> int | None:

@@ -8,7 +8,7 @@ taken by those alone who cannot do without, and a request that would cost more t
 from collections.abc import Sequence
 from math import exp
 
-from headway.serving.policies.headway.offers import Menu, rest_lengths
+from headway.serving.policies.headway.offers import Menu
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
@@ -31,7 +31,7 @@ class Admission:
         self._graphs = state.catalogue.graphs
         self._called = [sorted({task.function for task in graph.tasks}) for graph in self._graphs]
         self._rest = [
-            rest_lengths(graph, [self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
+            graph.lengths_from([self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
         ]
 
     def least(self, graph: int, task: int) -> int:

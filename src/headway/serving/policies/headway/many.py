@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from math import inf
 
 import numpy as np
@@ -47,14 +48,14 @@ class Many:
         """By function: what a task takes by worker, or by worker and slices that are free."""
         self._weighty = any(outline.masks)
         """Whether anything needs weights at all."""
-        self._known: dict[tuple[int, int], Floats] = {}
+        self._barred = lru_cache(_REMEMBERED)(self._bars)
         self._soonest: dict[int, tuple[int, float, float]] = {}
         self._soonest_at = -1
         self._soonest_of: list[Row] | None = None
         """By function: see ``_two_soonest``; for which instant and which rows."""
         self._hosts = np.array([worker.host for worker in fleet.workers])
         self._racks = np.array([worker.rack for worker in fleet.workers])
-        self._ways: dict[int, tuple[list[int], npt.NDArray[np.intp]]] = {}
+        self._ways = cache(self._ways_from)
 
     def _takes_of(self, function: int) -> Ints:
         outline = self._outline
@@ -70,17 +71,18 @@ class Many:
 
     def copied(self, source: int, size_bytes: int) -> Ints:
         """By worker: how long a copy from ``source`` takes; nothing to itself."""
-        found = self._ways.get(source)
-        if found is None:
-            kinds = np.ones(len(self._each), dtype=np.int64)
-            if source >= 0:
-                kinds = np.where(self._racks == self._racks[source], 1, 2)
-                kinds[self._hosts == self._hosts[source]] = 0
-                kinds[source] = -1
-            _, one_each, which = np.unique(kinds, return_index=True, return_inverse=True)
-            found = self._ways[source] = one_each.tolist(), which
-        ones, places = found
+        ones, places = self._ways(source)
         return np.array([self._fleet.copy_time(source, one, size_bytes) for one in ones], dtype=np.int64)[places]
+
+    def _ways_from(self, source: int) -> tuple[list[int], npt.NDArray[np.intp]]:
+        """Return one worker of each kind of way from ``source``, and by worker which of them is as far."""
+        kinds = np.ones(len(self._each), dtype=np.int64)
+        if source >= 0:
+            kinds = np.where(self._racks == self._racks[source], 1, 2)
+            kinds[self._hosts == self._hosts[source]] = 0
+            kinds[source] = -1
+        _, one_each, which = np.unique(kinds, return_index=True, return_inverse=True)
+        return one_each.tolist(), which
 
     # --- where it ends first ------------------------------------------------------------------------------------
 
@@ -198,15 +200,9 @@ class Many:
             score = np.where(there & ~crowded, fetched - INVESTED * (fetched - ready), held)
         return score, end
 
-    def _barred(self, function: int, up: int) -> Floats:
-        """By worker: nothing where it can run a function and is up, else endless."""
-        found = self._known.get((function, up))
-        if found is None:
-            if len(self._known) > _REMEMBERED:
-                self._known.clear()
-            hosts = self._outline.hosts[function] & up
-            count = len(self._each)
-            packed = np.frombuffer(hosts.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
-            found = np.where(np.unpackbits(packed, count=count, bitorder="little"), 0.0, inf)
-            self._known[function, up] = found
-        return found
+    def _bars(self, function: int, up: int) -> Floats:
+        """Return by worker 0 where it can run a function and is up, else infinity."""
+        hosts = self._outline.hosts[function] & up
+        count = len(self._each)
+        packed = np.frombuffer(hosts.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
+        return np.where(np.unpackbits(packed, count=count, bitorder="little"), 0.0, inf)

@@ -198,7 +198,7 @@ class Outlook:
             self.tables.append(self._graph(graph, base, worth))
 
     def _graph(self, graph: Graph, base: Sequence[int], worth: float) -> list[Table]:
-        lengths = rest_lengths(graph, base)
+        lengths = graph.lengths_from(base)
         shares = shares_of(graph, base)
         sharp = [False] * len(lengths)
         for task in reversed(graph.order):
@@ -248,14 +248,6 @@ def _forfeit(grid: Array, times: Array, spread: float, worth: float, length: flo
         missed = (times[None, :] > left).astype(np.float64)
     found: Array = worth * (MISSED * missed + LATE * late)
     return found
-
-
-def rest_lengths(graph: Graph, times: Sequence[int]) -> list[int]:
-    """By task: the longest way from its start to the end."""
-    lengths = [0] * len(graph.tasks)
-    for task in reversed(graph.order):
-        lengths[task] = times[task] + max((lengths[after] for after in graph.successors[task]), default=0)
-    return lengths
 
 
 def shares_of(graph: Graph, times: Sequence[int]) -> dict[tuple[int, int], float]:

@@ -11,7 +11,7 @@ from headway.serving.actions import Action, DropRequest, MoveTask, PlaceRequest,
 from headway.serving.policies.headway.batch import choose
 from headway.serving.policies.headway.order import Mix, Order, Outline
 from headway.serving.policies.headway.placing import Placing
-from headway.serving.policies.headway.recovery import Recovery, steward
+from headway.serving.policies.headway.recovery import Recovery
 from headway.serving.policies.headway.residency import Processes, Residency
 from headway.serving.policies.headway.views import Plan
 from headway.serving.requeststate import RequestState, Stage
@@ -67,7 +67,7 @@ class Placed:
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         """Plan what is open of a request."""
-        viewer = steward(state, rs)
+        viewer = state.reached(rs.request.ingress)
         request = rs.request
         plan = self._plans.get(request.id)
         if plan is None:

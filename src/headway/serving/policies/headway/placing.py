@@ -11,6 +11,7 @@ clearly better; its own reservation does not count against where it is.
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from math import inf
 
 import numpy as np
@@ -46,13 +47,14 @@ class Placing:
         self._ahead = ahead
         self.views = Views(state, outline, arrays=many(outline))
         self._many = Many(state.fleet, outline, self.views, ahead=ahead) if many(outline) else None
-        self._able: dict[tuple[int, int], list[int]] = {}
+        self._fleet = state.fleet
+        self._candidates = lru_cache(_REMEMBERED)(self._able)
+        self._copied = cache(self._copy_times)
         zones: dict[tuple[int, int], list[int]] = {}
         for index, worker in enumerate(state.fleet.workers):
             zones.setdefault((worker.host, worker.rack), []).append(index)
         self._members = list(zones.values())
         """Workers of one zone are equally far from all others."""
-        self._copies: dict[tuple[int, int], list[int]] = {}
         self._zones = [0] * len(state.fleet.workers)
         for zone, members in enumerate(self._members):
             for index in members:
@@ -113,7 +115,7 @@ class Placing:
             sizes = [graph.tasks[task].input_bytes]
         copy_time = state.fleet.copy_time
         at = self._from_others(
-            now, state, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
+            now, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
         )
         near = 0
         for _, holders, _ in sources:
@@ -128,7 +130,7 @@ class Placing:
                 at[worker] = max(at[worker], copied)
         return at
 
-    def _from_others(self, now: int, state: ServingState, sources: Sequence[tuple[int, int, int]]) -> Numbers:
+    def _from_others(self, now: int, sources: Sequence[tuple[int, int, int]]) -> Numbers:
         """The same where nothing is there yet. ``sources``: when each input can be sent, from where, its size."""
         if self._many is not None:
             latest = self._many.copied(sources[0][1], sources[0][2]) + sources[0][0]
@@ -137,16 +139,13 @@ class Placing:
             return np.maximum(latest, now)
         zones = [now] * len(self._members)
         for end, source, size in sources:
-            zones = [max(at, end + takes) for at, takes in zip(zones, self._copied(state, source, size), strict=True)]
+            zones = [max(at, end + takes) for at, takes in zip(zones, self._copied(source, size), strict=True)]
         return [zones[zone] for zone in self._zones] if len(zones) > 1 else zones * len(self._zones)
 
-    def _copied(self, state: ServingState, source: int, size: int) -> list[int]:
-        """By zone: how long a copy takes there from ``source``."""
-        found = self._copies.get((source, size))
-        if found is None:
-            others = [members[0] if members[0] != source else members[-1] for members in self._members]
-            found = self._copies[source, size] = [state.fleet.copy_time(source, other, size) for other in others]
-        return found
+    def _copy_times(self, source: int, size: int) -> list[int]:
+        """Return by zone how long a copy takes there from ``source``."""
+        others = [members[0] if members[0] != source else members[-1] for members in self._members]
+        return [self._fleet.copy_time(source, other, size) for other in others]
 
     def _best(
         self,
@@ -249,15 +248,10 @@ class Placing:
                 best = near[drawn(rs.request.id, task, 0) % len(near)]
         return best[2], int(best[1])
 
-    def _candidates(self, function: int, up: int) -> list[int]:
-        """The workers that can run a function and are up."""
-        found = self._able.get((function, up))
-        if found is None:
-            if len(self._able) > _REMEMBERED:
-                self._able.clear()
-            hosts = self._outline.hosts[function] & up
-            found = self._able[function, up] = [index for index in range(len(self._zones)) if hosts >> index & 1]
-        return found
+    def _able(self, function: int, up: int) -> list[int]:
+        """Return the workers that can run a function and are up."""
+        hosts = self._outline.hosts[function] & up
+        return [index for index in range(len(self._zones)) if hosts >> index & 1]
 
     # --- one task again ---------------------------------------------------------------------------------------
 

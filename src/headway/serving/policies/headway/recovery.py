@@ -6,7 +6,7 @@ what was lost is placed anew.
 
 from collections.abc import Iterator
 
-from headway.serving.requeststate import RequestState, Stage
+from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 
 
@@ -33,7 +33,7 @@ class Recovery:
 
     def planned(self, state: ServingState, rs: RequestState, workers: tuple[int, ...]) -> None:
         """A request has a plan; it may have holes."""
-        if any(worker < 0 and rs.stage[task] < Stage.RUNNING for task, worker in enumerate(workers)):
+        if rs.unplaced(workers):
             self._stranded[rs.request.id] = None
             self._up = up_mask(state)
         else:
@@ -43,13 +43,3 @@ class Recovery:
 def up_mask(state: ServingState) -> int:
     """The workers that are up, as bits."""
     return sum(1 << worker.id for worker in state.workers if worker.up)
-
-
-def steward(state: ServingState, rs: RequestState) -> int:
-    """Who decides for a request: where it came in, or the next worker that is up; -1: nobody is."""
-    count = len(state.workers)
-    for step in range(count):
-        index = (rs.request.ingress + step) % count
-        if state.workers[index].up:
-            return index
-    return -1

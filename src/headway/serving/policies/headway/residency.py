@@ -67,16 +67,7 @@ class Residency:
             use = self._first_use(state, coming)
             sizes = self._outline.sizes
             models.sort(key=lambda model: (-use.get(model, len(coming)), worth[model] / max(1, sizes[model])))
-        return self._first_that_suffice(models, short)
-
-    def _first_that_suffice(self, models: Sequence[int], short: int) -> tuple[int, ...] | None:
-        chosen = []
-        for model in models:
-            chosen.append(model)
-            short -= self._outline.sizes[model]
-            if short <= 0:
-                return tuple(chosen)
-        return None
+        return memory.enough(models, short)
 
     def _first_use(self, state: ServingState, coming: Sequence[TaskId]) -> dict[int, int]:
         use: dict[int, int] = {}
@@ -190,12 +181,8 @@ class Processes:
 
     def ensure(self, worker: WorkerState, function: int, wanted: int = 1) -> Iterator[StartInstance]:
         """Have so many processes, within reason; busy ones and those that start are counted."""
-        have = (
-            len(worker.idle.get(function, ()))
-            + sum(started == function for started in worker.starting.values())
-            + sum(batch.function == function for batch in worker.running.values())
-        )
-        for _ in range(min(max(wanted, 1), MOST, self._outline.lanes[worker.id]) - have):
+        most = min(max(wanted, 1), MOST, self._outline.lanes[worker.id])
+        for _ in range(most - worker.processes(function)):
             yield StartInstance(worker.id, function)
 
     def ready(self, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> Sequence[TaskId]:

@@ -223,7 +223,7 @@ class Warming:
     def _rank(self, state: ServingState, function: int, index: int) -> Rank:
         worker = state.workers[index]
         missing = state.catalogue.functions[function].mask & ~worker.memory.resident
-        return _processes(worker, function), bool(missing), _all_processes(worker)
+        return worker.processes(function), bool(missing), _all_processes(worker)
 
     def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
         """Those that have not been wanted for long; the last one only after a longer time."""
@@ -263,13 +263,7 @@ class Warming:
             for model in user.models:
                 if model in asked:
                     asked[model] += self.rate(now, other)
-        chosen = []
-        for model in sorted(asked, key=lambda model: (asked[model], memory.order[model])):
-            chosen.append(model)
-            need -= memory.size_of((model,))
-            if need <= 0:
-                return tuple(chosen)
-        return None
+        return memory.enough(sorted(asked, key=lambda model: (asked[model], memory.order[model])), need)
 
 
 def carried(state: ServingState, graph: int, task: int) -> bool:
@@ -311,15 +305,6 @@ def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) 
             size = state.catalogue.models[model].size_bytes
             ready += state.fleet.fetch_time(size, from_disk=model not in worker.host)
     return max(ready - now, 0)
-
-
-def _processes(worker: WorkerState, function: int) -> int:
-    """Those of one function, busy ones and those that start counted."""
-    return (
-        len(worker.idle.get(function, ()))
-        + sum(started == function for started in worker.starting.values())
-        + sum(batch.function == function for batch in worker.running.values())
-    )
 
 
 def _all_processes(worker: WorkerState) -> int:
