@@ -99,8 +99,7 @@ class PairTable:
     def lookup(self, program: str, co_runners: Sequence[str], share_ppm: int) -> Found:
         """How much longer a program takes beside others, holding such a share of the SMs."""
         key = (program, tuple(sorted(co_runners)), share_ppm)
-        found = self._known.get(key)
-        if found is None:
+        if (found := self._known.get(key)) is None:
             found = self._known[key] = self._lookup(*key)
         return found
 

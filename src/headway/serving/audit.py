@@ -154,8 +154,7 @@ class _Clerk(RequestClerk):
     def _settle(self) -> None:
         group, self._group = self._group, []
         self._new_lease(group[0][3])
-        books = self._at(group[0])
-        if books is None:
+        if (books := self._at(group[0])) is None:
             return
         if group[0][1] == Kind.RUN:
             self._on_run(books, group)
@@ -320,8 +319,7 @@ class _Clerk(RequestClerk):
         self._ahead(row, books.fetches if books is not None else {}, "load")
 
     def _on_started(self, row: list[int]) -> None:
-        books = self._at(row)
-        if books is not None:
+        if (books := self._at(row)) is not None:
             self._ahead(row, books.starting, "instance")
             books.idle.append((row[5], row[0]))
 

@@ -50,8 +50,7 @@ class RequestClerk:
 
     def _life(self, row: list[int]) -> Life | None:
         """The request that a row is about; it has to live, and to have that task."""
-        life = self._lives.get(row[2])
-        if life is None:
+        if (life := self._lives.get(row[2])) is None:
             how = self._ended.get(row[2], "not there")
             self._find("request", f"{Kind(row[1]).name} of request {row[2]}, which is {how}")
         elif not 0 <= row[5] < len(life.placed):
@@ -63,8 +62,7 @@ class RequestClerk:
 
     def _on_arrived(self, row: list[int]) -> None:
         now, _, subject, tenant, place, graph, deadline = row
-        request = self._requests.get(subject)
-        if request is None:
+        if (request := self._requests.get(subject)) is None:
             self._find("arrival", f"request {subject} is not in the workload")
             return
         if subject in self._lives or subject in self._ended:
@@ -126,8 +124,7 @@ class RequestClerk:
             self._find("input", f"{who} has its inputs at {there} ns, they cannot be there before {earliest} ns")
 
     def _on_drop(self, row: list[int]) -> None:
-        life = self._lives.get(row[2])
-        if life is None:
+        if (life := self._lives.get(row[2])) is None:
             self._find("request", f"request {row[2]} is dropped, which is {self._ended.get(row[2], 'not there')}")
             return
         if (done := sum(when >= 0 for when in life.finished)) != row[6]:

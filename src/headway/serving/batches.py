@@ -153,8 +153,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
     """End a batch: its results lie here, what it held is free, successors may go on; return what is sent to them."""
     index, lease, journal = event.worker, event.lease, state.journal
     worker = state.workers[index]
-    batch = worker.running.get(lease)
-    if batch is None:
+    if (batch := worker.running.get(lease)) is None:
         journal((now, Kind.STALE, -1, lease, index, 0, Kind.FINISHED))
         return None
     state.touch(worker, now)
@@ -170,8 +169,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
     state.touched[index] = None
     caused = []
     for request, task in batch.tasks:
-        rs = state.requests.get(request)
-        if rs is None:
+        if (rs := state.requests.get(request)) is None:
             continue  # it was dropped meanwhile
         rs.stage[task] = DONE
         rs.copies[task] = 1 << index
@@ -191,8 +189,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
 def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> Sent | None:
     """Send the result of a predecessor to where ``after`` was placed; return all its inputs when this is the last."""
     waits = rs.waits[after] = rs.waits[after] - 1
-    target = rs.worker[after]
-    if target < 0:
+    if (target := rs.worker[after]) < 0:
         if not waits:
             state.make_ready(now, rs, after)
             state.journal((now, Kind.READY, rs.request.id, 0, -1, after, 0))
@@ -299,8 +296,7 @@ def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, 
 
 def _take_instance(state: "ServingState", now: int, worker: WorkerState, function: int) -> bool:
     """Use the process that was idle last; whether there was one."""
-    idle = worker.idle.get(function)
-    if not idle:
+    if not (idle := worker.idle.get(function)):
         return False
     idle.pop()
     if not idle:

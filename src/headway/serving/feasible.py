@@ -63,8 +63,7 @@ def _small(state: "ServingState", action: EvictModel | StartInstance | StopInsta
 
 
 def _place(state: "ServingState", action: PlaceRequest) -> str | None:
-    rs = state.requests.get(action.request)
-    if rs is None:
+    if (rs := state.requests.get(action.request)) is None:
         return f"{action}: there is no such request"
     if len(action.workers) != len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
@@ -76,8 +75,7 @@ def _place(state: "ServingState", action: PlaceRequest) -> str | None:
 
 
 def _move(state: "ServingState", action: MoveTask) -> str | None:
-    rs = state.requests.get(action.request)
-    if rs is None:
+    if (rs := state.requests.get(action.request)) is None:
         return f"{action}: there is no such request"
     if not 0 <= action.task < len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
@@ -118,8 +116,7 @@ def _called(state: "ServingState", action: RunBatch) -> int | str:
     """The function of a batch, or why its tasks cannot run together now, or not on its worker."""
     function, tasks = -1, action.tasks
     for request, task in tasks:
-        rs = state.requests.get(request)
-        if rs is None:
+        if (rs := state.requests.get(request)) is None:
             return f"{action}: there is no request {request}"
         stages = rs.stage
         if not 0 <= task < len(stages):

@@ -42,8 +42,7 @@ class Graph:
     """By task, how many it waits for."""
 
     def __post_init__(self) -> None:
-        count = len(self.tasks)
-        if not count:
+        if not (count := len(self.tasks)):
             raise ExperimentError(f"graph {self.name}: has no tasks")
         before: list[list[int]] = [[] for _ in range(count)]
         after: list[list[int]] = [[] for _ in range(count)]

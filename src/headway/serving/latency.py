@@ -48,8 +48,7 @@ class LatencyModel:
     def _held(self, gpu: Gpu, index: int) -> Mapping[Configuration, int]:
         """The cells of a function on a GPU; with MIG those whose weights and activations fit into their instance."""
         function, weights = self.catalogue.functions[index], self.weights[index]
-        cells = function.profile.on(gpu.type)
-        if not cells:
+        if not (cells := function.profile.on(gpu.type)):
             raise ProfileError(f"function {function.name}: its profile for GPU {gpu.type!r} is empty")
         if gpu.geometry == FREE:
             return cells
@@ -87,8 +86,7 @@ class LatencyModel:
     def run_time(self, worker: int, function: int, batch: int, cpus: int, slices: int) -> int | None:
         """What a batch is expected to take alone; a size between two takes as long as the larger. None: no cell."""
         key = (worker, function, batch, cpus, slices)
-        found = self._padded.get(key)
-        if found is None:
+        if (found := self._padded.get(key)) is None:
             sizes = self.batches(worker, function)
             padded = next((size for size in sizes if size >= batch), 0)
             found = self.cells(worker, function).get(Configuration(padded, cpus, slices), -1)

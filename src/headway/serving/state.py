@@ -274,8 +274,7 @@ class ServingState:
         state.stage[task] = READY
         state.since[task] = now
         key = (state.request.graph, task)
-        queue = self.ready.get(key)
-        if queue is None:
+        if (queue := self.ready.get(key)) is None:
             queue = self.ready[key] = {}
         queue[state.request.id] = now
 
@@ -331,8 +330,7 @@ class ServingState:
     def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
         """When the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
         graph = state.graph
-        before = graph.predecessors[task]
-        if not before:
+        if not (before := graph.predecessors[task]):
             return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)
         due, coming = now, state.coming
         for other in before:

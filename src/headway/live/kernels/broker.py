@@ -18,7 +18,7 @@ from headway.live.kernels import places, processes, tables
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.door import REMOVED, Askers
 from headway.live.kernels.heart import BEAT_NS, Heart
-from headway.live.kernels.keeper import Keeper, NoStore, Store, outcome
+from headway.live.kernels.keeper import Keeper, Store, outcome
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.tables import Known
@@ -70,7 +70,7 @@ class Broker:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.place, self.block, self.dial, self.mps = place, block, dial, mps
-        self.keeper = Keeper(store or NoStore())
+        self.keeper = Keeper(store)
         self._linger_ns = linger_ns
         self._facts = facts or {}
         self._say = say

@@ -81,8 +81,7 @@ def _mode(number: int) -> str:
 
 
 def _by_command() -> list[Gpu]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    if (program := shutil.which("nvidia-smi")) is None:
         raise ShareError(
             "no NVIDIA driver is here: nvidia-smi is not found; install the driver, or start the container with GPUs "
             "(docker run --gpus all)"
@@ -121,8 +120,7 @@ def chosen(index: int | None) -> Gpu:
     numbered(index)
     if any_gpu():
         return STUB if not index else Gpu(index, "", "stub", "stub", 0)
-    found = gpus()
-    if not found:
+    if not (found := gpus()):
         raise ShareError("no GPU is here: nvidia-smi lists none")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     if index is None and visible:

@@ -8,7 +8,6 @@ runs already is used and left running. Where it cannot be had, sharing is coarse
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from headway.errors import ShareError
 from headway.live.kernels import files
 from headway.live.kernels.gpu import Gpu, any_gpu
-from headway.live.kernels.places import Place
+from headway.live.kernels.places import Place, comes_true
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -44,8 +43,7 @@ class Mps:
 
     def ask(self, line: str, seconds: float = _SECONDS) -> str | None:
         """What the control says to one command; None if it does not answer."""
-        program = shutil.which(CONTROL)
-        if program is None:
+        if (program := shutil.which(CONTROL)) is None:
             return None
         try:
             ended = subprocess.run(
@@ -87,10 +85,7 @@ class Mps:
         if not self.owned:
             return True
         self.ask("quit", seconds=60)
-        until = time.monotonic() + 10
-        while _control_pid(self.pipe) and time.monotonic() < until:
-            time.sleep(0.05)
-        return not _control_pid(self.pipe)
+        return comes_true(lambda: not _control_pid(self.pipe), 10, 0.05)
 
 
 def _numbers(text: str) -> list[int]:
@@ -125,8 +120,7 @@ def running(place: Place) -> Mps | None:
 
 def start(place: Place, gpu: Gpu) -> Mps | str:
     """Start a daemon for one GPU; where that fails, why, in words."""
-    program = shutil.which(CONTROL)
-    if program is None:
+    if (program := shutil.which(CONTROL)) is None:
         return f"{CONTROL} is not installed"
     pipe, log = place.mps / "pipe", place.mps / "log"
     if len(str(pipe)) + 20 > _LONGEST_SOCKET:
@@ -155,11 +149,8 @@ def start(place: Place, gpu: Gpu) -> Mps | str:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return f"{CONTROL} -d did not start ({problem})"
-    until = time.monotonic() + 5
-    while ended.returncode == 0 and time.monotonic() < until:
-        if mps.servers() is not None:
-            return mps
-        time.sleep(0.1)
+    if ended.returncode == 0 and comes_true(lambda: mps.servers() is not None, 5, 0.1):
+        return mps
     return f"{CONTROL} -d was refused (status {ended.returncode}{_last_words(log)})"
 
 

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -168,15 +168,20 @@ def holder(path: Path) -> int:
 
 
 def check_signed(place: Place) -> None:
-    """A broker signs the lock as soon as it has it: who holds it and does not is none, and is not waited for."""
-    until = time.monotonic() + SIGNED_S
-    while held(place.lock) and not holder(place.lock):
-        if time.monotonic() >= until:
-            raise ShareError(
-                f"{place.lock} is held, but by no broker of headway: end the process that holds it "
-                f"(fuser -v {place.lock} names it)"
-            )
-        time.sleep(0.02)
+    """Refuse a lock that is held and not signed: a broker signs its lock as soon as it has it."""
+    if not comes_true(lambda: not held(place.lock) or bool(holder(place.lock)), SIGNED_S):
+        raise ShareError(
+            f"{place.lock} is held, but by no broker of headway: end the process that holds it "
+            f"(fuser -v {place.lock} names it)"
+        )
+
+
+def comes_true(condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> bool:
+    """Return whether a condition holds within so many seconds; it is looked at after every pause."""
+    until = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < until:
+        time.sleep(pause_s)
+    return holds
 
 
 def current_state(place: Place) -> dict[str, Any]:
@@ -188,8 +193,7 @@ def current_state(place: Place) -> dict[str, Any]:
 @contextlib.contextmanager
 def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
     """Be counted among those who run a program: the broker does not take its leave meanwhile."""
-    handle = hold_within(place.users, seconds, alone=False)
-    if handle is None:
+    if (handle := hold_within(place.users, seconds, alone=False)) is None:
         raise ShareError(
             f"the broker of GPU {place.gpu} takes its leave and does not end: headway share stop --kill ends it"
         )

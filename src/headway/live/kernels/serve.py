@@ -50,8 +50,7 @@ def serve(
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Be the broker of a GPU until told to stop, or until nobody is left."""
-    lock = places.hold_within(place.lock, 1.0, alone=True)
-    if lock is None:
+    if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         pid = places.holder(place.lock) or "unknown"
         raise ShareError(
             f"a broker of GPU {place.gpu} runs already (process {pid}): "
@@ -120,8 +119,7 @@ def tidy(place: Place, say: Say) -> None:
     for path in left:
         if path not in kept:
             places.remove_one(path)
-    names = ", ".join(path.name for path in left if path not in kept)
-    if names:
+    if names := ", ".join(path.name for path in left if path not in kept):
         say(f"the {whose} ended without cleaning up: removed {names} from {place.folder}")
 
 
@@ -133,8 +131,7 @@ def _end(broker: Broker, say: Say) -> None:
         if broker.stopping == "kill":
             _kill(broker, say)
             return
-        waiting = _waited_for(broker)
-        if not waiting:
+        if not (waiting := _waited_for(broker)):
             return
         for pid in waiting - told:
             say(f"draining: process {pid} still runs under this MPS; headway share stop --kill ends it")
@@ -216,12 +213,9 @@ def _sharing(place: Place) -> list[str]:
 
 def _heeds(place: Place) -> bool:
     """Whether the broker has heard that it is to stop, or hears it within a moment."""
-    until = time.monotonic() + _HEARD_S
-    while places.held(place.lock) and time.monotonic() < until:
-        if places.read_json(place.state).get("stopping"):
-            return True
-        time.sleep(_TURN_S)
-    return not places.held(place.lock)
+    return places.comes_true(
+        lambda: not places.held(place.lock) or bool(places.read_json(place.state).get("stopping")), _HEARD_S, _TURN_S
+    )
 
 
 def _put_down(place: Place, say: Say) -> None:
@@ -231,15 +225,12 @@ def _put_down(place: Place, say: Say) -> None:
         return  # in another container the number is somebody else's
     say(f"the broker (process {pid}) does not answer: it is killed")
     _signal(pid, signal.SIGKILL, say)
-    until = time.monotonic() + _GRACE_S
-    while places.held(place.lock) and time.monotonic() < until:
-        time.sleep(_TURN_S)
+    places.comes_true(lambda: not places.held(place.lock), _GRACE_S, _TURN_S)
 
 
 def _clear_up(place: Place, say: Say) -> bool:
     """Remove what a dead broker left, its MPS included."""
-    lock = places.hold_within(place.lock, 1.0, alone=True)
-    if lock is None:
+    if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         raise ShareError(f"the broker of GPU {place.gpu} holds {place.lock} and does not end: end its process by hand")
     try:
         if place.mps.exists() and (mps := mps_.running(place)) is not None and mps.owned:

@@ -101,8 +101,7 @@ class Compass(ServingPolicy):
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         """A request came, or lost tasks: the worker that it came to plans it."""
-        viewer = state.reached(rs.request.ingress)
-        if viewer < 0:
+        if (viewer := state.reached(rs.request.ingress)) < 0:
             self._open[rs.request.id] = None
             return
         plan = self.plan(now, state, rs, viewer)
@@ -118,8 +117,7 @@ class Compass(ServingPolicy):
 
     def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
         """Send the successors of a task elsewhere that would wait too long where they were planned."""
-        here = rs.worker[task]
-        if here < 0:
+        if (here := rs.worker[task]) < 0:
             return  # it went down with its worker
         rows: Sequence[Row] | None = None
         for after in rs.graph.successors[task]:

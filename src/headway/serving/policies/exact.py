@@ -53,8 +53,7 @@ class Exact(PoolPolicy):
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """The first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
-        search = self._searches.get(key)
-        if search is not None:
+        if (search := self._searches.get(key)) is not None:
             return list(dict.fromkeys(path.options[0] for path in search.near(slack, len(requests))))
         graph, task = self._graphs[key[0]], key[1]
         left = _left(now, state, state.requests[requests[0]])

@@ -54,8 +54,7 @@ class LocalQueue:
         if not queue:
             return
         if not worker.running:
-            batch = self.run(state, worker, next(iter(queue)))
-            if batch is not None:
+            if (batch := self.run(state, worker, next(iter(queue)))) is not None:
                 yield batch
         if (fetch := self.ahead(state, worker)) is not None:
             yield fetch

@@ -133,8 +133,7 @@ class Planner:
                 elif not rs.copies[task] >> where & 1:
                     placed[task] = (rs.copies[task] & -rs.copies[task]).bit_length() - 1
                 continue
-            before = predecessors[task]
-            if before:
+            if before := predecessors[task]:
                 come = self._joined(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
             elif not self.ingress:
                 come = [now] * self._workers

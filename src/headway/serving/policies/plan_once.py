@@ -54,8 +54,7 @@ class PlanOnce(PoolPolicy):
         (graph, task), first = key, requests[0]
         if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
             return (self._plan(graph, NEVER, len(requests))[task],)
-        plan = self._plans.get(first)
-        if plan is None:
+        if (plan := self._plans.get(first)) is None:
             request = state.requests[first].request
             whole = int((request.deadline - request.arrival) / max(self.slower[graph]))
             plan = self._plan(graph, whole, len(requests))

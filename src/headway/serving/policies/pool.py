@@ -165,8 +165,7 @@ class PoolPolicy(ServingPolicy):
             options = self.choices(now, state, key, heads, planned)
             if self._waiting.get(key, 0) >= self.patience:
                 options = [*options, self.least[function]]
-            action = self._dispatch(state, function, heads, task, options)
-            if action is None:
+            if (action := self._dispatch(state, function, heads, task, options)) is None:
                 self._waiting[key] = self._waiting.get(key, 0) + 1
                 yield from self._warmth.missing(state, function, options, len(queue))
                 return
@@ -184,8 +183,7 @@ class PoolPolicy(ServingPolicy):
             if not self._spare(state):
                 return
             options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
-            action = self._dispatch(state, function, heads, task, options)
-            if action is None:
+            if (action := self._dispatch(state, function, heads, task, options)) is None:
                 yield from self._warmth.missing(state, function, options, 1)
                 return
             for request, _ in action.tasks:
@@ -238,8 +236,7 @@ class PoolPolicy(ServingPolicy):
                 rank = (worker.id != near, worker.slices_free, worker.cpus_free, missing, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
-                evict = _fits(state, worker, function, count, cpus, slices)
-                if evict is not None:
+                if (evict := _fits(state, worker, function, count, cpus, slices)) is not None:
                     best = rank, worker, evict
             if best is not None:
                 tasks = tuple((request, task) for request in heads[:count])
@@ -308,8 +305,7 @@ class Warmth:
     def learn(self, now: int, state: ServingState) -> Iterator[Action]:
         """Gaps from what arrived; where processes will be gone by the next arrival, wake before it."""
         for request in state.landed if self._calls else ():
-            rs = state.requests.get(request)
-            if rs is None:
+            if (rs := state.requests.get(request)) is None:
                 continue
             graph = rs.request.graph
             last, known = self._last.get(graph), self._gaps.get(graph)

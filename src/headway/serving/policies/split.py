@@ -44,8 +44,7 @@ class Level(NamedTuple):
 
 def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[float]:
     """ANL of some functions: the mean over their common configurations of each one's part of the sum."""
-    common = set(profiles[0]).intersection(*profiles[1:])
-    if not common:
+    if not (common := set(profiles[0]).intersection(*profiles[1:])):
         means = [sum(cells.values()) / len(cells) for cells in profiles]
         return [mean / sum(means) for mean in means]
     sums = [0.0] * len(profiles)

@@ -177,8 +177,7 @@ class Configuring:
         total_per_second = sum(rates) * SECOND
         pace = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
         key = (*self._scarcity.worth, pace)
-        found = self._known.pop(key, None)
-        if found is None:
+        if (found := self._known.pop(key, None)) is None:
             waits = {
                 (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
                 for function, rate in enumerate(rates)

@@ -124,8 +124,7 @@ class Many:
         if now != self._soonest_at or self._soonest_of is not state.pushed:
             self._soonest_at, self._soonest_of = now, state.pushed
             self._soonest.clear()
-        found = self._soonest.get(function)
-        if found is None:
+        if (found := self._soonest.get(function)) is None:
             with self._views.as_pushed(state, viewer) as view:
                 found = self._soonest[function] = self._two_soonest(now, function, view)
         who, least, next_best = found

@@ -69,8 +69,7 @@ class Placed:
         """Plan what is open of a request."""
         viewer = state.reached(rs.request.ingress)
         request = rs.request
-        plan = self._plans.get(request.id)
-        if plan is None:
+        if (plan := self._plans.get(request.id)) is None:
             plan = self._plans[request.id] = Plan(len(rs.stage))
         if viewer < 0:
             self._recovery.planned(state, rs, tuple(rs.worker))
@@ -122,8 +121,7 @@ class Placed:
 
     def _pass_on(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
         """A task ended: its worker sends the successors that are ready, to where they are best placed now."""
-        rs = state.requests.get(request)
-        if rs is None:
+        if (rs := state.requests.get(request)) is None:
             self._plans.pop(request, None)
             return
         if self.drop and rs.request.deadline and self._lost(now, rs):
@@ -134,8 +132,7 @@ class Placed:
             return
         for after in rs.graph.successors[task]:
             if rs.stage[after] in (Stage.SENT, Stage.QUEUED):
-                worker = self._placing.again(now, state, rs, after, viewer, plan)
-                if worker is not None:
+                if (worker := self._placing.again(now, state, rs, after, viewer, plan)) is not None:
                     yield self._move(now, state, rs, after, worker, viewer)
 
     def _move(self, now: int, state: ServingState, rs: RequestState, task: int, worker: int, viewer: int) -> MoveTask:
@@ -162,8 +159,7 @@ class Placed:
         """Start what can start; then fetch one model ahead."""
         while worker.queue and worker.slices_free and worker.cpus_free:
             queue = self._order.queue(now, state, worker)
-            hopeless = self._hopeless(now, state, queue)
-            if hopeless is not None:
+            if (hopeless := self._hopeless(now, state, queue)) is not None:
                 yield hopeless
                 continue
             batch = self._next(now, state, worker, self._processes.ready(state, worker, queue))
@@ -186,8 +182,7 @@ class Placed:
         for key in queue[:_TRIED]:
             rs = state.requests[key[0]]
             function = self._outline.functions[rs.request.graph][key[1]]
-            choice = choose(now, state, self._outline, worker, queue, key)
-            if choice is None:
+            if (choice := choose(now, state, self._outline, worker, queue, key)) is None:
                 continue
             tasks, cell = choice
             kind = state.catalogue.functions[function]
@@ -199,8 +194,7 @@ class Placed:
                 if need <= worker.memory.free_bytes:
                     return RunBatch(worker.id, tasks[:count], cell.cpus, cell.slices)
                 coming = [other for other in self._coming(now, state, worker) if other not in tasks]
-                evict = self._residency.room(now, state, worker, need, kind.mask, coming)
-                if evict is not None:
+                if (evict := self._residency.room(now, state, worker, need, kind.mask, coming)) is not None:
                     return RunBatch(worker.id, tasks[:count], cell.cpus, cell.slices, evict)
         return None
 

@@ -301,8 +301,7 @@ class Placing:
                     view.up &= ~(1 << viewer)
                 sent = now + self._sending(state, rs, task, viewer)
                 at = [sent] * len(view.busy) if self._many is None else np.full(len(view.busy), sent)
-                found = self._best(now, state, rs, task, view, viewer, at, wanted, ())
-                if found is not None:
+                if (found := self._best(now, state, rs, task, view, viewer, at, wanted, ())) is not None:
                     worker, there = found
                     view.busy[worker] = max(view.busy[worker], there)
                     view.resident[worker] |= outline.masks[function]

@@ -104,8 +104,7 @@ class Residency:
             graph = state.requests[request].request.graph
             for model in models_in(outline.masks[outline.functions[graph][task]] & ~worker.memory.resident):
                 keep = worker.wanted if self._lookahead else -1
-                evict = self.room(now, state, worker, outline.sizes[model], keep, ())
-                if evict is not None:
+                if (evict := self.room(now, state, worker, outline.sizes[model], keep, ())) is not None:
                     return FetchModel(worker.id, model, evict)
         return None
 

@@ -276,8 +276,7 @@ def carried(state: ServingState, graph: int, task: int) -> bool:
 def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, int, int]]:
     """A task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
     rs = state.requests[request]
-    before = rs.graph.predecessors[task]
-    if not before:
+    if not (before := rs.graph.predecessors[task]):
         ingress = rs.request.ingress
         return [(1 << ingress if ingress >= 0 else 0, ingress, rs.graph.tasks[task].input_bytes)]
     copies = [rs.copies[other] for other in before]
@@ -298,8 +297,7 @@ def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) 
     """How long until weights are in a worker's GPU memory."""
     memory = worker.memory
     ready = max((memory.ready[model] for model in models_in(mask) if model in memory.ready), default=now)
-    missing = models_in(mask & ~memory.resident)
-    if missing:
+    if missing := models_in(mask & ~memory.resident):
         ready = max(ready, worker.link_free)
         for model in missing:
             size = state.catalogue.models[model].size_bytes
