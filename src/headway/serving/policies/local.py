@@ -53,9 +53,8 @@ class LocalQueue:
         queue = worker.queue
         if not queue:
             return
-        if not worker.running:
-            if (batch := self.run(state, worker, next(iter(queue)))) is not None:
-                yield batch
+        if not worker.running and (batch := self.run(state, worker, next(iter(queue)))) is not None:
+            yield batch
         if (fetch := self.ahead(state, worker)) is not None:
             yield fetch
 

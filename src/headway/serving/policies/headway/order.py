@@ -82,7 +82,7 @@ class Outline:
 
     def _weights(self, mask: int) -> tuple[int, int]:
         """Return the bytes of some models, and what fetching them takes."""
-        models = models_in(mask)
+        models = models_in(int(mask))  # arrays hold other integers
         return sum(self.sizes[model] for model in models), sum(self.fetches[model] for model in models)
 
     def _hosts(self, state: ServingState, index: int) -> int:
