@@ -10,11 +10,10 @@ from statistics import median
 
 from headway.errors import InputError
 from headway.kernels import alone
-from headway.kernels.device import Device
+from headway.kernels.device import MILLION, Device
 from headway.kernels.program import Client, Program
 from headway.units import MILLISECOND, format_duration
 
-MILLION = 1_000_000
 PLAYED = 400 * MILLISECOND
 """So much of a program alone says what a request takes; of one whose requests are longer a few of them."""
 REQUESTS = 3

@@ -35,15 +35,10 @@ def least_cost(latency: LatencyModel, fleet: Fleet, graph: Graph, within: int) -
 
 def _front(latency: LatencyModel, fleet: Fleet, graph: Graph, within: int) -> Front | None:
     """What time costs for the whole graph, up to ``within``; None: a task has no configuration that fits anywhere."""
-    options: list[tuple[Option, ...]] = []
-    known: dict[int, tuple[Option, ...]] = {}
-    for task in graph.tasks:
-        if task.function not in known:
-            known[task.function] = _options(latency, fleet, task.function)
-        options.append(known[task.function])
-    if not all(options):
+    options = {function: _options(latency, fleet, function) for function in set(graph.functions)}
+    if not all(options.values()):
         return None
-    fronts = {task: front_of(choices) for task, choices in enumerate(options)}
+    fronts = {task: front_of(options[function]) for task, function in enumerate(graph.functions)}
     if prod(map(len, fronts.values())) > _COMBINATIONS and not _series_parallel(graph):
         most = max(2, int(_COMBINATIONS ** (1 / len(fronts))))
         fronts = {task: front_of(_optimistic(front, most)) for task, front in fronts.items()}

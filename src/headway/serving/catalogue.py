@@ -88,12 +88,7 @@ class Catalogue:
 
     def size_of(self, mask: int) -> int:
         """Bytes of all the models in a mask."""
-        total = 0
-        while mask:
-            low = mask & -mask
-            total += self.models[low.bit_length() - 1].size_bytes
-            mask ^= low
-        return total
+        return sum(self.models[model].size_bytes for model in models_in(mask))
 
 
 @lru_cache(maxsize=1 << 14)  # policies ask for the same few over and over

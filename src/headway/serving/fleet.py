@@ -106,12 +106,6 @@ class Fleet:
         time = size_bytes * SECOND // self.links.host_to_gpu
         return time + size_bytes * SECOND // self.links.disk_to_host if from_disk else time
 
-    def gpu_to_gpu_time(self, source: int, target: int, size_bytes: int) -> int:
-        """Down to the host, across, and up again."""
-        if source == target:
-            return 0
-        return self.copy_time(source, target, size_bytes) + 2 * self.fetch_time(size_bytes)
-
 
 def share_bytes(gpu: Gpu, slices: int) -> int:
     """The memory that a batch on so many slices can reach: a MIG instance has its own, else it is that of the GPU."""

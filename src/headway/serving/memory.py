@@ -30,10 +30,7 @@ class GpuMemory:
 
     def size_of(self, models: Iterable[int]) -> int:
         """Bytes of some models."""
-        sizes, total = self.sizes, 0
-        for model in models:
-            total += sizes[model]
-        return total
+        return sum(self.sizes[model] for model in models)
 
     def evictable(self, model: int) -> bool:
         """Whether it is there and nobody uses it."""

@@ -42,12 +42,8 @@ def in_turn(state: KernelsState) -> list[ClientState]:
     """Those who wait: the highest priority first, within it who was served longest ago."""
     waiting = [state.clients[index] for index in state.waiting]
     if len(waiting) > 1:
-        waiting.sort(key=_turn)
+        waiting.sort(key=lambda client: (client.priority, client.served_at, client.id))
     return waiting
-
-
-def _turn(client: ClientState) -> tuple[int, int, int]:
-    return client.priority, client.served_at, client.id
 
 
 def idle_above(state: KernelsState, client: ClientState) -> bool:

@@ -82,9 +82,9 @@ def _are_whole(value: object) -> bool:
 
 
 def _are_tasks(value: object) -> bool:
-    if not isinstance(value, tuple | list):
-        return False
-    return all(isinstance(each, tuple) and len(each) == 2 and _are_whole(each) for each in value)
+    return isinstance(value, tuple | list) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and _are_whole(pair) for pair in value
+    )
 
 
 _RULES: dict[str, tuple[str, Callable[[object], bool]]] = {

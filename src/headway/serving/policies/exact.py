@@ -59,13 +59,8 @@ class Exact(PoolPolicy):
         left = _left(now, state, state.requests[requests[0]])
         front = self._whole(key, left, len(requests))
         picks = front.picks(max(0, front.within(slack)))
-        after = 0
-        tails: dict[int, int] = {}
-        for other in reversed(graph.order):
-            after = max((tails[successor] for successor in graph.successors[other]), default=0)
-            if other == task:
-                break
-            tails[other] = after + (picks[other].time if other in picks else max(0, left[other]))
+        times = [picks[other].time if other in picks else max(0, time) for other, time in enumerate(left)]
+        after = graph.lengths_from(times)[task] - times[task]
         options = within_batch(self.options[graph.tasks[task].function], len(requests))
         feasible = [option for option in skyband(options, self.ranks) if option.time <= slack - after]
         return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]

@@ -95,9 +95,8 @@ def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Co
     """Whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
     kind = catalogue.functions[function]
     need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
-    if configuration.cpus > worker.cpus or need > worker.gpu.memory_bytes:
-        return False
-    return places(worker.gpu, configuration.slices, 0) is not None
+    fits = configuration.cpus <= worker.cpus and need <= worker.gpu.memory_bytes
+    return fits and places(worker.gpu, configuration.slices, 0) is not None
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:

@@ -91,9 +91,7 @@ class LocalQueue:
     ) -> dict[int, int]:
         """Where in the queue each of some models is needed first; those that no task needs come after its end."""
         first = dict.fromkeys(models, len(worker.queue))
-        requests, masks, among = state.requests, self._masks, 0
-        for model in models:
-            among |= 1 << model
+        requests, masks, among = state.requests, self._masks, sum(1 << model for model in models)
         for position, key in enumerate(worker.queue):
             needed = masks[requests[key[0]].graph.functions[key[1]]] & among
             if needed and key != besides:

@@ -184,15 +184,8 @@ class Planner:
 
     def fetch(self, view: View, worker: int, function: int) -> int:
         """How long the missing models take to come; twice as long for one that something has to make room for."""
-        missing = self._masks[function] & ~view.resident[worker]
-        total = 0
-        free = view.free[worker]
-        while missing:
-            low = missing & -missing
-            missing ^= low
-            model = low.bit_length() - 1
-            total += self._fetch_times[model] * (1 if free >= self._sizes[model] else 2)
-        return total
+        missing, free = models_in(self._masks[function] & ~view.resident[worker]), view.free[worker]
+        return sum(self._fetch_times[model] * (1 if free >= self._sizes[model] else 2) for model in missing)
 
     def _way(self, source: int, size_bytes: int) -> list[int]:
         """Return by worker how long bytes take to get there."""

@@ -88,13 +88,10 @@ class Outline:
     def _hosts(self, state: ServingState, index: int) -> int:
         function = state.catalogue.functions[index]
         need = state.catalogue.size_of(function.mask) + function.activation_bytes
-        hosts = 0
-        for worker in state.workers:
-            if self.pace[worker.id][index] and need <= worker.memory.capacity_bytes:
-                hosts |= 1 << worker.id
-        if not hosts:
+        able = [w.id for w in state.workers if self.pace[w.id][index] and need <= w.memory.capacity_bytes]
+        if not able:
             raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
-        return hosts
+        return sum(1 << worker for worker in able)
 
     def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
         """By function: what it takes on average over the workers that can run it, and on the best of them."""

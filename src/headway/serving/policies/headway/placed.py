@@ -132,7 +132,8 @@ class Placed:
             return
         for after in rs.graph.successors[task]:
             if rs.stage[after] in (Stage.SENT, Stage.QUEUED):
-                if (worker := self._placing.again(now, state, rs, after, viewer, plan)) is not None:
+                worker = self._placing.again(now, state, rs, after, viewer, plan)
+                if worker is not None:
                     yield self._move(now, state, rs, after, worker, viewer)
 
     def _move(self, now: int, state: ServingState, rs: RequestState, task: int, worker: int, viewer: int) -> MoveTask:

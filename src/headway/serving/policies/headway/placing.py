@@ -16,6 +16,7 @@ from math import inf
 
 import numpy as np
 
+from headway.serving.catalogue import models_in
 from headway.serving.policies.hash import drawn
 from headway.serving.policies.headway.many import CROWDING, INVESTED, Many, many
 from headway.serving.policies.headway.order import Mix, Outline
@@ -120,13 +121,10 @@ class Placing:
         near = 0
         for _, holders, _ in sources:
             near |= holders
-        while near:
-            low = near & -near
-            near ^= low
-            worker = low.bit_length() - 1
+        for worker in models_in(near):
             at[worker] = now
             for (end, holders, _), size in zip(sources, sizes, strict=True):
-                copied = end if holders & low else end + copy_time(_first(holders), worker, size)
+                copied = end if holders >> worker & 1 else end + copy_time(_first(holders), worker, size)
                 at[worker] = max(at[worker], copied)
         return at
 

@@ -189,9 +189,5 @@ class Processes:
         outline = self._outline
         if not outline.slow:
             return queue
-        found = []
-        for request, task in queue:
-            function = outline.functions[state.requests[request].request.graph][task]
-            if not outline.colds[function] or worker.idle.get(function):
-                found.append((request, task))
-        return found
+        called = ((key, state.requests[key[0]].graph.functions[key[1]]) for key in queue)
+        return [key for key, function in called if not outline.colds[function] or worker.idle.get(function)]

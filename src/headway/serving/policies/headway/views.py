@@ -218,9 +218,8 @@ class Views:
 
     def counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
         """Whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
-        if here == viewer or not state.push_interval or plan.by[task] == viewer:
-            return True
-        return plan.placed[task] // state.push_interval < now // state.push_interval
+        known = here == viewer or not state.push_interval or plan.by[task] == viewer
+        return known or plan.placed[task] // state.push_interval < now // state.push_interval
 
 
 def zeros(count: int, *, arrays: bool) -> Numbers:
