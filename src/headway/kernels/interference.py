@@ -108,17 +108,14 @@ class PairTable:
         return self.lookup(program, co_runners, share_ppm).slowdown_ppm
 
     def _lookup(self, program: str, co_runners: tuple[str, ...], share_ppm: int) -> Found:
-        each, unknown = [], []
-        for other in co_runners:
-            slower = self._beside(self.program_of(program), self.program_of(other), share_ppm)
-            if slower is None:
-                unknown.append(other)
-            each.append(self.default_ppm if slower is None else slower)
-        if not each:
+        if not co_runners:
             return Found(REFERENCE_SPEED_PPM, ())
+        known = [self._beside(self.program_of(program), self.program_of(other), share_ppm) for other in co_runners]
+        unknown = tuple(other for other, slower in zip(co_runners, known, strict=True) if slower is None)
         # one division at the end: the order of the neighbours must not show
-        product = prod(each) // REFERENCE_SPEED_PPM ** (len(each) - 1)
-        return Found(min(max(product, 1), MOST_SLOWDOWN_PPM), tuple(unknown))
+        product = prod(self.default_ppm if slower is None else slower for slower in known)
+        product //= REFERENCE_SPEED_PPM ** (len(known) - 1)
+        return Found(min(max(product, 1), MOST_SLOWDOWN_PPM), unknown)
 
     def _beside(self, program: str, other: str, share_ppm: int) -> int | None:
         if rows := self._rows.get((program, other)):

@@ -123,8 +123,7 @@ def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
     if not slices:
         return 0, 0
     if gpu.geometry == FREE:
-        free = gpu.slices - taken.bit_count()
-        if slices > free:
+        if slices > gpu.slices - taken.bit_count():
             return None
         if not taken:
             return 0, (1 << slices) - 1
@@ -134,16 +133,10 @@ def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
                 low += 1
             mask |= 1 << low
         return (mask & -mask).bit_length() - 1, mask
-    best: tuple[tuple[int, int], int, int] | None = None
-    span = MIG_SPAN.get(slices, 0)
-    for first in MIG_PLACES.get(slices, ()):
-        mask = ((1 << span) - 1) << first
-        if taken & mask:
-            continue
-        rank = (_largest(taken | mask), first)
-        if best is None or rank > best[0]:
-            best = rank, first, mask
-    return None if best is None else (best[1], best[2])
+    span = (1 << MIG_SPAN.get(slices, 0)) - 1
+    free = [first for first in MIG_PLACES.get(slices, ()) if not taken & span << first]
+    best = max(free, key=lambda first: (_largest(taken | span << first), first), default=None)
+    return None if best is None else (best, span << best)
 
 
 def _largest(taken: int) -> int:

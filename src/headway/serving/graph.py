@@ -84,7 +84,7 @@ class Graph:
 
 def _lengths(times: Sequence[Time], order: Iterable[int], before: Sequence[Sequence[int]]) -> list[Time]:
     """Return what each task takes and the longest of what is before it; ``order``: what is before comes first."""
-    lengths = list(times)
+    lengths = list(times[: len(before)])
     for task in order:
         lengths[task] += max((lengths[other] for other in before[task]), default=0)
     return lengths

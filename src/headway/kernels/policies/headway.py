@@ -70,19 +70,9 @@ class Headway(KernelsPolicy):
         self.slo = slo
         self.floor = floor
         self.watch = watch
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget everything."""
-        self.dial = Dial()
-        self._gates: list[_Gate] = []
-        self._rules: dict[int, Rules] = {}
-        self._terms: dict[int, Terms] = {}
-        self._beat = self._wake = -1
 
     def bind(self, state: KernelsState) -> None:
         """A dial for these options. The tables are known from the start: there is no first long watch."""
-        self.forget()
         every = Dial().watch_every_ns if self.watch else LONGEST_NS
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),
@@ -91,6 +81,9 @@ class Headway(KernelsPolicy):
             watch_every_ns=every,
         )
         self._gates = [_Gate() for _ in state.clients]
+        self._rules: dict[int, Rules] = {}
+        self._terms: dict[int, Terms] = {}
+        self._beat = self._wake = -1
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
         """Beat when it is time; then look for each who waits and whose time to look has come."""

@@ -24,14 +24,17 @@ class Esg(PoolPolicy):
     def bind(self, state: ServingState) -> None:
         """The split of each graph."""
         super().bind(state)
-        self._splits = []
-        for graph in state.catalogue.graphs:
-            functions = [task.function for task in graph.tasks]
-            weights = average_latencies([cells_on(state, function) for function in functions])
-            options = [self.options[function] for function in functions]
-            self._splits.append(
-                Split(graph, options, weights, size=self.group, ranks=self.ranks, together=self.together)
+        self._splits = [
+            Split(
+                graph,
+                [self.options[function] for function in graph.functions],
+                average_latencies([cells_on(state, function) for function in graph.functions]),
+                size=self.group,
+                ranks=self.ranks,
+                together=self.together,
             )
+            for graph in state.catalogue.graphs
+        ]
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """The first stages of the K cheapest paths."""

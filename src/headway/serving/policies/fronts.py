@@ -16,6 +16,7 @@ turns a profile and prices into options, ``options_on`` does so for what the wor
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import isqrt
 from typing import Any, NamedTuple
@@ -54,17 +55,9 @@ def cost_of(configuration: Configuration, time: int, prices: Prices) -> int:
     return round(usd_hour * FEMTO_USD) * time // (_HOUR * configuration.batch)
 
 
-def options_of(
-    cells: Mapping[Configuration, int], prices: Prices, possible: Callable[[Configuration], bool] | None = None
-) -> tuple[Option, ...]:
-    """The cells of a profile as options, fastest first; ``possible`` says which ones some worker can hold."""
-    return tuple(
-        sorted(
-            Option(time, cost_of(configuration, time, prices), configuration)
-            for configuration, time in cells.items()
-            if possible is None or possible(configuration)
-        )
-    )
+def options_of(cells: Mapping[Configuration, int], prices: Prices) -> tuple[Option, ...]:
+    """Return the cells of a profile as options, fastest first."""
+    return tuple(sorted(Option(time, cost_of(cell, time, prices), cell) for cell, time in cells.items()))
 
 
 def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
@@ -80,15 +73,12 @@ def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
     """What a function can be given on some worker of a fleet, fastest first."""
     catalogue = state.catalogue
     sorts = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
-
-    def possible(configuration: Configuration) -> bool:
-        return any(holds(worker, catalogue, function, configuration) for worker in sorts)
-
-    found = options_of(cells_on(state, function), state.fleet.prices, possible)
-    if not found:
+    cells = cells_on(state, function).items()
+    held = {cell: time for cell, time in cells if any(holds(worker, catalogue, function, cell) for worker in sorts)}
+    if not held:
         name = catalogue.functions[function].name
         raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
-    return found
+    return options_of(held, state.fleet.prices)
 
 
 def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
@@ -117,17 +107,15 @@ def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
     return tuple(kept)
 
 
+@dataclass(slots=True, eq=False)
 class Front:
     """Points that no other point beats in both time and cost, fastest first."""
 
-    __slots__ = ("_costs_within", "_parts", "costs", "times")
-
-    def __init__(self, times: Numbers, costs: Numbers, parts: tuple[Any, ...]) -> None:
-        """``parts`` says what the points are made of: see ``picks``."""
-        self.times = times
-        self.costs = costs
-        self._parts = parts
-        self._costs_within: Numbers | None = None
+    times: Numbers
+    costs: Numbers
+    parts: tuple[Any, ...]
+    """What the points are made of: see ``picks``."""
+    _costs_within: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -159,7 +147,7 @@ class Front:
         todo: list[tuple[Front, int]] = [(self, point)]
         while todo:
             front, at = todo.pop()
-            made, *parts = front._parts
+            made, *parts = front.parts
             if made == "options":
                 label, options = parts
                 if label is not None:

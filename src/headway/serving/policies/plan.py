@@ -6,6 +6,7 @@ weights that placed tasks will have to fetch; ``reserved`` also tasks that were 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from headway.errors import ExperimentError
@@ -20,20 +21,18 @@ QUEUED, RUNNING, RESERVED = "queued", "running", "reserved"
 _NEVER = 1 << 62
 
 
+@dataclass(slots=True)
 class View:
     """All rows as one worker reads them at one moment, as lists by worker."""
 
-    __slots__ = ("free", "resident", "taken_until", "up")
-
-    def __init__(self, up: list[bool] | None, taken_until: list[int], resident: list[int], free: list[int]) -> None:
-        self.up = up
-        """None: all are."""
-        self.taken_until = taken_until
-        """When a task that came now would find the GPU free."""
-        self.resident = resident
-        """Models that are there, or will be by then."""
-        self.free = free
-        """Bytes."""
+    up: list[bool] | None
+    """None: all are."""
+    taken_until: list[int]
+    """When a task that came now would find the GPU free."""
+    resident: list[int]
+    """Models that are there, or will be by then."""
+    free: list[int]
+    """Bytes."""
 
 
 class Planner:

@@ -58,8 +58,6 @@ class Search:
         self.ranks = ranks
         self.bucket = bucket
         self.batches = tuple(sorted({option.configuration.batch for option in stages[0]}))
-        self.fastest = sum(min(options).time for options in stages)
-        """Of all ways, whatever the queue."""
         self._all = stages
         self._together = together
         self._prepared = cache(self._prepare)

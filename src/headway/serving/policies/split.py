@@ -58,20 +58,13 @@ def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[f
 
 def levels(graph: Graph, weights: Sequence[float], size: int = GROUP) -> list[tuple[Level, ...]]:
     """By task: what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
-    found: list[tuple[Level, ...]] = [()] * len(graph.tasks)
-    _divide(graph, frozenset(range(len(graph.tasks))), weights, size, (), found)
-    return found
+    found = _divide(graph, frozenset(graph.order), weights, size)
+    return [found[task] for task in range(len(graph.tasks))]
 
 
-def _divide(
-    graph: Graph,
-    tasks: frozenset[int],
-    weights: Sequence[float],
-    size: int,
-    outer: tuple[Level, ...],
-    found: list[tuple[Level, ...]],
-) -> None:
-    """The levels of some tasks that lie within the first stage of the last outer level."""
+def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size: int) -> dict[int, tuple[Level, ...]]:
+    """Return by task the levels of some tasks, without those further out."""
+    found: dict[int, tuple[Level, ...]] = {}
     chain = stages_of(graph, tasks)
     lengths = [longest(graph, stage, weights) for stage in chain]
     for at, stage in enumerate(chain):
@@ -79,24 +72,23 @@ def _divide(
         ahead, total = sum(lengths[at + 1 : at + size]), sum(lengths[at + 1 :])
         if len(stage) == 1:
             length = lengths[at]
-            found[stage[0]] = (*outer, Level((stage, *after), (length + ahead) / (length + total)))
+            found[stage[0]] = (Level((stage, *after), (length + ahead) / (length + total)),)
             continue
         for branch in branches_of(graph, stage):
             if branch == tasks:  # neither a chain nor branches: no dominator helps, each task by its longest way
                 for task in branch:
-                    rest = _from(graph, branch, task)
-                    fraction = weights[task] / longest(graph, rest, weights)
-                    found[task] = (*outer, Level(((task,),), fraction))
+                    fraction = weights[task] / longest(graph, _from(graph, branch, task), weights)
+                    found[task] = (Level(((task,),), fraction),)
                 continue
-            inside: list[tuple[Level, ...]] = [()] * len(graph.tasks)
-            _divide(graph, branch, weights, size, (), inside)
+            inside = _divide(graph, branch, weights, size)
             for task in branch:
                 # who begins a stage weighs all its branches; who is further on, what is left of its own
                 begins = not any(other in branch for other in graph.predecessors[task])
                 rest = stage if begins else _from(graph, branch, task)
                 length = longest(graph, rest, weights)
                 level = Level((rest, *after), (length + ahead) / (length + total))
-                found[task] = (*outer, level, *inside[task])
+                found[task] = (level, *inside[task])
+    return found
 
 
 def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:

@@ -34,10 +34,6 @@ class Admission:
             graph.lengths_from([self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
         ]
 
-    def least(self, graph: int, task: int) -> int:
-        """What a task and all after it take at least, where every process that they need is there."""
-        return self._rest[graph][task]
-
     def earliest(self, now: int, graph: int, task: int, there: Sequence[int]) -> int:
         """When a request can be answered at the earliest if this task starts now; ``there``: by function, from when
         on a process of it is somewhere."""

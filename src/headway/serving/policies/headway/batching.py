@@ -6,9 +6,8 @@ to arrive, and run with them. Who is not in the batch counts with what it costs 
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from headway.serving.policies.headway.offers import Array, Menu, Outlook
 from headway.serving.requeststate import RequestState, Stage
@@ -101,16 +100,13 @@ class Batching:
 
     def _now(self, now: int, first: Sequence[Lot]) -> tuple[float, Choice]:
         """The best of those that wait, and what all who wait then cost."""
-        best, chosen = np.inf, None
         apart = [self.alone(lot, now) for lot in first]
-        for count in (*(size for size in self.sizes if size < len(first)), len(first)):
-            together = tuple(first[:count])
-            values = self.values(together, now)
-            total = float(values.min()) + sum(apart[count:])
-            if total < best:
-                best, chosen = total, Choice(together, values, now)
-        assert chosen is not None
-        return best, chosen
+        batches = [tuple(first[:size]) for size in (*(size for size in self.sizes if size < len(first)), len(first))]
+        choices = [Choice(lots, self.values(lots, now), now) for lots in batches]
+        return min(
+            ((float(choice.values.min()) + sum(apart[len(choice.lots) :]), choice) for choice in choices),
+            key=itemgetter(0),
+        )
 
     def _worth_trying(self, waiting: int, coming: int) -> list[int]:
         """Numbers of companions that fill a batch, or all there are."""

@@ -56,10 +56,8 @@ class Placing:
             zones.setdefault((worker.host, worker.rack), []).append(index)
         self._members = list(zones.values())
         """Workers of one zone are equally far from all others."""
-        self._zones = [0] * len(state.fleet.workers)
-        for zone, members in enumerate(self._members):
-            for index in members:
-                self._zones[index] = zone
+        zone_of = {index: zone for zone, members in enumerate(self._members) for index in members}
+        self._zones = [zone_of[index] for index in range(len(zone_of))]
 
     # --- a whole request --------------------------------------------------------------------------------------
 

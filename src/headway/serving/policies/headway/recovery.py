@@ -20,11 +20,9 @@ class Recovery:
     def to_plan(self, state: ServingState) -> Iterator[int]:
         """Requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
         waiting = [*state.landed, *state.displaced]
-        if self._stranded:
-            up = up_mask(state)
-            if up != self._up:
-                self._up = up
-                waiting = [*self._stranded, *waiting]
+        if self._stranded and (up := up_mask(state)) != self._up:
+            self._up = up
+            waiting = [*self._stranded, *waiting]
         for request in dict.fromkeys(waiting):
             if request in state.requests:
                 yield request

@@ -7,6 +7,7 @@ pay less than half of that.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import ceil, exp, sqrt
 
@@ -28,15 +29,14 @@ NEVER = 1 << 62
 Rank = tuple[int, bool, int]
 
 
+@dataclass(slots=True)
 class Rate:
     """Events a nanosecond, over about the last ``memory``."""
 
-    __slots__ = ("_began", "_last", "_weight", "memory")
-
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
-        self._began = self._last = -1
-        self._weight = 0.0
+    memory: int
+    _began: int = -1
+    _last: int = -1
+    _weight: float = 0.0
 
     def note(self, now: int) -> None:
         """One more."""
@@ -55,14 +55,14 @@ class Rate:
         return max(weight, 0.0) / max(self.memory * seen, LOOK_EVERY)
 
 
+@dataclass(slots=True)
 class Peak:
     """The most that was wanted at once lately: within the last ``memory``, and at most twice as long ago."""
 
-    __slots__ = ("_before", "_lately", "_turned", "memory")
-
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
-        self._before = self._lately = self._turned = 0
+    memory: int
+    _before: int = 0
+    _lately: int = 0
+    _turned: int = 0
 
     def note(self, now: int, wanted: int) -> None:
         """So many at once."""
@@ -215,9 +215,8 @@ class Warming:
         """
         ranks = {} if ranks is None else ranks
         if not ranks:
-            for index in self._capable[function]:
-                if state.workers[index].up:
-                    ranks[index] = self._rank(state, function, index)
+            up = (index for index in self._capable[function] if state.workers[index].up)
+            ranks.update((index, self._rank(state, function, index)) for index in up)
         return min(ranks, key=ranks.__getitem__, default=None)
 
     def _rank(self, state: ServingState, function: int, index: int) -> Rank:
@@ -286,11 +285,9 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
     """How long inputs take to a worker."""
-    copy_time, longest = state.fleet.copy_time, 0
-    for held, source, size in inputs:
-        if not held >> target & 1:
-            longest = max(longest, copy_time(source, target, size))
-    return longest
+    copy_time = state.fleet.copy_time
+    missing = ((source, size) for held, source, size in inputs if not held >> target & 1)
+    return max((copy_time(source, target, size) for source, size in missing), default=0)
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:
