@@ -68,9 +68,8 @@ class Device:
 
     def waves(self, kernel: Kernel) -> int:
         """How often its blocks fill the GPU."""
-        if kernel.kind == GRAPH:
-            return self.nodes
-        return max(1, -(-kernel.blocks // (self.sms * max(1, kernel.per_sm))))
+        waves = -(-kernel.blocks // (self.sms * max(1, kernel.per_sm)))
+        return self.nodes if kernel.kind == GRAPH else max(1, waves)
 
     def tail_ppm(self, kernel: Kernel) -> int:
         """The share of the GPU that the blocks of its last wave take."""

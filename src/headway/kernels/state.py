@@ -101,7 +101,8 @@ class KernelsState:
         """Clients at the gate, in the order in which they came."""
         self.changes = 0
         """Grows with everything that changes what those who wait can see."""
-        self.journal: Callable[[Row], None] = _nowhere
+        self.journal: Callable[[Row], None] = lambda row: None
+        """Takes the rows; a state that nobody records forgets them."""
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -118,8 +119,7 @@ class KernelsState:
             row = (now, 1, event.client, event.launch, launch.kernel, launch.duration, event.started)
         elif isinstance(event, KernelLaunched):
             client = self.clients[event.client]
-            kernel = self._launch(now, client)
-            row = (now, 5, event.client, event.launch, kernel, 0, 0)
+            row = (now, 5, event.client, event.launch, self._launch(now, client), 0, 0)
         elif isinstance(event, KernelReached):
             client = self.clients[event.client]
             self.changes += 1
@@ -222,7 +222,3 @@ class KernelsState:
         slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected")]
         seen = [[getattr(client, slot) for slot in slots] for client in self.clients]
         return hashlib.sha256(repr((seen, list(self.waiting))).encode()).hexdigest()
-
-
-def _nowhere(row: Row) -> None:
-    """A state that nobody records."""

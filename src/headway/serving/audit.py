@@ -120,7 +120,7 @@ class _Clerk(RequestClerk):
             Kind.DROP: self._on_drop,
             Kind.DONE: self._on_done,
             Kind.LOST: self._on_lost,
-            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), _ignore),
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
         }
 
     def enter(self, index: int, row: list[int]) -> None:
@@ -382,7 +382,3 @@ class _Clerk(RequestClerk):
             live = lease in books.batches or lease in books.fetches or lease in books.starting
         if live:
             self._find("lease", f"an event of kind {kind} under {lease}, which is live, was called stale")
-
-
-def _ignore(_: list[int]) -> None:
-    """Nothing follows from this row."""

@@ -112,9 +112,7 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
 
 def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:
     """How long it takes to write back what is evicted, where that is needed at all."""
-    if not evict or not state.fleet.links.write_back:
-        return 0
-    return state.fleet.fetch_time(memory.size_of(evict))
+    return state.fleet.fetch_time(memory.size_of(evict)) if state.fleet.links.write_back else 0
 
 
 def bring(state: "ServingState", worker: WorkerState, model: int) -> int:

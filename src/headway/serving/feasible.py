@@ -34,9 +34,7 @@ def refusal(state: "ServingState", action: Action) -> str | None:
         return _fetch(state, action)
     if isinstance(action, DropRequest):
         return None if action.request in state.requests else f"{action}: there is no such request"
-    if isinstance(action, EvictModel | StartInstance | StopInstance):
-        return _small(state, action)
-    return None
+    return _small(state, action) if isinstance(action, EvictModel | StartInstance | StopInstance) else None
 
 
 def _gone(state: "ServingState", action: Action, index: int) -> str | None:
@@ -57,9 +55,8 @@ def _small(state: "ServingState", action: EvictModel | StartInstance | StopInsta
         return None if worker.idle.get(action.function) else f"{action}: no idle process of it is there"
     if not 0 <= action.function < len(state.catalogue.functions):
         return f"{action}: there is no function {action.function}"
-    if not state.catalogue.functions[action.function].cold_start:
-        return f"{action}: the function needs no process"
-    return None
+    needs_process = state.catalogue.functions[action.function].cold_start
+    return None if needs_process else f"{action}: the function needs no process"
 
 
 def _place(state: "ServingState", action: PlaceRequest) -> str | None:

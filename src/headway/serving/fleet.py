@@ -109,9 +109,8 @@ class Fleet:
 
 def share_bytes(gpu: Gpu, slices: int) -> int:
     """The memory that a batch on so many slices can reach: a MIG instance has its own, else it is that of the GPU."""
-    if gpu.geometry == FREE or not slices:
-        return gpu.memory_bytes
-    return gpu.memory_bytes * MIG_SPAN.get(slices, 0) // MEMORY_SLICES
+    whole = gpu.geometry == FREE or not slices
+    return gpu.memory_bytes * (MEMORY_SLICES if whole else MIG_SPAN.get(slices, 0)) // MEMORY_SLICES
 
 
 def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:

@@ -87,8 +87,7 @@ class LatencyModel:
         """What a batch is expected to take alone; a size between two takes as long as the larger. None: no cell."""
         key = (worker, function, batch, cpus, slices)
         if (found := self._padded.get(key)) is None:
-            sizes = self.batches(worker, function)
-            padded = next((size for size in sizes if size >= batch), 0)
+            padded = next((size for size in self.batches(worker, function) if size >= batch), 0)
             found = self.cells(worker, function).get(Configuration(padded, cpus, slices), -1)
             self._padded[key] = found
         return None if found < 0 else found

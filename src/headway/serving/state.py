@@ -93,7 +93,8 @@ class ServingState:
         self.ended: list[TaskId] = []
         self.displaced: list[int] = []
         self.touched: dict[int, None] = {}
-        self.journal: Callable[[TapeRow], None] = _nowhere
+        self.journal: Callable[[TapeRow], None] = lambda row: None
+        """Takes the rows; a state that nobody records forgets them."""
         self.leases = 0
         self.reads = 0
         """Rows of other workers that were read."""
@@ -227,8 +228,7 @@ class ServingState:
             return self._place_all(now, action)
         elif type(action) is MoveTask:
             state = self.requests[action.request]
-            row = (now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task])
-            self.journal(row)
+            self.journal((now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task]))
             sent = self._place(now, state, action.task, action.worker)
             return [sent] if sent is not None else None
         elif isinstance(action, FetchModel):
@@ -263,8 +263,7 @@ class ServingState:
         self.to_come -= 1
         graph = self.catalogue.graphs[request.graph]
         state = self.requests[request.id] = RequestState(request, graph)
-        row = (now, _ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline)
-        self.journal(row)
+        self.journal((now, _ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline))
         self.landed.append(request.id)
         for task in graph.entries:
             self.make_ready(now, state, task)
@@ -389,7 +388,3 @@ class ServingState:
             else:
                 done += stage == DONE
         self.journal((now, Kind.DROP, request, 0, -1, 0, done))
-
-
-def _nowhere(_: TapeRow) -> None:
-    pass

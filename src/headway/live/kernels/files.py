@@ -46,9 +46,8 @@ def trusted(about: os.stat_result) -> bool:
 def _why(path: Path, problem: OSError) -> str:
     if problem.errno == errno.ELOOP:
         return f"{path} {_LINK}: {_REMEDY}"
-    if isinstance(problem, PermissionError):
-        return f"{path}: {problem.strerror}: it belongs to another user's broker"
-    return f"{path}: {problem.strerror}"
+    whose = ": it belongs to another user's broker" if isinstance(problem, PermissionError) else ""
+    return f"{path}: {problem.strerror}{whose}"
 
 
 def read(path: Path) -> bytes:

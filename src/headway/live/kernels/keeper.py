@@ -103,6 +103,5 @@ def outcome(found: "Future[Known | None]") -> tuple[Known | None, str]:
     """What was found of a program, or why it could not be read."""
     if (problem := found.exception()) is None:
         return found.result(), ""
-    if isinstance(problem, (OSError, ValueError, HeadwayError)):
-        return None, str(problem)
-    return None, f"{type(problem).__name__}: {problem}"
+    expected = isinstance(problem, (OSError, ValueError, HeadwayError))
+    return None, str(problem) if expected else f"{type(problem).__name__}: {problem}"

@@ -107,8 +107,7 @@ def _control_pid(pipe: Path) -> int:
 def running(place: Place) -> Mps | None:
     """A daemon that answers: the one headway started before, one that the environment names, or the usual one."""
     own = place.mps / "pipe"
-    named = os.environ.get(PIPE, "")
-    for pipe, owned in ((own, True), (Path(named), False), (USUAL_PIPE, False)):
+    for pipe, owned in ((own, True), (Path(os.environ.get(PIPE, "")), False), (USUAL_PIPE, False)):
         if not pipe.is_dir() or str(pipe) == "." or (owned and not files.own_folder(place.mps)):
             continue
         log = place.mps / "log" if owned else Path(os.environ.get(LOG, "/var/log/nvidia-mps"))

@@ -78,7 +78,8 @@ def serve(
         }
         dial = Dial(slo_ppm=settings.slo_ppm, floor_ppm=settings.floor_ppm, mps=mps is not None)
         broker = Broker(place, block, dial, store=store, mps=mps, linger_ns=settings.linger_ns, facts=facts, say=say)
-        say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {_times(dial.slo_ppm)}")
+        aim = dial.slo_ppm / MILLION
+        say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {aim:g}×")
         try:
             _say_first(broker, now)
             users = broker.run(stopped, lambda ending: _end(ending, say))
@@ -100,10 +101,6 @@ def _say_first(broker: Broker, now_ns: int) -> None:
         broker.publish(now_ns)
     except OSError as problem:
         raise ShareError(f"{broker.place.state} cannot be written: {problem.strerror}") from None
-
-
-def _times(ppm: int) -> str:
-    return f"{ppm / MILLION:g}×"
 
 
 def tidy(place: Place, say: Say) -> None:

@@ -113,6 +113,5 @@ def rows(slot: Slot) -> int:
 
 def blamed(slot: Slot) -> tuple[str, int]:
     """The kernel of a client that delayed those above it the most, and by how much; no name where none did."""
-    known = (row for row in slot.kernels if row.id)
-    worst = max(known, key=lambda row: row.blamed_ns, default=None)
+    worst = max((row for row in slot.kernels if row.id), key=lambda row: row.blamed_ns, default=None)
     return (text(worst.name), worst.blamed_ns) if worst is not None and worst.blamed_ns > 0 else ("", 0)

@@ -140,8 +140,7 @@ class Compass(ServingPolicy):
         extra = 0
         if self.adjust_at == START and self.estimate == QUEUED:
             # The authors decide before they take the task that starts off the queue.
-            before = rs.graph.predecessors[task][0]
-            extra = planner.runs[rs.graph.tasks[before].function][here]
+            extra = planner.runs[rs.graph.tasks[rs.graph.predecessors[task][0]].function][here]
         wait = planner.taken_until(now, rows[planned]) - now - own + (extra if planned == here else 0)
         if wait <= self.patience * run:
             return planned

@@ -82,8 +82,7 @@ class LocalQueue:
         pinned = worker.memory.pins
         models = [model for model in worker.memory.order if not keep >> model & 1 and model not in pinned]
         if self.evict == LOOKAHEAD and len(models) > 1:
-            first = self._first_use(state, worker, task, models)
-            models.sort(key=first.__getitem__, reverse=True)
+            models.sort(key=self._first_use(state, worker, task, models).__getitem__, reverse=True)
         return worker.memory.enough(models, need)
 
     def _first_use(

@@ -258,9 +258,8 @@ def _fits(
 def make_room(state: ServingState, worker: WorkerState, function: int, batch: int) -> tuple[int, ...] | None:
     """What must go so that a batch fits into a worker's memory, least recently used first; None: it does not fit."""
     kind, memory = state.catalogue.functions[function], worker.memory
-    need = kind.activation_bytes * batch - memory.free_bytes
-    if missing := kind.mask & ~memory.resident:
-        need += state.catalogue.size_of(missing)
+    weights = state.catalogue.size_of(kind.mask & ~memory.resident)
+    need = weights + kind.activation_bytes * batch - memory.free_bytes
     if need <= 0:
         return ()
     oldest = sorted(memory.order, key=memory.order.__getitem__)

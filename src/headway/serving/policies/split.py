@@ -93,8 +93,7 @@ def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size:
 
 def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
     """The chain of some tasks: those that dominate their end, and between them what runs side by side."""
-    net = _net(graph, tasks)
-    above = nx.immediate_dominators(net, _IN)
+    above = nx.immediate_dominators(_net(graph, tasks), _IN)
     chain: list[int] = []
     node = above[_OUT]
     while node != _IN:

@@ -301,9 +301,8 @@ class Configuring:
                     value, action = self._fit(now, state, function, Choice(lots[:size], values, now))
                     if value + apart < best:
                         best, found, chosen = value + apart, action, lots[:size]
-        if found is None or self._worth_waiting(now, state, function, choice, best):
-            return lots, None
-        return chosen, found
+        waits = found is None or self._worth_waiting(now, state, function, choice, best)
+        return (lots, None) if waits else (chosen, found)
 
     def _fit(
         self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True

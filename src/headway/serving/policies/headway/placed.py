@@ -181,8 +181,7 @@ class Placed:
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
         """The most urgent task that has room, and those of its function that are better run with it."""
         for key in queue[:_TRIED]:
-            rs = state.requests[key[0]]
-            function = self._outline.functions[rs.request.graph][key[1]]
+            function = self._outline.functions[state.requests[key[0]].request.graph][key[1]]
             if (choice := choose(now, state, self._outline, worker, queue, key)) is None:
                 continue
             tasks, cell = choice

@@ -1,6 +1,7 @@
 """Workers that may take a batch: where an offer leaves the least waste, and when there will be room for it."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from headway.serving.fleet import FREE, places
@@ -60,7 +61,7 @@ class Releases:
             mark = len(running), next(reversed(running), 0)
             if mark != self._marks[index]:
                 changed, self._marks[index] = True, mark
-                batches = sorted(running.values(), key=_end)
+                batches = sorted(running.values(), key=attrgetter("end"))
                 functions = 0
                 for batch in batches:
                     functions |= 1 << batch.function
@@ -99,7 +100,3 @@ class Releases:
                     best = max(batch.end, now + SOON)
                     break
         return best
-
-
-def _end(batch: Batch) -> int:
-    return batch.end

@@ -136,8 +136,7 @@ class Warming:
         ends = self._ends[function]
         while ends and ends[0] <= now:
             heappop(ends)
-        most = min(len(ends) + waiting, self._most[function])
-        self._peaks[function].note(now, most)
+        self._peaks[function].note(now, min(len(ends) + waiting, self._most[function]))
 
     def rate(self, now: int, function: int) -> float:
         """Tasks of a function a nanosecond."""
@@ -222,7 +221,8 @@ class Warming:
     def _rank(self, state: ServingState, function: int, index: int) -> Rank:
         worker = state.workers[index]
         missing = state.catalogue.functions[function].mask & ~worker.memory.resident
-        return worker.processes(function), bool(missing), _all_processes(worker)
+        everything = sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)
+        return worker.processes(function), bool(missing), everything
 
     def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
         """Those that have not been wanted for long; the last one only after a longer time."""
@@ -300,7 +300,3 @@ def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) 
             size = state.catalogue.models[model].size_bytes
             ready += state.fleet.fetch_time(size, from_disk=model not in worker.host)
     return max(ready - now, 0)
-
-
-def _all_processes(worker: WorkerState) -> int:
-    return sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)
