@@ -30,7 +30,6 @@ from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 
-PROGRESS_EVERY_ROWS = 65_536
 MOST_FINDINGS = 1000
 """One mistake breaks many rules after it; nobody reads more."""
 
@@ -58,19 +57,16 @@ def audit(
     *,
     complete: bool = True,
     punctual: bool = True,
-    progress: Callable[[int], None] | None = None,
 ) -> list[Finding]:
     """What cannot be on this tape; empty when it is sound.
 
     ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
-    says, which is true in virtual time only. ``progress`` is told the row every so often.
+    says, which is true in virtual time only.
     """
     found = order_findings(tape, _row_ranks(tape))
     clerk = _Clerk(catalogue, fleet, requests, punctual)
     for index, row in enumerate(rows_of(tape)):
         clerk.enter(index, row)
-        if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
-            progress(index)
         if len(clerk.found) > MOST_FINDINGS:
             break
     clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)

@@ -10,7 +10,6 @@ from bisect import insort
 from collections.abc import Iterator
 from math import log
 
-from headway.errors import ExperimentError
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.policies.headway.admission import Admission, Scarcity
 from headway.serving.policies.headway.batching import Batching, Choice, Companions, Lot
@@ -34,6 +33,12 @@ COARSE = 1.5
 """Tables are made for arrivals a second of this to whole powers."""
 KEPT = 12
 """Tables that are remembered."""
+WORTH = 5.0
+"""What an answer in time is worth, in costs of its graph at the cheapest."""
+PATIENCE = 2.0
+"""The deadline of requests without one, in lengths of their graph."""
+SPARE = 2.0
+"""Processes in hand, in deviations of the number that is busy."""
 ODDS = 0.99
 """The share of what a miss costs that the rest of a request may be expected to cost while there is too little of
 anything."""
@@ -42,17 +47,9 @@ anything."""
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
-        """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
-        cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
-        in hand, in deviations of the number that is busy."""
-        for name, value, least in (("worth", worth, 1.0), ("patience", patience, 1.0), ("spare", spare, 0.0)):
-            if not value >= least:
-                raise ExperimentError(f"policy headway: option {name}={value} is below {least:g}")
+    def __init__(self, drop: bool = True) -> None:
+        """``drop``: give up what is too late."""
         self.drop = drop
-        self.worth = worth
-        self.patience = patience
-        self.spare = spare
 
     def bind(self, state: ServingState) -> None:
         """Offers, tables and empty memories."""
@@ -64,11 +61,10 @@ class Configuring:
             for offers in self._menus
         ]
         cheapest = [float(offers[0].usd.min()) / offers[0].size if offers else 0.0 for offers in self._menus]
-        self._worths = [self.worth * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
+        self._worths = [WORTH * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
         least = [min(row[function] for row in state.latency.base) for function in functions]
         self._grace = [
-            round(self.patience * graph.critical_path([least[task.function] for task in graph.tasks]))
-            for graph in graphs
+            round(PATIENCE * graph.critical_path([least[task.function] for task in graph.tasks])) for graph in graphs
         ]
         self._entries = [graph.entries for graph in graphs]
         self._callers: list[list[tuple[int, int]]] = [[] for _ in functions]
@@ -77,8 +73,8 @@ class Configuring:
             for number, task in enumerate(graph.tasks):
                 self._callers[task.function].append((index, number))
         self._admission = Admission(state, self._menus)
-        self._scarcity = Scarcity(self.worth)
-        self._warming = Warming(state, self._capable, self._worths, self.spare)
+        self._scarcity = Scarcity(WORTH)
+        self._warming = Warming(state, self._capable, self._worths, SPARE)
         self._companions = Companions(state, self._grace)
         self._releases = Releases(len(state.workers))
         self._queues: list[list[Lot]] = [[] for _ in functions]
