@@ -49,12 +49,12 @@ class Expected:
     steps: dict[tuple[int, int], Step]
 
     def step(self, before: int, kernel: int) -> Step:
-        """What follows ``kernel`` after ``before``."""
+        """Return what follows ``kernel`` after ``before``."""
         return self.steps.get((before, kernel), UNKNOWN)
 
 
 def learn(client: Client, device: Device) -> Expected:
-    """The tables of a client, from its program played once alone."""
+    """Return the tables of a client, from its program played once alone."""
     program = client.program
     once = replace(client, start=0, first=0, requests=len(program.firsts))
     played = list(moments(once, device))

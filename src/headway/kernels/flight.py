@@ -50,7 +50,7 @@ class Flight:
             self.unmarked = 0
 
     def overdue(self, now: int, latency: int) -> bool:
-        """Whether the first of what is in flight should have ended by now."""
+        """Return whether the first of what is in flight should have ended by now."""
         if not self.marked:
             return False
         _, go, fill = self.marked[0]
@@ -72,7 +72,7 @@ class Flight:
             self.free = max(min(now, max(go, self.free) + fill), min(now, self.looked))
 
     def end(self, now: int, latency: int) -> int:
-        """When all of it ends, as far as one can tell; 0: there is nothing."""
+        """Return when all of it ends, as far as one can tell; 0: there is nothing."""
         left = self.unmarked
         if self.marked:
             _, go, fill = self.marked[0]

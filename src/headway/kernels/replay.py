@@ -23,7 +23,7 @@ from headway.kernels.state import KernelsState
 
 
 def fresh_state(clients: Sequence[Client], device: Device, policy: KernelsPolicy) -> KernelsState:
-    """The state that a run of this policy begins with; the policy is bound to it."""
+    """Return the state that a run of this policy begins with; the policy is bound to it."""
     state = KernelsState(clients, device, lambda client: policy.gates(client, clients))
     policy.bind(state)
     return state

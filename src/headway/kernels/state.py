@@ -75,17 +75,17 @@ class ClientState:
 
     @property
     def outstanding(self) -> int:
-        """Launches that have not ended."""
+        """Return how many launches have not ended."""
         return self.launched - self.finished
 
     @property
     def wants(self) -> int:
-        """The kernel that its thread waits with; only while it waits."""
+        """Return the kernel that its thread waits with; only while it waits."""
         return self.client.launch(self.reached).kernel
 
     @property
     def fill(self) -> int:
-        """How long that kernel is expected to take."""
+        """Return how long that kernel is expected to take."""
         return self.expected.lasts[self.wants]
 
 
@@ -153,7 +153,7 @@ class KernelsState:
         return (now, Kind.WOKE, -1, 0, 0, 0, 0)
 
     def _launch(self, now: int, client: ClientState) -> int:
-        """Its next launch goes to the GPU: what its shim publishes."""
+        """Send a client's next launch to the GPU with what its shim publishes; return the kernel."""
         self.changes += 1
         device, expected = self.device, client.expected
         launch = client.client.launch(client.launched)
@@ -177,7 +177,7 @@ class KernelsState:
     # --- what was decided -----------------------------------------------------------------------------------------
 
     def check(self, action: Action) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
         if isinstance(action, WakeAt):
             return None
         if not 0 <= action.client < len(self.clients):
@@ -201,7 +201,7 @@ class KernelsState:
         self.journal((now, 20, action.client, action.launch, kernel, action.reason, action.harm))
 
     def refused(self, now: int, action: Action) -> Row:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
         kind = Kind.WAKE_AT if isinstance(action, WakeAt) else Kind.LET_GO
         client, launch = (-1, 0) if isinstance(action, WakeAt) else (action.client, action.launch)
         return (now, Kind.REFUSED, client, launch, 0, 0, int(kind))
@@ -209,7 +209,7 @@ class KernelsState:
     # --- what others ask --------------------------------------------------------------------------------------------
 
     def above(self, client: ClientState) -> list[ClientState]:
-        """The clients of higher priority that have not left."""
+        """Return the clients of higher priority that have not left."""
         return [other for other in self.clients if other.priority < client.priority and not other.left]
 
     def over(self) -> bool:

@@ -58,7 +58,7 @@ def audit(
     complete: bool = True,
     punctual: bool = True,
 ) -> list[Finding]:
-    """What cannot be on this tape; empty when it is sound.
+    """Return what cannot be on this tape; empty when it is sound.
 
     ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
     says, which is true in virtual time only.
@@ -238,7 +238,7 @@ class _Clerk(RequestClerk):
             self._find("load", f"model {model} came in {took} ns, the link needs {needed}")
 
     def _process(self, books: WorkerBooks, batch: BatchEntry, cold: list[int]) -> int:
-        """When a process can run the batch; one that was idle longest ago is the last to be taken."""
+        """Return when a process can run the batch; one that was idle longest ago is the last to be taken."""
         kind = self._catalogue.functions[batch.function]
         if cold:
             if len(cold) > 1 or cold[0] < kind.cold_start or not kind.cold_start:
@@ -253,7 +253,7 @@ class _Clerk(RequestClerk):
         return batch.began
 
     def _batch(self, row: list[int]) -> BatchEntry | None:
-        """The batch that a row is about; it has to run."""
+        """Return the batch that a row is about; it has to run."""
         books = self._at(row)
         batch = books.batches.get(row[3]) if books is not None else None
         if books is not None and batch is None:

@@ -39,7 +39,7 @@ class RequestClerk:
         self._failed, self._whole = [], {}
 
     def _at(self, row: list[int]) -> WorkerBooks | None:
-        """The books of the worker that a row is about, on which something may happen."""
+        """Return the books of the worker that a row is about, on which something may happen."""
         if not 0 <= row[4] < len(self._workers):
             self._find("worker", f"worker {row[4]} does not exist")
             return None
@@ -49,7 +49,7 @@ class RequestClerk:
         return books
 
     def _life(self, row: list[int]) -> Life | None:
-        """The request that a row is about; it has to live, and to have that task."""
+        """Return the request that a row is about; it has to live, and to have that task."""
         if (life := self._lives.get(row[2])) is None:
             how = self._ended.get(row[2], "not there")
             self._find("request", f"{Kind(row[1]).name} of request {row[2]}, which is {how}")

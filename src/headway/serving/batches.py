@@ -58,7 +58,7 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
 
 
 def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Batch) -> int:
-    """The tasks of a batch leave their queues; when the last of their inputs is here."""
+    """Take the tasks of a batch out of their queues; return when the last of their inputs is here."""
     latest, index, requests, journal = now, worker.id, state.requests, state.journal
     base = state.latency.base[index][batch.function]
     for request, task in batch.tasks:
@@ -111,12 +111,12 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
 
 
 def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:
-    """How long it takes to write back what is evicted, where that is needed at all."""
+    """Return how long it takes to write back what is evicted, where that is needed at all."""
     return state.fleet.fetch_time(memory.size_of(evict)) if state.fleet.links.write_back else 0
 
 
 def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
-    """How long weights take to the GPU; they then lie in host memory too, where there is room."""
+    """Return how long weights take to the GPU; they then lie in host memory too, where there is room."""
     size = state.catalogue.models[model].size_bytes
     known = model in worker.host
     if known:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def refusal(state: "ServingState", action: Action) -> str | None:
-    """Why an action cannot be committed now; None when it can."""
+    """Return why an action cannot be committed now; None when it can."""
     if type(action) is RunBatch:
         return _run(state, action)
     if type(action) is PlaceRequest:
@@ -38,7 +38,7 @@ def refusal(state: "ServingState", action: Action) -> str | None:
 
 
 def _gone(state: "ServingState", action: Action, index: int) -> str | None:
-    """Why nothing can be done on a worker; None when it is there."""
+    """Return why nothing can be done on a worker; None when it is there."""
     if not 0 <= index < len(state.workers):
         return f"{action}: there is no worker {index}"
     worker = state.workers[index]
@@ -110,7 +110,7 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
 
 
 def _called(state: "ServingState", action: RunBatch) -> int | str:
-    """The function of a batch, or why its tasks cannot run together now, or not on its worker."""
+    """Return the function of a batch, or why its tasks cannot run together now, or not on its worker."""
     function, tasks = -1, action.tasks
     for request, task in tasks:
         if (rs := state.requests.get(request)) is None:

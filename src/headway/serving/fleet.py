@@ -80,7 +80,7 @@ class Fleet:
     """How long an idle process is kept."""
 
     def hour_usd(self, worker: Worker) -> float:
-        """The rent of a worker for an hour."""
+        """Return the rent of a worker for an hour."""
         if worker.hour_usd is not None:
             return worker.hour_usd
         return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
@@ -102,7 +102,7 @@ class Fleet:
         return links.latency + size_bytes * SECOND // rate
 
     def fetch_time(self, size_bytes: int, *, from_disk: bool = False) -> int:
-        """Weights to the GPU."""
+        """Return how long weights take to the GPU."""
         time = size_bytes * SECOND // self.links.host_to_gpu
         return time + size_bytes * SECOND // self.links.disk_to_host if from_disk else time
 
@@ -114,7 +114,7 @@ def share_bytes(gpu: Gpu, slices: int) -> int:
 
 
 def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
-    """Where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
+    """Return where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
 
     Free slices are interchangeable. MIG instances go where the hardware allows; among those the place that
     leaves the largest instance possible, then the highest, so that large ones find room at the bottom.

@@ -67,7 +67,7 @@ class Graph:
         object.__setattr__(self, "waits", tuple(map(len, before)))
 
     def critical_path(self, times: Sequence[int]) -> int:
-        """The longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
+        """Return the longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
         return max(self.lengths_to(times))
 
     def lengths_to(self, times: Sequence[Time]) -> list[Time]:

@@ -85,7 +85,7 @@ def _again(state: "ServingState", now: int, rs: RequestState, task: int, finishe
 
 
 def _unmet(rs: RequestState, task: int) -> int:
-    """Predecessors that are not done; one that ran for this task may be computed again for another."""
+    """Return how many predecessors are not done; one that ran for this task may be computed again for another."""
     return sum(rs.stage[before] != Stage.DONE for before in rs.graph.predecessors[task])
 
 

@@ -29,11 +29,11 @@ class GpuMemory:
         """Bytes, by model."""
 
     def size_of(self, models: Iterable[int]) -> int:
-        """Bytes of some models."""
+        """Return the bytes of some models."""
         return sum(self.sizes[model] for model in models)
 
     def evictable(self, model: int) -> bool:
-        """Whether it is there and nobody uses it."""
+        """Return whether a model is there and nobody uses it."""
         return model in self.order and model not in self.pins
 
     def enough(self, models: Iterable[int], need_bytes: int) -> tuple[int, ...] | None:

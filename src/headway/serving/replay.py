@@ -82,7 +82,7 @@ def replay(
     central: bool | None = None,
     preloaded: bool = True,
 ) -> Tape:
-    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events.
+    """Return the tape that a policy, fresh and not bound yet, writes when shown the recorded events.
 
     ``central`` None: as the policy is.
     """
@@ -102,7 +102,7 @@ def replay(
 def replay_on(
     state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy, *, complete: bool = False
 ) -> Tape:
-    """The same with a state and a bound policy that are at their beginning.
+    """Return the same with a state and a bound policy that are at their beginning.
 
     ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
     """

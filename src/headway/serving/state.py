@@ -215,7 +215,7 @@ class ServingState:
         return None
 
     def check(self, action: Action) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
         return feasible.refusal(self, action)
 
     def commit(self, now: int, action: Action) -> list[Sent] | None:
@@ -253,7 +253,7 @@ class ServingState:
         return None
 
     def refused(self, now: int, action: Action) -> TapeRow:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
         kind = _KINDS[type(action)]
         return (now, Kind.REFUSED, getattr(action, "request", -1), 0, getattr(action, "worker", -1), 0, kind)
 
@@ -327,7 +327,7 @@ class ServingState:
         return None if state.waits[task] else self.deliver(now, state, task)
 
     def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
-        """When the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
+        """Return when the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
         graph = state.graph
         if not (before := graph.predecessors[task]):
             return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)

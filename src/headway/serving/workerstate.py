@@ -117,7 +117,7 @@ class WorkerState:
         self.as_is = None
 
     def row(self) -> Row:
-        """What the worker itself knows."""
+        """Return what the worker itself knows."""
         row = self.as_is
         if row is None:
             memory = self.memory

@@ -116,16 +116,16 @@ class Broker:
 
     @property
     def contested(self) -> bool:
-        """Whether some of those who are there go before others."""
+        """Return whether some of those who are there go before others."""
         return len({self.block.slots[index].priority for index in self._clients}) > 1
 
     def idle(self, now_ns: int) -> bool:
-        """Whether nobody has been there for as long as the broker was to linger."""
+        """Return whether nobody has been there for as long as the broker was to linger."""
         return self._linger_ns is not None and now_ns - self._idle_since_ns >= self._linger_ns
 
     @property
     def clients(self) -> dict[int, int]:
-        """The slots in use, and the process of each as seen from here."""
+        """Return the slots in use, and the process of each as seen from here."""
         return {index: client.pid for index, client in self._clients.items()}
 
     def _hear(self) -> None:

@@ -37,7 +37,7 @@ class Check:
 
 
 def checks(index: int | None, library: Callable[[], Path]) -> Iterator[Check]:
-    """Everything that can be seen without running a program on the GPU."""
+    """Yield everything that can be seen without running a program on the GPU."""
     gpu: Gpu | None = None
     try:
         gpu = gpus.chosen(index)

@@ -39,7 +39,7 @@ class Heart:
             self._thread.join()
 
     def beat(self) -> bool:
-        """One beat; False if the loop hangs."""
+        """Beat once; return False if the loop hangs."""
         now = time.monotonic_ns()
         if now - self._progress_ns > self._stuck_ns:
             return False

@@ -22,7 +22,7 @@ class Store(Protocol):
     """Where what was learnt of programs is kept: rows as ``tables`` has them."""
 
     def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
-        """The kernels and steps of a program; None if it was never seen."""
+        """Return the kernels and steps of a program; None if it was never seen."""
 
     def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
         """Keep them."""
@@ -58,14 +58,14 @@ class Keeper:
         self._kept.append(_Kept(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
     def load(self, program: str) -> "Future[Known | None]":
-        """What is known of a program, in a while; None if nothing is."""
+        """Return what is known of a program, in a while; None if nothing is."""
         fresh = [one.copy for one in self._kept if one.program == program]
         found = self._loader.submit(self._load, program, fresh[-1] if fresh else None)
         self._loads = [one for one in self._loads if not one.done()] + [found]
         return found
 
     def problems(self) -> Iterator[str]:
-        """What could not be kept, each said once."""
+        """Yield what could not be kept, each said once."""
         ended = [one for one in self._kept if one.done.done()]
         self._kept = [one for one in self._kept if one not in ended]
         for one in ended:
@@ -100,7 +100,7 @@ class Keeper:
 
 
 def outcome(found: "Future[Known | None]") -> tuple[Known | None, str]:
-    """What was found of a program, or why it could not be read."""
+    """Return what was found of a program, or why it could not be read."""
     if (problem := found.exception()) is None:
         return found.result(), ""
     expected = isinstance(problem, (OSError, ValueError, HeadwayError))

@@ -38,11 +38,11 @@ class Mps:
     """Started by headway, and so stopped by it."""
 
     def environment(self) -> dict[str, str]:
-        """What its clients need to find it."""
+        """Return what its clients need to find it."""
         return {PIPE: str(self.pipe), LOG: str(self.log)}
 
     def ask(self, line: str, seconds: float = _SECONDS) -> str | None:
-        """What the control says to one command; None if it does not answer."""
+        """Return what the control says to one command; None if it does not answer."""
         if (program := shutil.which(CONTROL)) is None:
             return None
         try:
@@ -61,7 +61,7 @@ class Mps:
         return ended.stdout if ended.returncode == 0 else None
 
     def servers(self) -> list[int] | None:
-        """The processes that hold the GPU for the clients; None if the control does not answer."""
+        """Return the processes that hold the GPU for the clients; None if the control does not answer."""
         said = self.ask("get_server_list")
         return None if said is None else _numbers(said)
 
@@ -93,7 +93,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _control_pid(pipe: Path) -> int:
-    """The process of the daemon of a folder, from the file it leaves there; 0 if it does not live."""
+    """Return the process of the daemon of a folder, from the file it leaves there; 0 if it does not live."""
     try:
         pid = int((pipe / f"{CONTROL}.pid").read_text().split()[0])
         os.kill(pid, 0)
@@ -162,7 +162,7 @@ def _last_words(log: Path) -> str:
 
 
 def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
-    """The MPS to use and a line about it: one that runs, one that is started now, or none and why."""
+    """Return the MPS to use and a line about it: one that runs, one that is started now, or none and why."""
     if wish == "off":
         return None, "coarse: MPS was turned off"
     if (found := running(place)) is not None:
@@ -176,7 +176,7 @@ def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
 
 
 def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priority: int = 0) -> Mapping[str, str]:
-    """What a program needs to run under it, or to stay away from any other where there is none.
+    """Return what a program needs to run under it, or to stay away from any other where there is none.
 
     All but the highest priority are below normal to MPS: a kernel above then waits for a wave of theirs, not for all
     their blocks. MPS knows these two steps only.
@@ -188,6 +188,6 @@ def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priorit
 
 
 def memory_limit(memory_bytes: int) -> str:
-    """A cap in the words of MPS: of the one device that a program sees, in binary units, rounded down."""
+    """Return a cap in the words of MPS: of the one device that a program sees, in binary units, rounded down."""
     gib, rest = divmod(memory_bytes, 1 << 30)
     return f"0={gib}G" if rest == 0 else f"0={memory_bytes >> 20}M"

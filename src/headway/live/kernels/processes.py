@@ -14,7 +14,7 @@ _STATE, _BEGAN = 0, 19
 
 
 def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
-    """What follows the name in a process's stat; nothing if there is no such process."""
+    """Return what follows the name in a process's stat; nothing if there is no such process."""
     try:
         text = (proc / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -33,7 +33,7 @@ def start_ticks(pid: int) -> int:
 
 
 def alive(pid: int, ticks: int) -> bool:
-    """Whether that very process lives; one that has ended and was not waited for does not."""
+    """Return whether that very process lives; one that has ended and was not waited for does not."""
     fields = _stat(pid)
     began = _began(fields)
     return began >= 0 and fields[_STATE] not in "ZX" and ticks in (0, began)
@@ -50,7 +50,7 @@ def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
 
 
 def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
-    """Whether a process holds a file open: that a number is written in it proves nothing."""
+    """Return whether a process holds a file open: that a number is written in it proves nothing."""
     try:
         wanted = path.stat()
         handles = list((proc / str(pid) / "fd").iterdir())
@@ -64,7 +64,7 @@ def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
 
 
 def _innermost(process: Path) -> int:
-    """The number that a process has in the innermost container it is in."""
+    """Return the number that a process has in the innermost container it is in."""
     try:
         for line in (process / "status").read_text(errors="replace").splitlines():
             if line.startswith("NSpid:"):

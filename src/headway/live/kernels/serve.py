@@ -137,7 +137,7 @@ def _end(broker: Broker, say: Say) -> None:
 
 
 def _waited_for(broker: Broker) -> set[int]:
-    """Processes that would lose the GPU if MPS were stopped now."""
+    """Return the processes that would lose the GPU if MPS were stopped now."""
     if broker.mps is None or not broker.mps.owned:
         return set()
     return {client for _, client in broker.mps.clients()} | {pid for pid in broker.clients.values() if pid}
@@ -201,7 +201,7 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
 
 
 def _sharing(place: Place) -> list[str]:
-    """Who shares the GPU now, as far as that can be read."""
+    """Return who shares the GPU now, as far as that can be read."""
     try:
         return [str(client["name"]) for client in snapshot(place)["clients"]]
     except ShareError:
@@ -209,7 +209,7 @@ def _sharing(place: Place) -> list[str]:
 
 
 def _heeds(place: Place) -> bool:
-    """Whether the broker has heard that it is to stop, or hears it within a moment."""
+    """Return whether the broker has heard that it is to stop, or hears it within a moment."""
     return places.comes_true(
         lambda: not places.held(place.lock) or bool(places.read_json(place.state).get("stopping")), _HEARD_S, _TURN_S
     )

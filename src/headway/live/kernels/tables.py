@@ -23,12 +23,12 @@ _STEP_PROBES = 32
 
 
 def text(raw: bytes) -> str:
-    """A text of the block."""
+    """Return a text of the block as a string."""
     return raw.decode(errors="replace")
 
 
 def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The kernels and the steps that a client knows something of, those it launches most often first."""
+    """Return the kernels and the steps that a client knows something of, those it launches most often first."""
     kernels = [
         {"id": f"{row.id:016x}", "name": text(row.name), **{field: getattr(row, field) for field in KERNEL_FIELDS}}
         for row in sorted(slot.kernels, key=lambda row: (-row.launches, -row.samples))
@@ -107,11 +107,11 @@ class Known:
 
 
 def rows(slot: Slot) -> int:
-    """How many kernels a client tells apart."""
+    """Return how many kernels a client tells apart."""
     return sum(1 for row in slot.kernels if row.id)
 
 
 def blamed(slot: Slot) -> tuple[str, int]:
-    """The kernel of a client that delayed those above it the most, and by how much; no name where none did."""
+    """Return the kernel of a client that delayed those above it the most, and by how much; no name where none did."""
     worst = max((row for row in slot.kernels if row.id), key=lambda row: row.blamed_ns, default=None)
     return (text(worst.name), worst.blamed_ns) if worst is not None and worst.blamed_ns > 0 else ("", 0)

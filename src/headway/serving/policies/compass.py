@@ -87,7 +87,7 @@ class Compass(ServingPolicy):
                 yield from self._go_on(now, state, state.workers[index])
 
     def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """A worker's own decisions."""
+        """Yield a worker's own decisions."""
         if not (self.adjust and self.adjust_at == START):
             yield from self.queue.decide(state, worker)
             return
@@ -100,7 +100,7 @@ class Compass(ServingPolicy):
     # --- plan -------------------------------------------------------------------------------------------------
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
-        """A request came, or lost tasks: the worker that it came to plans it."""
+        """Yield the placement of a request that came or lost tasks: the worker that it came to plans it."""
         if (viewer := state.reached(rs.request.ingress)) < 0:
             self._open[rs.request.id] = None
             return
@@ -110,7 +110,7 @@ class Compass(ServingPolicy):
         yield PlaceRequest(rs.request.id, plan)
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
-        """A worker a task, by the rows that ``viewer`` sees."""
+        """Return a worker for each task, by the rows that ``viewer`` sees."""
         return self.planner.plan(now, self.planner.view(now, state.rows(viewer, now)), rs, viewer)
 
     # --- adjust -----------------------------------------------------------------------------------------------

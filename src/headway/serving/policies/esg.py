@@ -37,6 +37,6 @@ class Esg(PoolPolicy):
         ]
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """The first stages of the K cheapest paths."""
+        """Return the first stages of the K cheapest paths."""
         paths = self._splits[key[0]].plan(key[1], slack, len(requests))
         return list(dict.fromkeys(path.options[0] for path in paths))

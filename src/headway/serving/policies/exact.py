@@ -52,7 +52,7 @@ class Exact(PoolPolicy):
         self._whole = lru_cache(_KEPT)(self._front)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """The first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
+        """Return the first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
         if (search := self._searches.get(key)) is not None:
             return list(dict.fromkeys(path.options[0] for path in search.near(slack, len(requests))))
         graph, task = self._graphs[key[0]], key[1]
@@ -79,7 +79,7 @@ class Exact(PoolPolicy):
 
 
 def _chain(graph: Graph, task: int) -> list[int]:
-    """A task and all that follow it, if they are a chain and nothing else leads into it; else nothing."""
+    """Return a task and all that follow it, if they are a chain and nothing else leads into it; else nothing."""
     chain = [task]
     while graph.successors[chain[-1]]:
         after = graph.successors[chain[-1]]
@@ -90,7 +90,7 @@ def _chain(graph: Graph, task: int) -> list[int]:
 
 
 def _left(now: int, state: ServingState, rs: RequestState) -> tuple[int, ...]:
-    """By task: done, open, or the time that it still runs, rounded up."""
+    """Return for each task whether it is done or open, or the time that it still runs, rounded up."""
     found = []
     for task, stage in enumerate(rs.stage):
         time = _DONE if stage == Stage.DONE else _OPEN

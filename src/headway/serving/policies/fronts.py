@@ -50,7 +50,7 @@ class Option(NamedTuple):
 
 
 def cost_of(configuration: Configuration, time: int, prices: Prices) -> int:
-    """What a request pays for its share of a full batch, in femtodollars."""
+    """Return what a request pays for its share of a full batch, in femtodollars."""
     usd_hour = configuration.cpus * prices.cpu_hour + configuration.slices * prices.slice_hour
     return round(usd_hour * FEMTO_USD) * time // (_HOUR * configuration.batch)
 
@@ -61,7 +61,7 @@ def options_of(cells: Mapping[Configuration, int], prices: Prices) -> tuple[Opti
 
 
 def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
-    """A function's profile on a fleet; where types of GPU differ, the times on the slowest."""
+    """Return a function's profile on a fleet; where types of GPU differ, the times on the slowest."""
     found: dict[Configuration, int] = {}
     for worker in {worker.worker.gpu: worker.id for worker in state.workers}.values():
         for configuration, time in state.latency.cells(worker, function).items():
@@ -70,7 +70,7 @@ def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
 
 
 def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
-    """What a function can be given on some worker of a fleet, fastest first."""
+    """Return what a function can be given on some worker of a fleet, fastest first."""
     catalogue = state.catalogue
     sorts = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
     cells = cells_on(state, function).items()
@@ -82,7 +82,7 @@ def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
 
 
 def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
-    """Whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
+    """Return whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
     kind = catalogue.functions[function]
     need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
     fits = configuration.cpus <= worker.cpus and need <= worker.gpu.memory_bytes
@@ -90,7 +90,7 @@ def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Co
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
-    """The options that fewer than ``ranks`` others beat in time and cost, fastest first.
+    """Return the options that fewer than ``ranks`` others beat in time and cost, fastest first.
 
     What has K dominators is in none of the K best paths, for each of them makes a better path in its place; with
     fewer it may be. Of options with the same time and cost the smaller configuration counts as the better one.
@@ -122,11 +122,11 @@ class Front:
 
     @property
     def fastest(self) -> int:
-        """The least time."""
+        """Return the least time."""
         return int(self.times[0])
 
     def within(self, time: int) -> int:
-        """The cheapest point that takes no longer; -1: there is none."""
+        """Return the cheapest point that takes no longer; -1: there is none."""
         return int(self.times.searchsorted(time, side="right")) - 1
 
     def costs_within(self, times: Numbers) -> Numbers:
@@ -137,12 +137,12 @@ class Front:
         return found
 
     def at(self, point: int, *, paid: bool = True) -> "Front":
-        """One of its points alone; not ``paid``: its cost is counted elsewhere."""
+        """Return one of its points alone; not ``paid``: its cost is counted elsewhere."""
         cost = self.costs[point : point + 1] if paid else np.zeros(1, dtype=np.int64)
         return Front(self.times[point : point + 1], cost, ("either", (self,), (0,), (point,)))
 
     def picks(self, point: int) -> dict[Hashable, Option]:
-        """The options that make a point, by the labels that their fronts were made with."""
+        """Return the options that make a point, by the labels that their fronts were made with."""
         found: dict[Hashable, Option] = {}
         todo: list[tuple[Front, int]] = [(self, point)]
         while todo:
@@ -162,7 +162,7 @@ class Front:
 
 
 def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
-    """The front of one function's options; ``label`` names it in ``picks``."""
+    """Return the front of one function's options; ``label`` names it in ``picks``."""
     kept = skyband(options)
     times = np.array([option.time for option in kept], dtype=np.int64)
     costs = np.array([option.cost for option in kept], dtype=np.int64)
@@ -170,12 +170,12 @@ def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
 
 
 def fixed(time: int, cost: int = 0) -> Front:
-    """One point: what is decided already, or takes no time."""
+    """Return a front of one point: what is decided already, or takes no time."""
     return Front(np.array([time], dtype=np.int64), np.array([cost], dtype=np.int64), ("options", None, ()))
 
 
 def series(first: Front, second: Front, horizon: int | None = None) -> Front:
-    """One after the other; points that take longer than ``horizon`` may be left out."""
+    """Return the front of one after the other; points that take longer than ``horizon`` may be left out."""
     times = np.add.outer(first.times, second.times).ravel()
     costs = np.add.outer(first.costs, second.costs).ravel()
     if horizon is not None:
@@ -197,7 +197,7 @@ def parallel(first: Front, second: Front) -> Front:
 
 
 def either(fronts: Sequence[Front]) -> Front:
-    """The best of several: whichever is cheaper for the time."""
+    """Return the best of several: whichever is cheaper for the time."""
     times = np.concatenate([front.times for front in fronts])
     costs = np.concatenate([front.costs for front in fronts])
     which = np.concatenate([np.full(len(front), index) for index, front in enumerate(fronts)])
@@ -207,7 +207,7 @@ def either(fronts: Sequence[Front]) -> Front:
 
 
 def _best(times: Numbers, costs: Numbers) -> npt.NDArray[np.intp]:
-    """Positions of the points that no other beats, fastest first; of equal ones the first."""
+    """Return the positions of the points that no other beats, fastest first; of equal ones the first."""
     order = np.lexsort((costs, times))
     sorted_costs = costs[order]
     lowest = np.minimum.accumulate(sorted_costs)
@@ -223,7 +223,7 @@ _IN, _OUT = (-1, 0), (-2, 0)
 
 
 def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
-    """What time costs for the graph as a whole, or for those of its tasks that have a front.
+    """Return what time costs for the graph as a whole, or for those of its tasks that have a front.
 
     Exact for series-parallel graphs, and for any other where ``effort`` suffices; else the picks of a point take no
     longer and cost no more than it says, but something cheaper may be missing.
@@ -239,7 +239,7 @@ def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None,
 
 
 def _merge(edges: list[_Edge], horizon: int | None, effort: int) -> Front:
-    """One front for a network from its one source to its one sink."""
+    """Return one front for a network from its one source to its one sink."""
     while True:
         pairs: dict[tuple[_Node, _Node], Front] = {}
         for source, target, front in edges:
@@ -296,7 +296,7 @@ def _fixed_to(front: Front, point: int, copy: int) -> Front:
 
 
 def _spaced(count: int, most: int) -> Sequence[int]:
-    """The first and the last of ``count`` positions and some in between, ``most`` in all."""
+    """Return the first and the last of ``count`` positions and some in between, ``most`` in all."""
     if count <= most:
         return range(count)
     if most < 2:

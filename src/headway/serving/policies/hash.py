@@ -15,7 +15,7 @@ _MASK = (1 << 64) - 1
 
 
 def drawn(request: int, task: int, salt: int) -> int:
-    """A number that looks random and is the same every time (splitmix64)."""
+    """Return a number that looks random and is the same every time (splitmix64)."""
     x = (request * 64 + task + 1) * _ODD + salt * _OTHER & _MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
@@ -61,7 +61,7 @@ class Hash(ServingPolicy):
 
 
 def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
-    """A worker a task, drawn among those that are up and can run it; what is placed stays. -1: there is none."""
+    """Return a worker for each task, drawn among those up that can run it; -1: none is. What is placed stays."""
     down = [worker.id for worker in state.workers if not worker.up]
     placed, functions = list(rs.worker), rs.graph.functions
     salt += rs.request.arrival  # other arrivals, another draw

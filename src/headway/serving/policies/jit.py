@@ -53,7 +53,7 @@ class Jit(Compass):
             self.adjust_at = END  # what is placed nowhere must be looked at when its inputs are there
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
-        """The plan of ``hash``."""
+        """Return the plan of ``hash``."""
         return spread(state, rs, self.queue.hosts, self.salt)
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:

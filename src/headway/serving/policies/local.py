@@ -59,7 +59,7 @@ class LocalQueue:
             yield fetch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
-        """One task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
+        """Return one task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
         function = state.requests[task[0]].graph.functions[task[1]]
         whole, memory = self._whole[worker.id][function], worker.memory
         assert whole is not None
@@ -88,7 +88,10 @@ class LocalQueue:
     def _first_use(
         self, state: ServingState, worker: WorkerState, besides: TaskId, models: Sequence[int]
     ) -> dict[int, int]:
-        """Where in the queue each of some models is needed first; those that no task needs come after its end."""
+        """Return where in the queue each of some models is needed first.
+
+        Those that no task needs come after its end.
+        """
         first = dict.fromkeys(models, len(worker.queue))
         requests, masks, among = state.requests, self._masks, sum(1 << model for model in models)
         for position, key in enumerate(worker.queue):
@@ -117,7 +120,7 @@ class LocalQueue:
 
 
 def _whole(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
-    """The largest configuration for one task that a worker has room for; None: there is none."""
+    """Return the largest configuration for one task that a worker has room for; None: there is none."""
     possible = [
         cell
         for cell in state.latency.cells(index, function)

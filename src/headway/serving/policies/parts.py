@@ -27,4 +27,4 @@ class ServingPolicy(ABC):
 
     @abstractmethod
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """What to do at this instant."""
+        """Return what to do at this instant."""

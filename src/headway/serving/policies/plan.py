@@ -80,7 +80,7 @@ class Planner:
     # --- what rows say ----------------------------------------------------------------------------------------
 
     def view(self, now: int, rows: Sequence[Row]) -> View:
-        """What a worker knows, in the form that plans read."""
+        """Return what a worker knows, in the form that plans read."""
         ups, queued, reserved, busy, residents, wanted, frees, *_ = zip(*rows, strict=True)
         up = list(ups) if False in ups else None
         resident, free = list(residents), list(frees)
@@ -100,7 +100,7 @@ class Planner:
         return View(up, taken, resident, free)
 
     def taken_until(self, now: int, row: Row) -> int:
-        """When a task that came to a worker now would find its GPU free."""
+        """Return when a task that came to a worker now would find its GPU free."""
         if not self.load:
             return now
         if self.estimate == QUEUED:
@@ -146,7 +146,7 @@ class Planner:
         return tuple(placed)
 
     def soonest(self, view: View, come: Sequence[int], function: int, candidates: Sequence[int]) -> tuple[int, int]:
-        """Where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
+        """Return where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
         least, best, begin = _NEVER, NOWHERE, 0
         taken, up, runs = view.taken_until, view.up, self.runs[function]
         models = self._models[function] if self.cache else ()
@@ -176,13 +176,19 @@ class Planner:
         return best, begin
 
     def at_once(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
-        """Where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending; -1: nowhere."""
+        """Return where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending.
+
+        -1: nowhere.
+        """
         size = self._inputs[rs.request.graph][task]
         come = [until + time for until, time in zip(view.taken_until, self.way(here, size), strict=True)]
         return self.soonest(view, come, rs.graph.tasks[task].function, candidates)[0]
 
     def fetch(self, view: View, worker: int, function: int) -> int:
-        """How long the missing models take to come; twice as long for one that something has to make room for."""
+        """Return how long the missing models take to come.
+
+        Twice as long for one that something has to make room for.
+        """
         missing, free = models_in(self._masks[function] & ~view.resident[worker]), view.free[worker]
         return sum(self._fetch_times[model] * (1 if free >= self._sizes[model] else 2) for model in missing)
 
@@ -193,7 +199,10 @@ class Planner:
     # --- parts ------------------------------------------------------------------------------------------------
 
     def _joined(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
-        """By worker: when the results of all (worker, end, bytes) are there. Those that are nowhere count as there."""
+        """Return by worker when the results of all (worker, end, bytes) are there.
+
+        Those that are nowhere count as there.
+        """
         come: list[int] = []
         for where, end, size in sources:
             if where < 0:
@@ -225,5 +234,8 @@ class Planner:
 
 
 def by_rank(ranks: Sequence[int], order: Sequence[int]) -> list[int]:
-    """Tasks by decreasing rank; those of equal rank in the order of the graph, so that none comes before its inputs."""
+    """Return tasks by decreasing rank.
+
+    Those of equal rank in the order of the graph, so that none comes before its inputs.
+    """
     return sorted(order, key=lambda task: -ranks[task])

@@ -50,7 +50,7 @@ class PlanOnce(PoolPolicy):
         yield from super().decide(now, state)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """What the plan of the first of them says."""
+        """Return what the plan of the first of them says."""
         (graph, task), first = key, requests[0]
         if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
             return (self._plan(graph, NEVER, len(requests))[task],)
@@ -72,7 +72,10 @@ class PlanOnce(PoolPolicy):
 
 
 def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int) -> Plan:
-    """The cheapest way to keep a deadline, as far as ``cutoff`` states show it. Fronts: fastest first, by task."""
+    """Return the cheapest way to keep a deadline, as far as ``cutoff`` states show it.
+
+    Fronts: fastest first, by task.
+    """
     start = tuple(len(front) - 1 for front in fronts)
     heap = [(sum(front[-1].cost for front in fronts), start)]
     seen = {start}
@@ -94,7 +97,7 @@ def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, 
 
 
 def _greedy(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]) -> tuple[int, ...]:
-    """Tasks on the longest way faster and faster, until the deadline is kept or none of them can be."""
+    """Return a state with tasks on the longest way made faster, until it keeps the deadline or none can be."""
     while True:
         times = [front[at].time for front, at in zip(fronts, state, strict=True)]
         to, onward = graph.lengths_to(times), graph.lengths_from(times)

@@ -71,7 +71,7 @@ class PoolPolicy(ServingPolicy):
 
     @abstractmethod
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """What to try for the tasks at the head of a queue, in order.
+        """Return what to try for the tasks at the head of a queue, in order.
 
         ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
         """
@@ -176,7 +176,7 @@ class PoolPolicy(ServingPolicy):
         self._waiting.pop(key, None)
 
     def _serve_late(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
-        """The same for those whose deadline is lost: as cheap as can be, and only while others have room."""
+        """Run those whose deadline is lost: as cheap as can be, and only while others have room."""
         queue, (graph, task) = self._late[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
@@ -192,7 +192,7 @@ class PoolPolicy(ServingPolicy):
         del self._late[key]
 
     def _spare(self, state: ServingState) -> bool:
-        """Whether there is room beyond what is kept for those who are not late."""
+        """Return whether there is room beyond what is kept for those who are not late."""
         free = 0
         for worker in state.workers:
             free += worker.slices_free
@@ -201,7 +201,7 @@ class PoolPolicy(ServingPolicy):
         return not any(worker.running for worker in state.workers)
 
     def _heads(self, state: ServingState, key: Key, queue: dict[int, None], function: int) -> list[int]:
-        """The first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
+        """Return the first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
         ready = state.ready.get(key, {})
         while True:
             heads = list(islice(queue, self._most[function]))
@@ -216,7 +216,7 @@ class PoolPolicy(ServingPolicy):
     def _dispatch(
         self, state: ServingState, function: int, heads: Sequence[int], task: int, options: Sequence[Option]
     ) -> RunBatch | None:
-        """The first option that fits on a worker where a process is free, and where that is."""
+        """Return the first option that fits on a worker where a process is free, and where that is."""
         kind = state.catalogue.functions[function]
         bit = 1 << function if kind.cold_start else 0
         room = [w for w in state.workers if w.slices_free and w.up and (not bit or w.warm & bit)]
@@ -247,7 +247,10 @@ class PoolPolicy(ServingPolicy):
 def _fits(
     state: ServingState, worker: WorkerState, function: int, batch: int, cpus: int, slices: int
 ) -> tuple[int, ...] | None:
-    """What must be evicted to run a batch on a worker with CPUs and slices enough; None: it cannot be run there."""
+    """Return what must be evicted to run a batch on a worker with CPUs and slices enough.
+
+    None: it cannot be run there.
+    """
     if state.latency.run_time(worker.id, function, batch, cpus, slices) is None:
         return None
     if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
@@ -256,7 +259,10 @@ def _fits(
 
 
 def make_room(state: ServingState, worker: WorkerState, function: int, batch: int) -> tuple[int, ...] | None:
-    """What must go so that a batch fits into a worker's memory, least recently used first; None: it does not fit."""
+    """Return what must go so that a batch fits into a worker's memory, least recently used first.
+
+    None: it does not fit.
+    """
     kind, memory = state.catalogue.functions[function], worker.memory
     weights = state.catalogue.size_of(kind.mask & ~memory.resident)
     need = weights + kind.activation_bytes * batch - memory.free_bytes
@@ -294,7 +300,7 @@ class Warmth:
         }
 
     def wanted(self, function: int) -> int:
-        """How many processes the forecast asks for: the mean of those busy at once, and a reserve for chance."""
+        """Return how many processes the forecast asks for: the mean of those busy at once, and a reserve for chance."""
         busy = 0.0
         for graph, calls in self._calls[function]:
             if gap := self._gaps.get(graph):
@@ -334,7 +340,7 @@ class Warmth:
                     yield from self._fill(state, function, wanted)
 
     def missing(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
-        """Tasks wait: start processes where one of the options would fit, unless as many are being started."""
+        """Start processes for tasks that wait, where one of the options would fit, unless as many are being started."""
         if function not in self._calls:
             return
         starting = sum(list(w.starting.values()).count(function) for w in state.workers if w.starting)
@@ -363,7 +369,7 @@ class Warmth:
 
 
 def _fewest(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
-    """Where to start some processes: each where there are fewest, at most as many as a worker has slices."""
+    """Return where to start some processes: each where there are fewest, at most as many as a worker has slices."""
     heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
     found: list[WorkerState] = []
     heap.sort(key=lambda entry: entry[:3])

@@ -70,7 +70,10 @@ class Search:
         return self._paths(rounded, self._most(queue))
 
     def paths(self, slack: int, queue: int) -> tuple[Path, ...]:
-        """The K cheapest paths within ``slack``, the first batch ``queue`` at most; else the fastest path alone."""
+        """Return the K cheapest paths within ``slack``, the first batch ``queue`` at most.
+
+        Else the fastest path alone.
+        """
         stages, after = self._prepared(self._most(queue))
         last = len(stages) - 1
         found: list[Path] = []
@@ -100,11 +103,11 @@ class Search:
         return tuple(sorted(found)[: self.ranks]) or (_quickest(stages),)
 
     def _most(self, queue: int) -> int:
-        """The largest batch that a queue can fill; the smallest that there is, if none."""
+        """Return the largest batch that a queue can fill; the smallest that there is, if none."""
         return max((batch for batch in self.batches if batch <= queue), default=self.batches[0])
 
     def _prepare(self, most: int) -> tuple[list[_Stage], list[Front]]:
-        """The stages with a first batch of ``most`` at most, and what time costs after each of them."""
+        """Return the stages with a first batch of ``most`` at most, and what time costs after each of them."""
         first, *later = self._all
         if self._together:
             later = [within_batch(options, most) for options in later]
@@ -113,7 +116,7 @@ class Search:
 
 
 def within_batch(options: Sequence[Option], most: int) -> Sequence[Option]:
-    """Those with batches of ``most`` at most, or the smallest that there are."""
+    """Return those with batches of ``most`` at most, or the smallest that there are."""
     most = max(most, min(option.configuration.batch for option in options))
     return [option for option in options if option.configuration.batch <= most]
 
@@ -124,7 +127,7 @@ def _quickest(stages: Sequence[_Stage]) -> Path:
 
 
 def rests(stages: Sequence[Sequence[Option]]) -> list[Front]:
-    """What time costs after each point of a chain: before the first stage, after it, and so on to nothing."""
+    """Return what time costs after each point of a chain: before the first stage, after it, and so on to nothing."""
     fronts = [fixed(0)]
     for options in reversed(stages):
         fronts.append(series(front_of(options), fronts[-1]))
@@ -138,7 +141,7 @@ def _stage(options: tuple[Option, ...]) -> _Stage:
 
 
 def _cheapest(bounds: Numbers, ranks: int) -> list[int]:
-    """Positions of the ``ranks`` least bounds and of all that tie with the last of them."""
+    """Return the positions of the ``ranks`` least bounds and of all that tie with the last of them."""
     if len(bounds) > ranks:
         found: list[int] = np.flatnonzero(bounds <= np.partition(bounds, ranks - 1)[ranks - 1]).tolist()
         return found

@@ -57,7 +57,7 @@ def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[f
 
 
 def levels(graph: Graph, weights: Sequence[float], size: int = GROUP) -> list[tuple[Level, ...]]:
-    """By task: what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
+    """Return by task what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
     found = _divide(graph, frozenset(graph.order), weights, size)
     return [found[task] for task in range(len(graph.tasks))]
 
@@ -92,7 +92,7 @@ def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size:
 
 
 def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
-    """The chain of some tasks: those that dominate their end, and between them what runs side by side."""
+    """Return the chain of some tasks: those that dominate their end, and between them what runs side by side."""
     above = nx.immediate_dominators(_net(graph, tasks), _IN)
     chain: list[int] = []
     node = above[_OUT]
@@ -118,7 +118,7 @@ def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
 
 
 def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
-    """The parts of a stage that have nothing to do with each other."""
+    """Return the parts of a stage that have nothing to do with each other."""
     net = nx.Graph()
     net.add_nodes_from(stage)
     net.add_edges_from((a, b) for a, b in graph.edges if a in stage and b in stage)
@@ -126,7 +126,7 @@ def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
 
 
 def longest(graph: Graph, tasks: Iterable[int], weights: Sequence[float]) -> float:
-    """The heaviest way through some tasks."""
+    """Return the heaviest way through some tasks."""
     inside = set(tasks)
     lengths: dict[int, float] = {}
     for task in graph.order:
@@ -148,7 +148,7 @@ def _net(graph: Graph, tasks: frozenset[int]) -> nx.DiGraph:
 
 
 def _from(graph: Graph, tasks: frozenset[int], first: int) -> Stage:
-    """A task and those of some tasks that wait for it."""
+    """Return a task and those of some tasks that wait for it."""
     inside = {first}
     for task in graph.order:
         if task in tasks and any(other in inside for other in graph.predecessors[task]):
@@ -183,7 +183,10 @@ class Split:
         ]
 
     def plan(self, task: int, slack: int, queue: int) -> tuple[Path, ...]:
-        """Paths from a task on, cheapest first; the fastest one alone, if none keeps to the time there is."""
+        """Return the paths from a task on, cheapest first.
+
+        The fastest one alone, if none keeps to the time there is.
+        """
         *outer, (inmost, fraction) = self._plans[task]
         for search, part in outer:
             path = search.near(int(slack * part), queue)[0]

@@ -38,7 +38,7 @@ class Stagewise(PoolPolicy):
         self._band = cache(self._best)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """The stage's cheapest configurations within what is left of its share; else its fastest."""
+        """Return the stage's cheapest configurations within what is left of its share; else its fastest."""
         graph, task = key
         if slack < NEVER:
             rs = state.requests[requests[0]]

@@ -50,7 +50,7 @@ class Admission:
         return max(ends)
 
     def hopeless(self, now: int, graph: int, task: int, deadline: int, there: Sequence[int]) -> bool:
-        """Whether a request misses its deadline whatever this task and those after it are given."""
+        """Return whether a request misses its deadline whatever this task and those after it are given."""
         return self.earliest(now, graph, task, there) > deadline
 
 
@@ -66,7 +66,7 @@ class Scarcity:
 
     @property
     def felt(self) -> bool:
-        """Whether there is too little of anything."""
+        """Return whether there is too little of anything."""
         return self.worth != (1.0, 1.0)
 
     def look(self, now: int, state: ServingState) -> bool:
@@ -82,7 +82,7 @@ class Scarcity:
         return self.worth != before
 
     def _next(self, kind: int, workers: Sequence[tuple[int, int]]) -> float:
-        """What one kind is worth from now on; ``workers``: what is free on each, of how much."""
+        """Return what one kind is worth from now on; ``workers``: what is free on each, of how much."""
         there = sum(of for _, of in workers)
         used = 1.0 - sum(free for free, _ in workers) / there if there else 0.0
         self._used[kind] += 0.5 * (used - self._used[kind])

@@ -28,7 +28,7 @@ _TOGETHER = 32
 def choose(
     now: int, state: ServingState, outline: Outline, worker: WorkerState, queue: Sequence[TaskId], first: TaskId
 ) -> tuple[tuple[TaskId, ...], Configuration] | None:
-    """Tasks that run together, ``first`` among them, and what they are given; None: there is no room."""
+    """Return tasks that run together, ``first`` among them, and what they are given; None: there is no room."""
     rs = state.requests[first[0]]
     graph = rs.request.graph
     function = outline.functions[graph][first[1]]
@@ -57,7 +57,7 @@ def choose(
 
 
 def _waiting(fitting: Fitting, count: int, others: int) -> npt.NDArray[np.float64]:
-    """By configuration: how long ``count`` tasks of one function and ``others`` wait and run in all."""
+    """Return by configuration how long ``count`` tasks of one function and ``others`` wait and run in all."""
     batches, times, shares = fitting.batches, fitting.times, fitting.shares
     rounds = -(-count // batches)
     total = np.zeros(len(batches))

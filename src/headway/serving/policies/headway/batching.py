@@ -61,11 +61,11 @@ class Batching:
         ]
 
     def menu(self, count: int) -> Menu:
-        """The offers for so many requests at once: those of the next size that was measured."""
+        """Return the offers for so many requests at once: those of the next size that was measured."""
         return self.menus[self._position[count - 1]]
 
     def values(self, lots: Sequence[Lot], at: int) -> Array:
-        """By offer: what these cost together, and all that follows, if they run at this time."""
+        """Return by offer what these cost together, and all that follows, if they run at this time."""
         position = self._position[len(lots) - 1]
         found = self._usd[position].copy()
         for lot in lots:
@@ -74,12 +74,12 @@ class Batching:
         return found
 
     def alone(self, lot: Lot, at: int) -> float:
-        """What one costs from here on, left to itself."""
+        """Return what one costs from here on, left to itself."""
         table = self._tables[lot.graph][lot.task]
         return float(table.rest[table.index(lot.deadline - at)])
 
     def choose(self, now: int, lots: Sequence[Lot], coming: Sequence[Lot]) -> Choice:
-        """The best way to go on. ``lots``: who waits, tightest first; ``coming``: who will, soonest first."""
+        """Return the best way to go on. ``lots``: who waits, tightest first; ``coming``: who will, soonest first."""
         first = lots[: self.largest]
         best, chosen = self._now(now, first)
         if len(first) == len(lots) and len(first) < self.largest and coming:
@@ -99,7 +99,7 @@ class Batching:
         return chosen
 
     def _now(self, now: int, first: Sequence[Lot]) -> tuple[float, Choice]:
-        """The best of those that wait, and what all who wait then cost."""
+        """Return what all who wait cost with the best choice among those that wait, and that choice."""
         apart = [self.alone(lot, now) for lot in first]
         batches = [tuple(first[:size]) for size in (*(size for size in self.sizes if size < len(first)), len(first))]
         choices = [Choice(lots, self.values(lots, now), now) for lots in batches]
@@ -109,7 +109,7 @@ class Batching:
         )
 
     def _worth_trying(self, waiting: int, coming: int) -> list[int]:
-        """Numbers of companions that fill a batch, or all there are."""
+        """Return the numbers of companions that fill a batch, or all there are."""
         full = [size - waiting for size in self.sizes if 0 < size - waiting <= coming]
         return full if coming in full else [*full, coming]
 
@@ -156,7 +156,7 @@ class Companions:
             self._running[function] = {key: lot for key, lot in coming.items() if key[0] not in requests}
 
     def of(self, now: int, function: int) -> list[Lot]:
-        """The next ones, soonest first."""
+        """Return the next ones, soonest first."""
         found = [lot if lot.when > now else lot._replace(when=now + SOON) for lot in self._running[function].values()]
         openers, gap = self._openers[function], self._gaps[function]
         if openers and gap:

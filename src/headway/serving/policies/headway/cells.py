@@ -39,7 +39,7 @@ class Cells:
         self._made = cache(self._make)
 
     def fitting(self, worker: WorkerState, most: int) -> Fitting:
-        """Those that a worker has room for now, memory aside, for batches of at most so many."""
+        """Return those that a worker has room for now, memory aside, for batches of at most so many."""
         return self._made(worker.cpus_free, self._fit_in(worker.slices_free, worker.taken), most)
 
     def _fits(self, free: int, taken: int) -> int:

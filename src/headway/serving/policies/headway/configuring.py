@@ -114,12 +114,12 @@ class Configuring:
             yield WakeAt(self._again)
 
     def _lacking(self) -> set[int]:
-        """Functions with tasks that wait for room or a process."""
+        """Return the functions with tasks that wait for room or a process."""
         short = (function for function in self._short if self._queues[function])  # they may have been dropped since
         return {*short, *(function for function, late in enumerate(self._late) if late)}
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
-        """The functions that something is new for."""
+        """Return the functions that something is new for."""
         new: dict[int, None] = {}
         for request in state.landed:
             rs = state.requests[request]
@@ -226,7 +226,7 @@ class Configuring:
             yield WakeAt(self._wakes[function])
 
     def _give_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
-        """Those that wait in vain are dropped, or set apart."""
+        """Drop or set apart the requests that wait in vain."""
         queue = self._queues[function]
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
@@ -263,7 +263,10 @@ class Configuring:
             self._began(now, state, function, action)
 
     def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
-        """Whether a request misses its deadline anyway; or, with too little for all, costs more than it is worth."""
+        """Return whether a request misses its deadline anyway.
+
+        Or, with too little for all, costs more than it is worth.
+        """
         if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
             return True
         if not self._scarcity.felt:
@@ -285,7 +288,10 @@ class Configuring:
     def _fit_some(
         self, now: int, state: ServingState, function: int, choice: Choice
     ) -> tuple[tuple[Lot, ...], RunBatch | None]:
-        """The chosen batch, or a smaller one where what is free does not suit so many; None: it is better to wait."""
+        """Return the chosen batch, or a smaller one where what is free does not suit so many.
+
+        None: it is better to wait.
+        """
         batching, lots = self._batching[function], choice.lots
         best, found = self._fit(now, state, function, choice)
         chosen = lots
@@ -303,7 +309,7 @@ class Configuring:
     def _fit(
         self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True
     ) -> tuple[float, RunBatch | None]:
-        """The best offer that some worker has room for, and what that comes to; None: there is none."""
+        """Return the best offer that some worker has room for, and what that comes to; None: there is none."""
         batching, lots = self._batching[function], choice.lots
         menu = batching.menu(len(lots))
         rooms = self._rooms(now, state, function, choice)
@@ -341,7 +347,7 @@ class Configuring:
         return when < NEVER and value > batching.values(choice.lots, when)[wanted]
 
     def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
-        """Workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
+        """Yield workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
         bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
         for index in self._capable[function]:
             worker = workers[index]
@@ -349,7 +355,7 @@ class Configuring:
                 yield worker
 
     def _rooms(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Room]:
-        """Workers that could take a batch, were it small enough."""
+        """Return workers that could take a batch, were it small enough."""
         kind = state.catalogue.functions[function]
         near = all(not carried(state, lot.graph, lot.task) for lot in choice.lots)
         needs_memory = bool(kind.mask or kind.activation_bytes)

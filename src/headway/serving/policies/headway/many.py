@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def many(outline: Outline) -> bool:
-    """Whether a fleet is so large, and its catalogue so small, that arrays serve it."""
+    """Return whether a fleet is so large, and its catalogue so small, that arrays serve it."""
     return len(outline.lanes) >= MANY and max(len(outline.sizes), len(outline.masks)) < BITS
 
 
@@ -70,7 +70,7 @@ class Many:
     # --- when inputs are there ----------------------------------------------------------------------------------
 
     def copied(self, source: int, size_bytes: int) -> Ints:
-        """By worker: how long a copy from ``source`` takes; nothing to itself."""
+        """Return by worker how long a copy from ``source`` takes; nothing to itself."""
         ones, places = self._ways(source)
         return np.array([self._fleet.copy_time(source, one, size_bytes) for one in ones], dtype=np.int64)[places]
 
@@ -99,7 +99,7 @@ class Many:
         used: Sequence[int],
         draw: int,
     ) -> tuple[int, int] | None:
-        """The worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
+        """Return the worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
 
         ``starts``: by worker, what a process takes to start where none is idle; None: the function needs none.
         ``near``: how much worse a worker may be than the best and count as good; the ``draw`` decides among those,
@@ -136,7 +136,7 @@ class Many:
         return soonest
 
     def _two_soonest(self, now: int, function: int, view: View) -> tuple[int, float, float]:
-        """The worker that could end a task first, when, and when the next one could."""
+        """Return the worker that could end a task first, when, and when the next one could."""
         begin = np.maximum(view.busy, now)
         if self._outline.colds[function]:
             none_idle = np.asarray(view.idle) & 1 << function == 0
@@ -148,14 +148,14 @@ class Many:
         return who, least, float(end[end.argmin()])
 
     def _takes_in(self, function: int, view: View) -> Ints:
-        """By worker: what a task takes in what is free there."""
+        """Return by worker what a task takes in what is free there."""
         takes = self._takes[function]
         return takes if takes.ndim == 1 else takes.ravel().take(self._each * takes.shape[1] + view.slices)
 
     def _scores(
         self, now: int, function: int, view: View, at: Ints, share: Shares, starts: Ints | None
     ) -> tuple[Floats, Floats]:
-        """By worker: how bad it is, and when a task would end there."""
+        """Return by worker how bad it is, and when a task would end there."""
         outline = self._outline
         begin: Floats = self._begin(now, view, share)
         begin = np.maximum(begin, at)
@@ -169,7 +169,7 @@ class Many:
         return self._with_weights(now, outline.masks[function], view, takes, end)
 
     def _begin(self, now: int, view: View, share: Shares) -> Floats:
-        """By worker: when what goes before a task has run."""
+        """Return by worker when what goes before a task has run."""
         begin = np.maximum(view.busy, now)
         backlog = np.asarray(view.backlog)
         found: Floats
@@ -184,7 +184,7 @@ class Many:
         return found
 
     def _with_weights(self, now: int, mask: int, view: View, takes: Ints, ready: Floats) -> tuple[Floats, Floats]:
-        """The same with what must be fetched first."""
+        """Return the same with what must be fetched first."""
         outline = self._outline
         score = end = ready
         missing = mask & ~np.asarray(view.resident)

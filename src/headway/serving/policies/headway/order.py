@@ -94,7 +94,7 @@ class Outline:
         return sum(1 << worker for worker in able)
 
     def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
-        """By function: what it takes on average over the workers that can run it, and on the best of them."""
+        """Return by function what it takes on average over the workers that can run it, and on the best of them."""
         mean, best = [], []
         for index, hosts in enumerate(self.hosts):
             times = [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
@@ -124,7 +124,7 @@ class Mix:
                 self._seen = [seen / 2 for seen in self._seen]
 
     def rates_per_second(self, now: int, workers: int) -> list[float]:
-        """How often each graph is asked for in the whole fleet, if the others see what this one sees."""
+        """Return how often each graph is asked for in the whole fleet, if the others see what this one sees."""
         if self._count < _FIRST:
             return [0.0] * len(self._seen)
         total = sum(self._seen) * max(now, 1)
@@ -170,7 +170,7 @@ class Order:
         self._outline = outline
 
     def urgency(self, now: int, worker: WorkerState, rs: RequestState, task: int) -> float:
-        """The larger, the sooner."""
+        """Return how urgent a task is: the larger, the sooner it runs."""
         outline = self._outline
         graph = rs.request.graph
         function = outline.functions[graph][task]
@@ -187,7 +187,7 @@ class Order:
         return worth
 
     def queue(self, now: int, state: ServingState, worker: WorkerState) -> Sequence[TaskId]:
-        """All tasks that wait here, the most urgent first."""
+        """Return all tasks that wait here, the most urgent first."""
         if len(worker.queue) < 2:
             return list(worker.queue)
         requests = state.requests

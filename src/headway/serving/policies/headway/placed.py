@@ -90,7 +90,7 @@ class Placed:
         yield from self._begin(now, state, rs, viewer, workers)
 
     def _begin_here(self, now: int, worker: WorkerState, graph: int) -> Iterator[Action]:
-        """The worker that a request reached has processes of what is asked for there."""
+        """Start processes of what is asked for on the worker that a request reached."""
         if worker.up:
             for action in self._processes.landed(now, worker, graph):
                 yield action
@@ -110,7 +110,7 @@ class Placed:
                 yield from self._processes.ensure(state.workers[index], functions[task])
 
     def _lost(self, now: int, rs: RequestState) -> bool:
-        """Whether not even idle workers could answer a request by its deadline."""
+        """Return whether not even idle workers could answer a request by its deadline."""
         tails = self._outline.tails[rs.request.graph]
         left = max((tails[task] for task, stage in enumerate(rs.stage) if stage < Stage.RUNNING), default=0)
         return now + left > rs.request.deadline
@@ -120,7 +120,7 @@ class Placed:
         return DropRequest(rs.request.id)
 
     def _pass_on(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
-        """A task ended: its worker sends the successors that are ready, to where they are best placed now."""
+        """Send the ready successors of a task that ended to where they are best placed now."""
         if (rs := state.requests.get(request)) is None:
             self._plans.pop(request, None)
             return
@@ -142,7 +142,7 @@ class Placed:
         return MoveTask(rs.request.id, task, worker)
 
     def _balance(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Workers where tasks wait while something runs look for others with room, once an interval."""
+        """Move tasks from workers where they wait to others with room, once an interval."""
         interval = now // max(state.push_interval, LOOK_AGAIN)
         for worker in state.workers:
             if not worker.queue or not (worker.running or worker.starting):
@@ -179,7 +179,7 @@ class Placed:
         return None
 
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
-        """The most urgent task that has room, and those of its function that are better run with it."""
+        """Return the most urgent task that has room, and those of its function that are better run with it."""
         for key in queue[:_TRIED]:
             function = self._outline.functions[state.requests[key[0]].request.graph][key[1]]
             if (choice := choose(now, state, self._outline, worker, queue, key)) is None:

@@ -64,7 +64,7 @@ class Placing:
     def plan(
         self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan, *, warm: bool = False
     ) -> tuple[int, ...]:
-        """A worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up.
+        """Return a worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up.
 
         ``warm``: as if there were processes of everything everywhere.
         """
@@ -102,7 +102,7 @@ class Placing:
     def _arrivals(
         self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
     ) -> Numbers:
-        """By worker: when all inputs of a task would be there."""
+        """Return by worker when all inputs of a task would be there."""
         graph = rs.graph
         sources = [
             (ends[other], rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0), other)
@@ -127,7 +127,10 @@ class Placing:
         return at
 
     def _from_others(self, now: int, sources: Sequence[tuple[int, int, int]]) -> Numbers:
-        """The same where nothing is there yet. ``sources``: when each input can be sent, from where, its size."""
+        """Return the same where nothing is there yet.
+
+        ``sources``: when each input can be sent, from where, its size.
+        """
         if self._many is not None:
             latest = self._many.copied(sources[0][1], sources[0][2]) + sources[0][0]
             for end, source, size in sources[1:]:
@@ -235,7 +238,7 @@ class Placing:
         scores: Sequence[tuple[float, float, int]],
         used: Sequence[int],
     ) -> tuple[int, int]:
-        """The best worker and when the task would end there; a draw among those that are as good as the best."""
+        """Return the best worker and when the task would end there; a draw among those that are as good as the best."""
         best = min(scores)
         if best[2] not in used:
             limit = best[0] + (NEAR * self._outline.lows[rs.request.graph] if state.push_interval else 0.0)
@@ -252,7 +255,7 @@ class Placing:
     # --- one task again ---------------------------------------------------------------------------------------
 
     def again(self, now: int, state: ServingState, rs: RequestState, task: int, viewer: int, plan: Plan) -> int | None:
-        """A task is about to be sent by ``viewer``: where it would clearly end earlier; None: it stays."""
+        """Return where a task that ``viewer`` is about to send would clearly end earlier; None: it stays."""
         outline = self._outline
         view = self.views.view(now, state, viewer)
         graph, here = rs.request.graph, rs.worker[task]
@@ -307,7 +310,7 @@ class Placing:
         return moves
 
     def _sending(self, state: ServingState, rs: RequestState, task: int, source: int) -> int:
-        """What it takes to send the inputs of a task from where they all are to the worker farthest away."""
+        """Return what it takes to send the inputs of a task from where they all are to the worker farthest away."""
         graph = rs.graph
         others = self._members[0 if self._zones[source] == len(self._members) - 1 else -1]
         far = others[0] if others[0] != source else others[-1]
@@ -316,5 +319,5 @@ class Placing:
 
 
 def _first(holders: int) -> int:
-    """The first of some workers; -1: the client."""
+    """Return the first of some workers; -1: the client."""
     return (holders & -holders).bit_length() - 1

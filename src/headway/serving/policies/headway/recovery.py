@@ -18,7 +18,7 @@ class Recovery:
         self._up = -1
 
     def to_plan(self, state: ServingState) -> Iterator[int]:
-        """Requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
+        """Yield requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
         waiting = [*state.landed, *state.displaced]
         if self._stranded and (up := up_mask(state)) != self._up:
             self._up = up
@@ -39,5 +39,5 @@ class Recovery:
 
 
 def up_mask(state: ServingState) -> int:
-    """The workers that are up, as bits."""
+    """Return the workers that are up, as bits."""
     return sum(1 << worker.id for worker in state.workers if worker.up)

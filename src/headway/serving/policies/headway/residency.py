@@ -56,7 +56,10 @@ class Residency:
     def room(
         self, now: int, state: ServingState, worker: WorkerState, need_bytes: int, keep: int, coming: Sequence[TaskId]
     ) -> tuple[int, ...] | None:
-        """Models to evict for so many bytes; ``coming``: tasks in the order in which they will run. None: no way."""
+        """Return models to evict for so many bytes.
+
+        ``coming``: tasks in the order in which they will run. None: no way.
+        """
         short = need_bytes - worker.memory.free_bytes
         if short <= 0:
             return ()
@@ -98,7 +101,7 @@ class Residency:
     def _for_tasks(
         self, now: int, state: ServingState, worker: WorkerState, coming: Sequence[TaskId]
     ) -> FetchModel | None:
-        """The first missing model of the next tasks; only what no task here needs makes room for it."""
+        """Return the first missing model of the next tasks; only what no task here needs makes room for it."""
         outline = self._outline
         for request, task in coming[: self.prefetch]:
             graph = state.requests[request].request.graph
@@ -109,7 +112,7 @@ class Residency:
         return None
 
     def _for_anyone(self, now: int, state: ServingState, worker: WorkerState) -> FetchModel | None:
-        """The model whose next copy is worth most, where it is worth a fetch and more than what makes room."""
+        """Return the model whose next copy is worth most, where it is worth a fetch and more than what makes room."""
         if now - self._looked[worker.id] < RECONSIDER:
             return None
         self._looked[worker.id] = now
@@ -129,7 +132,7 @@ class Residency:
         return None
 
     def worth(self, now: int, worker: WorkerState, rows: Sequence[Row]) -> list[float]:
-        """By model: nanoseconds of fetching a second that a copy here is expected to save the fleet."""
+        """Return by model the nanoseconds of fetching a second that a copy here is expected to save the fleet."""
         outline = self._outline
         copies = [0] * len(outline.sizes)
         masks = Counter(row.resident for row in rows)
@@ -155,7 +158,7 @@ class Processes:
         """By graph: how many of its tasks call a function."""
 
     def landed(self, now: int, worker: WorkerState, graph: int) -> Iterator[StartInstance]:
-        """A request reached a worker: have processes of what it calls, as many as this worker's share needs."""
+        """Start processes of what a request that came here calls, as many as this worker's share needs."""
         outline = self._outline
         if not outline.slow:
             return

@@ -74,7 +74,7 @@ class Releases:
     def room_at(
         self, now: int, state: ServingState, function: int, menu: Menu, offer: int, makes: Sequence[int]
     ) -> int:
-        """When a worker with a process has room for an offer, if nobody else takes it."""
+        """Return when a worker with a process has room for an offer, if nobody else takes it."""
         if self._stale is None or self._stale:
             self._read(state)
         cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]

@@ -91,7 +91,7 @@ class Views:
         }
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
-        """All rows as ``viewer`` sees them, with what it placed since."""
+        """Return all rows as ``viewer`` sees them, with what it placed since."""
         self.read(now, state, viewer)
         return self.as_read(viewer)
 
@@ -112,7 +112,7 @@ class Views:
 
     @contextmanager
     def as_pushed(self, state: ServingState, viewer: int) -> Iterator[View]:
-        """What everybody else sees, for a moment; ``viewer`` was the last to read. Not to be written into."""
+        """Give what everybody else sees, for a moment; ``viewer`` was the last to read. Not to be written into."""
         own = self._rows[viewer]
         assert own is not None
         assert state.pushed is not None
@@ -121,7 +121,7 @@ class Views:
         self._read(viewer, own)
 
     def as_read(self, viewer: int) -> View:
-        """What ``viewer`` has just read, to plan in."""
+        """Return what ``viewer`` has just read, to plan in."""
         view = self._seen.copy()
         for index, (work, models) in self._mine.get(viewer, {}).items():
             view.backlog[index] += work // self._outline.lanes[index]
@@ -157,7 +157,7 @@ class Views:
         self._begun[viewer, function][worker] = ready
 
     def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
-        """What a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
+        """Return what a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
         busy = self._outline.pace[worker][function] // 2
         if worker == viewer:
             if any(batch.function == function for batch in state.workers[viewer].running.values()):
@@ -170,7 +170,10 @@ class Views:
         return max(ready - now, busy) if ready + cold > now else cold
 
     def begun_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
-        """Where ``viewer`` knows a process to have been begun, and when it is ready; what is lost is forgotten."""
+        """Return where ``viewer`` knows a process to have been begun, and when it is ready.
+
+        What is lost is forgotten.
+        """
         begun, cold = self._begun[viewer, function], self._outline.colds[function]
         for worker in [worker for worker, ready in begun.items() if ready + cold <= now]:
             del begun[worker]
@@ -182,7 +185,7 @@ class Views:
         return np.where(until > now, self._halves[function], self._outline.colds[function])
 
     def starts(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
-        """The same as far as ``viewer`` knows."""
+        """Return the same as far as ``viewer`` knows."""
         found, busy, until = self.starts_for_all(now, function), self._halves[function], self._until[function]
         for worker, ready in self.begun_by(now, viewer, function).items():
             if until[worker] <= now:
@@ -217,7 +220,7 @@ class Views:
             self._mine.clear()
 
     def counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
-        """Whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
+        """Return whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
         known = here == viewer or not state.push_interval or plan.by[task] == viewer
         return known or plan.placed[task] // state.push_interval < now // state.push_interval
 

@@ -110,7 +110,7 @@ class Warming:
         """By function: looks in a row at which its tasks waited beside idle processes."""
 
     def _break_even(self, state: ServingState, function: int, lost: float, worths: Sequence[float]) -> int:
-        """How long a process may be idle before that has cost what its absence would, and another start.
+        """Return how long a process may be idle before that has cost what its absence would, and another start.
 
         ``lost``: what a request loses without it, in worths.
         """
@@ -139,12 +139,12 @@ class Warming:
         self._peaks[function].note(now, min(len(ends) + waiting, self._most[function]))
 
     def rate(self, now: int, function: int) -> float:
-        """Tasks of a function a nanosecond."""
+        """Return how many tasks of a function come in a nanosecond."""
         calls = self._calls[function]
         return sum(rate.value(now) * count for rate, count in zip(self._rates, calls, strict=True) if count)
 
     def target(self, now: int, function: int) -> int:
-        """How many processes of a function there should be."""
+        """Return how many processes of a function there should be."""
         rate = self.rate(now, function)
         if not rate or rate * self._patience[function] < 1.0:
             return 0
@@ -196,7 +196,7 @@ class Warming:
             yield from self._let_go(now, state, function, have, wanted)
 
     def _counts(self, state: ServingState) -> tuple[list[int], list[int], list[int]]:
-        """By function: processes that are idle, busy, about to be there."""
+        """Return by function the processes that are idle, busy and about to be there."""
         idle, running, starting = ([0] * len(self._calls) for _ in range(3))
         for worker in state.workers:
             for function, since in worker.idle.items():
@@ -208,7 +208,7 @@ class Warming:
         return idle, running, starting
 
     def _where(self, state: ServingState, function: int, ranks: dict[int, Rank] | None = None) -> int | None:
-        """The worker with the fewest processes of a function, weights there first, then the fewest of all.
+        """Return the worker with the fewest processes of a function, weights there first, then the fewest of all.
 
         ``ranks``: those of this moment, if they are known; they are noted there if there are none yet.
         """
@@ -225,7 +225,7 @@ class Warming:
         return worker.processes(function), bool(missing), everything
 
     def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
-        """Those that have not been wanted for long; the last one only after a longer time."""
+        """Stop processes that have not been wanted for long; the last one only after a longer time."""
         for index in self._capable[function]:
             worker = state.workers[index]
             while have > wanted and (idle := worker.idle.get(function)):
@@ -235,7 +235,7 @@ class Warming:
                 have -= 1
 
     def _fetch(self, state: ServingState, function: int) -> Iterator[Action]:
-        """Weights come to where a process waits for work, into free memory only."""
+        """Fetch weights to where a process waits for work, into free memory only."""
         mask = state.catalogue.functions[function].mask
         for index in self._capable[function]:
             worker = state.workers[index]
@@ -249,7 +249,10 @@ class Warming:
     def victims(
         self, now: int, state: ServingState, worker: WorkerState, function: int, count: int
     ) -> tuple[int, ...] | None:
-        """Models that make room for a batch's weights and activations, the least asked for first; None: they cannot."""
+        """Return models that make room for a batch's weights and activations, the least asked for first.
+
+        None: they cannot.
+        """
         kind, memory = state.catalogue.functions[function], worker.memory
         need = state.catalogue.size_of(kind.mask & ~memory.resident) + kind.activation_bytes * count
         need -= memory.free_bytes
@@ -266,14 +269,14 @@ class Warming:
 
 
 def carried(state: ServingState, graph: int, task: int) -> bool:
-    """Whether a task's inputs are of any size."""
+    """Return whether a task's inputs are of any size."""
     plan = state.catalogue.graphs[graph]
     before = plan.predecessors[task]
     return any(plan.tasks[other].output_bytes for other in before) or bool(not before and plan.tasks[task].input_bytes)
 
 
 def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, int, int]]:
-    """A task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
+    """Return a task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
     rs = state.requests[request]
     if not (before := rs.graph.predecessors[task]):
         ingress = rs.request.ingress
@@ -284,14 +287,14 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
-    """How long inputs take to a worker."""
+    """Return how long inputs take to a worker."""
     copy_time = state.fleet.copy_time
     missing = ((source, size) for held, source, size in inputs if not held >> target & 1)
     return max((copy_time(source, target, size) for source, size in missing), default=0)
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:
-    """How long until weights are in a worker's GPU memory."""
+    """Return how long until weights are in a worker's GPU memory."""
     memory = worker.memory
     ready = max((memory.ready[model] for model in models_in(mask) if model in memory.ready), default=now)
     if missing := models_in(mask & ~memory.resident):
