@@ -37,7 +37,7 @@ class Flight:
         self.unmarked = self.unmarked_go = self.free = self.looked = 0
 
     def launch(self, number: int, go: int, fill: int, mark: int = MARK_NS) -> None:
-        """A launch went to the GPU."""
+        """Count a launch that went to the GPU."""
         if not self.marked and self.unmarked:
             self.unmarked = max(0, self.unmarked_go + self.unmarked - go)
             self.unmarked_go = go
@@ -57,7 +57,7 @@ class Flight:
         return now >= max(go + latency, self.free) + fill
 
     def collect(self, now: int, finished: int) -> None:
-        """The driver is asked: so many launches of the client have ended.
+        """Take off the launches that the driver says have ended.
 
         Each ended when it was expected to, unless it was seen at work after that.
         """

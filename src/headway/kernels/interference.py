@@ -142,7 +142,7 @@ def _from_harvest(harvest_ppm: int) -> int:
 def expanded(
     table: PairTable, names: Sequence[str], shares_ppm: Iterable[int]
 ) -> tuple[dict[tuple[int, int, int], int], list[tuple[str, str]]]:
-    """All pairs of some programs at some shares, by their positions, and those pairs that the table does not hold."""
+    """Return all pairs of some programs at some shares, by their positions, and the pairs not in the table."""
     found: dict[tuple[int, int, int], int] = {}
     unknown = []
     for share in sorted(set(shares_ppm)):

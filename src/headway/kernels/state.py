@@ -107,7 +107,7 @@ class KernelsState:
     # --- what happened --------------------------------------------------------------------------------------------
 
     def apply(self, now: int, event: Event) -> None:
-        """Something happened."""
+        """Apply an event."""
         if isinstance(event, KernelFinished):
             client = self.clients[event.client]
             launch = client.client.launch(event.launch)
@@ -168,7 +168,7 @@ class KernelsState:
         return kernel
 
     def _close(self, now: int, client: ClientState) -> None:
-        """The stretch of work since the last launch is over."""
+        """Close the stretch of work since the last launch."""
         if client.open:
             client.actual += now - client.launched_at
             client.alone += client.step.alone
@@ -189,7 +189,7 @@ class KernelsState:
         return None
 
     def commit(self, now: int, action: Action) -> None:
-        """Something was decided; ``check`` has said that it can be done."""
+        """Commit an action that ``check`` allowed."""
         if isinstance(action, WakeAt):
             self.journal((now, Kind.WAKE_AT, -1, 0, 0, 0, action.time))
             return
@@ -213,12 +213,12 @@ class KernelsState:
         return [other for other in self.clients if other.priority < client.priority and not other.left]
 
     def over(self) -> bool:
-        """Everybody has left, and nothing runs any more."""
+        """Return whether everybody has left, and nothing runs any more."""
         return all(client.left and client.launched == client.finished for client in self.clients)
 
     @property
     def digest(self) -> str:
-        """Of everything that a policy is shown and must leave as it is."""
+        """Return a digest of everything that a policy is shown and must leave as it is."""
         slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected")]
         seen = [[getattr(client, slot) for slot in slots] for client in self.clients]
         return hashlib.sha256(repr((seen, list(self.waiting))).encode()).hexdigest()

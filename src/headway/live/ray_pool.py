@@ -166,7 +166,7 @@ class _Spread:
         return [*self.given.values(), *self.ahead]
 
     def cancel(self) -> None:
-        """Nothing goes on for nobody."""
+        """Cancel what still runs."""
         for reference in self.given:
             self.ray.cancel(reference, force=True)
 

@@ -120,7 +120,7 @@ class _Clerk(RequestClerk):
         }
 
     def enter(self, index: int, row: list[int]) -> None:
-        """The next row."""
+        """Enter the next row."""
         kind = row[1]
         group = self._group
         if group and not (kind in _FOLLOWS and row[3:5] == group[0][3:5]):
@@ -137,7 +137,7 @@ class _Clerk(RequestClerk):
             self._find("kind", f"a row of kind {kind} cannot stand here")
 
     def close(self, *, complete: bool) -> None:
-        """The tape ends here."""
+        """End the tape here; find what is still open."""
         if self._group:
             self._settle()
         self._end_instant()
@@ -208,7 +208,7 @@ class _Clerk(RequestClerk):
         self._workers[place].here[request, task] = None
 
     def _load(self, books: WorkerBooks, batch: BatchEntry, group: list[list[int]]) -> None:
-        """Process and weights of a batch: what it evicts, what it brings, and when it can compute at the earliest."""
+        """Enter process and weights of a batch: what it evicts, what it brings, when it can compute at the earliest."""
         now, kind = batch.began, self._catalogue.functions[batch.function]
         ready = self._process(books, batch, [row[6] for row in group if row[1] == Kind.COLD])
         for row in group:
@@ -320,7 +320,7 @@ class _Clerk(RequestClerk):
             books.idle.append((row[5], row[0]))
 
     def _ahead(self, row: list[int], under_way: dict[int, tuple[int, int]], rule: str) -> None:
-        """Something that was asked for ahead has come."""
+        """Check that what was asked for ahead could have come by now."""
         what, earliest = under_way.pop(row[3], (-1, 0))
         if what != row[5]:
             self._find("lease", f"{Kind(row[1]).name} of {row[5]} under {row[3]}, which is not under way")

@@ -108,7 +108,7 @@ class RequestClerk:
             self._find("queue", f"task {task} of request {row[2]} is called ready: it waits, is placed or has begun")
 
     def _inputs(self, life: Life, task: int, place: int, there: int, asked: int) -> None:
-        """All inputs of a task are said to be on a worker at a time; those of a request are sent when it is placed."""
+        """Check that all inputs of a task could be on a worker by then; a request sends its own when placed."""
         who = f"task {task} of request {life.request.id}"
         if unmet := life.unmet(task):
             self._find("order-of-tasks", f"{who} goes on before its predecessors {unmet} are done")
@@ -166,7 +166,7 @@ class RequestClerk:
             self._workers[row[4]].up = True
 
     def _leftovers(self, books: WorkerBooks) -> None:
-        """What a dead worker must not have any more."""
+        """Find what a dead worker must not have any more, and empty its books."""
         for request, task in books.here:
             if request in self._lives:
                 self._find("lost", f"task {task} of request {request} was on {books.worker.name}, which died")

@@ -133,7 +133,7 @@ def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
 
 
 def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
-    """Everything that a batch needs is there."""
+    """Note that everything that a batch needs is there."""
     worker = state.workers[event.worker]
     batch = worker.running.get(event.lease)
     if batch is None or batch.loaded:
@@ -241,7 +241,7 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
 
 
 def fetched(state: "ServingState", now: int, event: ModelFetched) -> None:
-    """Weights that no batch waited for are there."""
+    """Note that weights have come that no batch waited for."""
     worker = state.workers[event.worker]
     if worker.fetches.pop(event.lease, -1) < 0:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.model, Kind.FETCHED))
@@ -265,7 +265,7 @@ def start_instance(state: "ServingState", now: int, action: StartInstance) -> No
 
 
 def started(state: "ServingState", now: int, event: InstanceStarted) -> None:
-    """A process that no batch waited for is there."""
+    """Note that a process is there that no batch waited for."""
     worker = state.workers[event.worker]
     if worker.starting.pop(event.lease, -1) < 0:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.function, Kind.INSTANCE_STARTED))
@@ -277,14 +277,14 @@ def started(state: "ServingState", now: int, event: InstanceStarted) -> None:
 
 
 def idle_from(state: "ServingState", now: int, worker: WorkerState, function: int) -> None:
-    """A process has nothing to do from now on."""
+    """Count a process as idle from now on."""
     worker.idle.setdefault(function, []).append(now)
     worker.warm |= 1 << function
     state.expiries.append((now + state.fleet.keep_alive, worker.id, function, now))
 
 
 def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, which: int) -> None:
-    """An idle process ends."""
+    """End an idle process."""
     idle = worker.idle[function]
     since = idle.pop(which)
     if not idle:

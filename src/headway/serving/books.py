@@ -72,7 +72,7 @@ class WorkerBooks:
         self.empty()
 
     def empty(self) -> None:
-        """Nothing is here."""
+        """Forget everything that is on the worker."""
         self.batches: dict[int, BatchEntry] = {}
         self.resident: dict[int, int] = {}
         """Models in GPU memory, or on their way: when they can be used."""

@@ -86,12 +86,12 @@ class Fleet:
         return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
 
     def dearness(self, worker: Worker) -> float:
-        """Its rent over the list price of its CPUs and slices: what is held on it costs so many times the prices."""
+        """Return a worker's rent over the list price of its CPUs and slices."""
         listed = worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
         return self.hour_usd(worker) / listed if listed else 1.0
 
     def copy_time(self, source: int, target: int, size_bytes: int) -> int:
-        """Host memory of one worker to that of another; nothing within a worker. Source -1: the client."""
+        """Return how long bytes take between the hosts of two workers; 0 within a worker. Source -1: the client."""
         if source == target:
             return 0
         links = self.links
@@ -108,7 +108,7 @@ class Fleet:
 
 
 def share_bytes(gpu: Gpu, slices: int) -> int:
-    """The memory that a batch on so many slices can reach: a MIG instance has its own, else it is that of the GPU."""
+    """Return the memory that a batch on so many slices can reach: that of its MIG instance, else of the GPU."""
     whole = gpu.geometry == FREE or not slices
     return gpu.memory_bytes * (MEMORY_SLICES if whole else MIG_SPAN.get(slices, 0)) // MEMORY_SLICES
 

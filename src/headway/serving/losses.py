@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """A worker is gone. Its tasks are placed nowhere; who must decide about them is in ``displaced``."""
+    """Take a worker away. Its tasks are placed nowhere; the requests that lost tasks go to ``displaced``."""
     if not worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_FAILED))
         return
@@ -57,7 +57,7 @@ def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 
 def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """A worker is back: nothing is on its GPU; its host memory holds the weights that it held."""
+    """Bring a worker back: nothing is on its GPU; its host memory holds the weights that it held."""
     if worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_RECOVERED))
         return
@@ -75,7 +75,7 @@ def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 
 def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
-    """A task must be placed anew."""
+    """Make a task wait to be placed anew."""
     state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, finished))
     rs.waits[task] = _unmet(rs, task)
     if rs.waits[task]:

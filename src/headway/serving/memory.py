@@ -47,25 +47,25 @@ class GpuMemory:
         return tuple(chosen) if need_bytes <= 0 else None
 
     def add(self, model: int, now: int) -> None:
-        """Set its bytes aside."""
+        """Set the bytes of a model aside."""
         self.resident |= 1 << model
         self.order[model] = now
         self.free_bytes -= self.sizes[model]
 
     def remove(self, model: int) -> None:
-        """Give its bytes back."""
+        """Give the bytes of a model back."""
         self.resident &= ~(1 << model)
         del self.order[model]
         self.ready.pop(model, None)
         self.free_bytes += self.sizes[model]
 
     def pin(self, model: int, now: int) -> None:
-        """One more uses it."""
+        """Count one more user of a model."""
         self.pins[model] = self.pins.get(model, 0) + 1
         self.order[model] = now
 
     def unpin(self, model: int) -> None:
-        """One fewer uses it."""
+        """Count one user fewer of a model."""
         left = self.pins[model] - 1
         if left:
             self.pins[model] = left
@@ -73,7 +73,7 @@ class GpuMemory:
             del self.pins[model]
 
     def clear(self) -> None:
-        """Everything is gone."""
+        """Forget all models."""
         self.free_bytes = self.capacity_bytes
         self.resident = 0
         self.order.clear()

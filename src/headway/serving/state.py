@@ -120,7 +120,7 @@ class ServingState:
     # --- what a policy reads ----------------------------------------------------------------------------------
 
     def rows(self, viewer: int, now: int) -> Sequence[Row]:
-        """The rows of all workers as ``viewer`` sees them: its own as it is, the others' as of their last push."""
+        """Return the rows of all workers as ``viewer`` sees them: its own now, the others' as of their last push."""
         if self.central or viewer == CENTRAL or not self.push_interval:
             return [worker.as_is or worker.row() for worker in self.workers]
         epoch = now // self.push_interval
@@ -147,17 +147,17 @@ class ServingState:
 
     @property
     def pushes(self) -> int:
-        """Rows that were pushed."""
+        """Return how many rows were pushed."""
         return sum(worker.pushes for worker in self.workers)
 
     def over(self) -> bool:
-        """Nothing lives any more, and nothing is to come."""
+        """Return whether nothing lives any more, and nothing is to come."""
         return not self.requests and not self.to_come
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """A new instant begins: what was new is so no longer, idle processes whose time is up are let go."""
+        """Begin an instant: what was new is so no longer, idle processes whose time is up are let go."""
         self._now = now
         if self.landed:
             self.landed = []
@@ -177,7 +177,7 @@ class ServingState:
                 batches.let_go(self, now, worker, function, 0)
 
     def touch(self, worker: WorkerState, now: int) -> None:
-        """Something about a worker is about to change."""
+        """Prepare a worker's row for a change."""
         epoch = now // self.push_interval if self.push_interval else now
         if epoch == worker.epoch:
             worker.as_is = None
@@ -269,7 +269,7 @@ class ServingState:
             self.make_ready(now, state, task)
 
     def make_ready(self, now: int, state: RequestState, task: int) -> None:
-        """All that a task waits for is done, and it is placed nowhere."""
+        """Make a task ready: all that it waits for is done, and it is placed nowhere."""
         state.stage[task] = READY
         state.since[task] = now
         key = (state.request.graph, task)
@@ -278,7 +278,7 @@ class ServingState:
         queue[state.request.id] = now
 
     def unready(self, state: RequestState, task: int) -> None:
-        """It is placed, run or given up."""
+        """Take a task out of the ready ones: it is placed, run or given up."""
         del self.ready[state.request.graph, task][state.request.id]
 
     def unplace(self, now: int, state: RequestState, task: int) -> None:

@@ -109,7 +109,7 @@ class WorkerState:
         self.published = self.row()
 
     def touch(self, epoch: int) -> None:
-        """Something is about to change; ``epoch`` is the interval that it is in."""
+        """Keep the row as it was, before a change in the interval ``epoch``."""
         if epoch != self.epoch:
             self.published = self.as_is or self.row()
             self.epoch = epoch
@@ -142,7 +142,7 @@ class WorkerState:
         return len(self.idle.get(function, ())) + busy + list(self.starting.values()).count(function)
 
     def want(self, models: tuple[int, ...]) -> None:
-        """A task placed here needs these."""
+        """Count a task placed here that needs these models."""
         for model in models:
             count = self.wants.get(model, 0)
             self.wants[model] = count + 1
@@ -150,7 +150,7 @@ class WorkerState:
                 self.wanted |= 1 << model
 
     def unwant(self, models: tuple[int, ...]) -> None:
-        """One task fewer needs these."""
+        """Count one task fewer that needs these models."""
         for model in models:
             count = self.wants[model] - 1
             if count:

@@ -72,7 +72,7 @@ class Headway(KernelsPolicy):
         self.watch = watch
 
     def bind(self, state: KernelsState) -> None:
-        """A dial for these options. The tables are known from the start: there is no first long watch."""
+        """Make a dial for these options. The tables are known from the start: there is no first long watch."""
         every = Dial().watch_every_ns if self.watch else LONGEST_NS
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),

@@ -31,7 +31,7 @@ class KernelsPolicy(ABC):
         return self.gating and any(other.priority < client.priority for other in clients)
 
     def bind(self, state: KernelsState) -> None:  # noqa: B027  # most have nothing to prepare
-        """Before the first decision."""
+        """Prepare for a run; called once, before the first decision."""
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
         """Return what to do at this instant; nothing, where nobody is gated."""

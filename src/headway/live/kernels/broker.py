@@ -91,7 +91,7 @@ class Broker:
     # --- one turn ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int) -> None:
-        """Who is there, what is known of them, what is asked of them."""
+        """Take one turn: see who is there, what is known of them, and set their rules."""
         self._hear()
         for index in range(SLOTS):
             self._attend(index, self.block.slots[index], now_ns)
@@ -107,7 +107,7 @@ class Broker:
             self._idle_since_ns = now_ns
 
     def steer(self, now_ns: int) -> None:
-        """The dial alone: it holds programs for moments that are shorter than a beat."""
+        """Turn the dial alone: it holds programs for moments that are shorter than a beat."""
         seen = [self._seen(index) for index in self._clients]
         for index, rules in self.dial.rules(now_ns, seen).items():
             if self._written.get(index) != rules:
@@ -129,7 +129,7 @@ class Broker:
         return {index: client.pid for index, client in self._clients.items()}
 
     def _hear(self) -> None:
-        """What the broker was asked since it last looked."""
+        """Read what the broker was asked since it last looked."""
         try:
             about = self.place.asked.lstat()
             if (about.st_mtime_ns, about.st_ino) == self._heard:  # each is a new file; a clock alone may stand still
@@ -155,7 +155,7 @@ class Broker:
             self.block.header.stopping = 1
 
     def _attend(self, index: int, slot: Slot, now_ns: int) -> None:
-        """One slot: somebody may have come, gone or died."""
+        """Look at one slot: somebody may have come, gone or died."""
         state = slot.state
         if state != CLAIMED:
             self._claims.pop(index, None)
@@ -199,7 +199,7 @@ class Broker:
         return bool(now_ns - heard < FOREIGN_NS)
 
     def _see_off(self, index: int, slot: Slot, now_ns: int) -> None:
-        """A client that has left keeps its slot until its process is gone, or for a second."""
+        """Free the slot of a client that has left, once its process is gone or after a second."""
         gone = self._leaving.get(index)
         if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
             gone = self._clients.get(index)
@@ -286,7 +286,7 @@ class Broker:
         )
 
     def _publish(self, now_ns: int) -> None:
-        """The same; a file that cannot be written is said once, and costs a reader of it only."""
+        """Publish; a file that cannot be written is said once, and costs a reader of it only."""
         try:
             self.publish(now_ns)
         except OSError as problem:

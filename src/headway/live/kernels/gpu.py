@@ -116,7 +116,7 @@ def numbered(index: int | None) -> int | None:
 
 
 def chosen(index: int | None) -> Gpu:
-    """The GPU that is asked for: by its number, else the first that CUDA_VISIBLE_DEVICES names, else the first."""
+    """Return the GPU asked for: by its number, else the first that CUDA_VISIBLE_DEVICES names, else the first."""
     numbered(index)
     if any_gpu():
         return STUB if not index else Gpu(index, "", "stub", "stub", 0)

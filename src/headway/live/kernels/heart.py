@@ -29,7 +29,7 @@ class Heart:
         self._thread.start()
 
     def progress(self) -> None:
-        """The loop has got on."""
+        """Note that the loop has got on."""
         self._progress_ns = time.monotonic_ns()
 
     def stop(self) -> None:

@@ -130,7 +130,7 @@ def run(command: Sequence[str], given: Mapping[str, str]) -> int:
 
 
 def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], None]) -> tuple[dict[str, Any], bool]:
-    """The state of the GPU's broker, and whether it was started now, in the background and in a session of its own."""
+    """Return the state of the GPU's broker, and whether it was started now, in a session of its own."""
     if places.held(place.lock):
         places.check_signed(place)
         state = _await_state(place, None)

@@ -105,7 +105,7 @@ def _control_pid(pipe: Path) -> int:
 
 
 def running(place: Place) -> Mps | None:
-    """A daemon that answers: the one headway started before, one that the environment names, or the usual one."""
+    """Return a daemon that answers: the one headway started, the one that the environment names, or the usual one."""
     own = place.mps / "pipe"
     for pipe, owned in ((own, True), (Path(os.environ.get(PIPE, "")), False), (USUAL_PIPE, False)):
         if not pipe.is_dir() or str(pipe) == "." or (owned and not files.own_folder(place.mps)):

@@ -40,7 +40,7 @@ def alive(pid: int, ticks: int) -> bool:
 
 
 def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
-    """The number that a client's process has where we are: its own, or, of one in a container below, another; or 0."""
+    """Return the number that a client's process has here: its own, or another if it is in a container; or 0."""
     if (began := _began(_stat(pid, proc))) >= 0 and ticks in (0, began):
         return pid
     for entry in filter(str.isdigit, os.listdir(proc)) if ticks else ():

@@ -96,7 +96,7 @@ def serve(
 
 
 def _say_first(broker: Broker, now_ns: int) -> None:
-    """Without a first word nobody would find the broker; later ones may fail."""
+    """Publish for the first time: without that nobody would find the broker. Later ones may fail."""
     try:
         broker.publish(now_ns)
     except OSError as problem:
@@ -216,7 +216,7 @@ def _heeds(place: Place) -> bool:
 
 
 def _put_down(place: Place, say: Say) -> None:
-    """A broker that hears nothing hangs: it is ended, which leaves programs ungated."""
+    """End a broker that hears nothing: it hangs. Programs go on ungated."""
     pid = places.holder(place.lock)
     if not pid or not places.held(place.lock) or not processes.has_open(pid, place.lock):
         return  # in another container the number is somebody else's

@@ -65,7 +65,7 @@ class Compass(ServingPolicy):
         self.planner = Planner(estimate, load=load, cache=cache, ingress=ingress)
 
     def bind(self, state: ServingState) -> None:
-        """Ranks of all graphs; see ``Planner`` and ``LocalQueue``."""
+        """Compute the ranks of all graphs; see ``Planner`` and ``LocalQueue``."""
         self.queue.bind(state)
         self.planner.bind(state, self.queue.hosts)
         self._open: dict[int, None] = {}
@@ -130,7 +130,7 @@ class Compass(ServingPolicy):
                     yield MoveTask(rs.request.id, after, target)
 
     def adjusted(self, now: int, rows: Sequence[Row], rs: RequestState, task: int, here: int) -> int:
-        """Where a task goes whose input lies ``here``: where it was planned, unless it would wait too long there."""
+        """Return where a task goes whose input lies ``here``: as planned, unless it would wait too long there."""
         planner = self.planner
         function = rs.graph.tasks[task].function
         planned = rs.worker[task]

@@ -22,7 +22,7 @@ class Esg(PoolPolicy):
     together: bool = field(default=False, kw_only=True)
 
     def bind(self, state: ServingState) -> None:
-        """The split of each graph."""
+        """Split each graph."""
         super().bind(state)
         self._splits = [
             Split(

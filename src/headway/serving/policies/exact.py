@@ -40,7 +40,7 @@ class Exact(PoolPolicy):
     together: bool = False
 
     def bind(self, state: ServingState) -> None:
-        """Searches where the rest is a chain; fronts are made when they are needed."""
+        """Prepare searches where the rest is a chain; fronts are made when they are needed."""
         super().bind(state)
         self._graphs = state.catalogue.graphs
         self._searches: dict[Key, Search] = {}

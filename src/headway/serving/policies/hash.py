@@ -35,7 +35,7 @@ class Hash(ServingPolicy):
         self.queue = LocalQueue(evict, prefetch)
 
     def bind(self, state: ServingState) -> None:
-        """See ``LocalQueue``."""
+        """Bind the queues; see ``LocalQueue``."""
         self.queue.bind(state)
         self._open: dict[int, None] = {}
         """Requests with tasks that no worker was up for."""

@@ -26,7 +26,7 @@ class LocalQueue:
         self.prefetch = prefetch
 
     def bind(self, state: ServingState) -> None:
-        """The one configuration of each function on each worker, and where each function can run at all."""
+        """Compute the one configuration of each function on each worker, and where each function can run at all."""
         catalogue = state.catalogue
         self._whole: list[list[Configuration | None]] = [
             [_whole(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]

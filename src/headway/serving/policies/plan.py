@@ -47,7 +47,7 @@ class Planner:
         self.ingress = ingress
 
     def bind(self, state: ServingState, hosts: Sequence[tuple[int, ...]]) -> None:
-        """Ranks, and everything about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
+        """Compute ranks and all about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
         catalogue, fleet = state.catalogue, state.fleet
         self._fleet = fleet
         self._hosts = hosts
@@ -72,7 +72,7 @@ class Planner:
         ]
 
     def ranks(self, graph: Graph) -> list[int]:
-        """By task: the longest way from its start to the end of the request, with every edge between two workers."""
+        """Return by task the longest way from its start to the end, with every edge between two workers."""
         times = [sum(self.runs[function]) // self._workers for function in graph.functions]
         sent = [self._across(task.output_bytes) for task in graph.tasks]
         return graph.lengths_from([time + sent[i] if graph.successors[i] else time for i, time in enumerate(times)])
@@ -115,7 +115,7 @@ class Planner:
     # --- decisions --------------------------------------------------------------------------------------------
 
     def plan(self, now: int, view: View, rs: RequestState, ingress: int) -> tuple[int, ...]:
-        """A worker for every task that has none and has not begun, by decreasing rank; -1: no worker is up for it.
+        """Return a worker for every task that has none and has not begun, by decreasing rank; -1: none is up.
 
         The view is used up: it is changed as if the tasks were there.
         """
@@ -215,7 +215,7 @@ class Planner:
         return come or [now] * self._workers
 
     def _occupy(self, view: View, worker: int, function: int, until: int) -> None:
-        """A task was placed here."""
+        """Write into a view that a task was placed on a worker."""
         view.taken_until[worker] = until
         missing = self._masks[function] & ~view.resident[worker]
         if missing:

@@ -35,7 +35,7 @@ class PlanOnce(PoolPolicy):
     cutoff: int = 500
 
     def bind(self, state: ServingState) -> None:
-        """No plans yet."""
+        """Begin without plans."""
         super().bind(state)
         self._plans: dict[int, Plan] = {}
         self._graphs = state.catalogue.graphs

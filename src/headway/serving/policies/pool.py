@@ -77,7 +77,7 @@ class PoolPolicy(ServingPolicy):
         """
 
     def bind(self, state: ServingState) -> None:
-        """Options by function, times by task, empty queues."""
+        """Compute options by function and times by task; begin with empty queues."""
         functions = range(len(state.catalogue.functions))
         self.options = [options_on(state, function) for function in functions]
         """By function: what some worker can hold, fastest first."""
@@ -92,7 +92,7 @@ class PoolPolicy(ServingPolicy):
         self._warmth = Warmth(state, [option.time for option in self.least])
 
     def _ahead(self, state: ServingState) -> None:
-        """What lies ahead of each task, itself included: the least time, and by how much more to plan with."""
+        """Compute what lies ahead of each task, itself included: the least time, and by how much more to plan with."""
         self.rest: list[list[int]] = []
         self.slower: list[list[float]] = []
         for graph in state.catalogue.graphs:

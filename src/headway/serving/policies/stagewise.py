@@ -27,7 +27,7 @@ class Stagewise(PoolPolicy):
     ranks: int = 5
 
     def bind(self, state: ServingState) -> None:
-        """Shares by graph and task."""
+        """Compute the shares of all tasks."""
         super().bind(state)
         means = [sum(option.time for option in options) / len(options) for options in self.options]
         self._shares: list[list[float]] = []

@@ -130,7 +130,7 @@ class Companions:
                 self._openers[graph.tasks[task].function].append((index, task))
 
     def landed(self, now: int, graph: int, function: int, deadline: int) -> None:
-        """A request's first task is there."""
+        """Note that a request's first task is there."""
         self._allowed[graph] += FORGET * (deadline - now - self._allowed[graph])
         if self._latest[function] >= 0:
             gap, known = now - self._latest[function], self._gaps[function]
@@ -138,7 +138,7 @@ class Companions:
         self._latest[function] = now
 
     def began(self, batch: Batch, rs: RequestState, task: int, deadline: int) -> None:
-        """A task runs: its successors follow when all that they wait for has run."""
+        """Note that a task runs: its successors follow when all that they wait for has run."""
         for after in rs.graph.successors[task]:
             if all(rs.stage[other] >= Stage.RUNNING for other in rs.graph.predecessors[after]):
                 coming = self._running[rs.graph.tasks[after].function]
@@ -147,11 +147,11 @@ class Companions:
                 coming[key] = Lot(deadline, rs.request.id, rs.request.graph, after, when)
 
     def came(self, function: int, request: int, task: int) -> None:
-        """A task waits, or will not any more."""
+        """Expect a task no more: it waits, or will not come."""
         self._running[function].pop((request, task), None)
 
     def gone(self, requests: set[int]) -> None:
-        """What these were about to do is uncertain again."""
+        """Expect nothing of these requests any more."""
         for function, coming in enumerate(self._running):
             self._running[function] = {key: lot for key, lot in coming.items() if key[0] not in requests}
 

@@ -52,7 +52,7 @@ class Configuring:
         self.drop = drop
 
     def bind(self, state: ServingState) -> None:
-        """Offers, tables and empty memories."""
+        """Compute offers and tables; begin with empty memories."""
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
         _, self._make = makes_of(state.fleet.workers)
@@ -151,13 +151,13 @@ class Configuring:
         return given.deadline or given.arrival + self._grace[given.graph]
 
     def _join(self, rs: RequestState, task: int) -> None:
-        """A task is ready: it queues for its function."""
+        """Queue a task that is ready for its function."""
         function, request = rs.graph.tasks[task].function, rs.request.id
         self._companions.came(function, request, task)
         insort(self._queues[function], Lot(self._deadline(rs), request, rs.request.graph, task))
 
     def _start_over(self, state: ServingState) -> None:
-        """A worker is gone: what waits is read from the pool again, and who lacks room is found anew."""
+        """Read what waits from the pool again, because a worker is gone."""
         self._short.clear()
         for queue in (*self._queues, *self._late):
             queue.clear()
@@ -337,7 +337,7 @@ class Configuring:
         return best, RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
 
     def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
-        """Whether the offer that would be best is so much better that it pays to wait until there is room for it."""
+        """Return whether the best offer is so much better that it pays to wait until there is room for it."""
         wanted = int(choice.values.argmin())
         if value <= choice.values[wanted]:
             return False

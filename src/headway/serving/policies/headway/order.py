@@ -114,7 +114,7 @@ class Mix:
         self.ahead = cache(self._ahead)
 
     def note(self, graph: int) -> None:
-        """A request came."""
+        """Count a request that came."""
         self._seen[graph] += 1.0
         self._count += 1
         if self._count == self._next:

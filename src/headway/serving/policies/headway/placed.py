@@ -37,7 +37,7 @@ class Placed:
         self.drop = drop
 
     def bind(self, state: ServingState) -> None:
-        """Ranks and empty memories."""
+        """Compute ranks; begin with empty memories."""
         self._outline = Outline(state)
         self._mixes = [Mix(self._outline) for _ in state.workers]
         self._order = Order(self._outline)
@@ -199,7 +199,7 @@ class Placed:
         return None
 
     def _coming(self, now: int, state: ServingState, worker: WorkerState) -> list[TaskId]:
-        """Everything placed on a worker, in the order in which it will run: what waits, then what is to arrive."""
+        """Return everything placed on a worker in the order in which it runs: what waits, then what is to arrive."""
         plans = self._plans
         sent = sorted(worker.sent, key=lambda key: (plans[key[0]].arrivals[key[1]], key))
         return [*self._order.queue(now, state, worker), *sent]

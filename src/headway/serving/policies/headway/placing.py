@@ -160,7 +160,7 @@ class Placing:
         *,
         warm: bool = False,
     ) -> tuple[int, int] | None:
-        """The worker for a task and when it would end there; None: nobody is up, or all are worse than ``limit``.
+        """Return the worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
 
         A draw decides among those that are as good as the best, unless that is one of those ``used`` already.
         """
@@ -270,7 +270,7 @@ class Placing:
         return None if found is None else found[0]
 
     def away(self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]) -> list[tuple[TaskId, int]]:
-        """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
+        """Return the tasks waiting at ``viewer`` that would clearly end earlier elsewhere, and where."""
         outline = self._outline
         self.views.read(now, state, viewer)
         view: View | None = None

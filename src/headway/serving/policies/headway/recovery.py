@@ -30,7 +30,7 @@ class Recovery:
                 self._stranded.pop(request, None)
 
     def planned(self, state: ServingState, rs: RequestState, workers: tuple[int, ...]) -> None:
-        """A request has a plan; it may have holes."""
+        """Note the plan of a request; it may leave tasks open."""
         if rs.unplaced(workers):
             self._stranded[rs.request.id] = None
             self._up = up_mask(state)

@@ -22,7 +22,7 @@ class Room(NamedTuple):
 
 
 def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]) -> Room | None:
-    """Where an offer fits and leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
+    """Return where an offer leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
     cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
     best, found = (1 << 62, 0), None
     for room in rooms:
@@ -50,7 +50,7 @@ class Releases:
         """Workers to read again; None: all."""
 
     def stale(self, workers: Sequence[int] | None = None) -> None:
-        """Batches may have begun or ended on these, or anywhere."""
+        """Read these workers again, or all: batches may have begun or ended there."""
         self._stale = None if workers is None or self._stale is None else (*self._stale, *workers)
 
     def _read(self, state: ServingState) -> None:

@@ -96,7 +96,7 @@ class Views:
         return self.as_read(viewer)
 
     def read(self, now: int, state: ServingState, viewer: int) -> None:
-        """Have what ``viewer`` sees."""
+        """Read what ``viewer`` sees."""
         self._renew(now, state)
         rows = state.rows(viewer, now)
         known = self._rows
@@ -130,7 +130,7 @@ class Views:
         return view
 
     def _read(self, index: int, row: Row) -> None:
-        """A row that was not seen before."""
+        """Take in a row that was not seen before."""
         self._rows[index] = row
         seen, lanes = self._seen, self._outline.lanes[index]
         seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
@@ -145,7 +145,7 @@ class Views:
         self._want(seen, index, row.wanted & ~row.resident)
 
     def _remember(self, now: int, index: int, row: Row) -> None:
-        """A process that was idle is idle still, or busy, until its time is up."""
+        """Remember idle processes: each is there, idle or busy, until its time is up."""
         for function, until in self._until.items():
             if row.warm >> function & 1:
                 until[index] = now + self._keep_alive
@@ -153,7 +153,7 @@ class Views:
                 until[index] = 0
 
     def begun(self, viewer: int, worker: int, function: int, ready: int) -> None:
-        """``viewer`` knows that a process is being started."""
+        """Note that ``viewer`` knows of a process that is being started."""
         self._begun[viewer, function][worker] = ready
 
     def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
@@ -194,7 +194,7 @@ class Views:
         return found
 
     def _want(self, view: View, index: int, missing: int) -> None:
-        """Models that will have to be fetched on a worker."""
+        """Count models that will have to be fetched on a worker."""
         if missing:
             size, fetch = self._outline.weights(missing)
             view.fetching[index] += fetch * self._outline.write_back if size > view.free[index] else fetch
@@ -204,7 +204,7 @@ class Views:
     def note(
         self, now: int, state: ServingState, plan: Plan, viewer: int, placed: Iterable[tuple[int, int, int]]
     ) -> None:
-        """``viewer`` placed tasks: (task, function, worker)."""
+        """Note the tasks that ``viewer`` placed: (task, function, worker)."""
         self._renew(now, state)
         for task, function, worker in placed:
             plan.placed[task], plan.by[task] = now, viewer

@@ -39,14 +39,14 @@ class Rate:
     _weight: float = 0.0
 
     def note(self, now: int) -> None:
-        """One more."""
+        """Count one more event."""
         if self._began < 0:
             self._began = self._last = now
         self._weight = self._weight * exp((self._last - now) / self.memory) + 1.0
         self._last = now
 
     def value(self, now: int) -> float:
-        """As far as it can be known yet."""
+        """Return the rate, as far as it can be known yet."""
         if self._began < 0:
             return 0.0
         seen = 1.0 - exp((self._began - now) / self.memory)
@@ -65,7 +65,7 @@ class Peak:
     _turned: int = 0
 
     def note(self, now: int, wanted: int) -> None:
-        """So many at once."""
+        """Note that so many were wanted at once."""
         if now - self._turned >= self.memory:
             self._before = self._lately if now - self._turned < 2 * self.memory else 0
             self._lately, self._turned = 0, now
@@ -73,7 +73,7 @@ class Peak:
 
     @property
     def value(self) -> int:
-        """As of the last note."""
+        """Return the peak as of the last note."""
         return max(self._before, self._lately)
 
 
@@ -122,17 +122,17 @@ class Warming:
         return kind.cold_start + round(lost * worth / usd)
 
     def landed(self, now: int, graph: int) -> None:
-        """A request for a graph arrived."""
+        """Count a request for a graph."""
         self._rates[graph].note(now)
 
     def began(self, now: int, function: int, end: int, requests: int) -> None:
-        """A batch was started for so many, until then."""
+        """Note a batch that was started for so many requests, and when it ends."""
         self._busy[function] += 0.05 * ((end - now) / requests - self._busy[function])
         heappush(self._ends[function], end)
         self.wanted(now, function, 0)
 
     def wanted(self, now: int, function: int, waiting: int) -> None:
-        """So many wait for a process beside those that have one."""
+        """Note how many wait for a process beside those that have one."""
         ends = self._ends[function]
         while ends and ends[0] <= now:
             heappop(ends)
