@@ -135,8 +135,7 @@ def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
 def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
     """Note that everything that a batch needs is there."""
     worker = state.workers[event.worker]
-    batch = worker.running.get(event.lease)
-    if batch is None or batch.loaded:
+    if (batch := worker.running.get(event.lease)) is None or batch.loaded:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
         return
     batch.loaded = True

@@ -118,8 +118,7 @@ def _called(state: "ServingState", action: RunBatch) -> int | str:
         stages = rs.stage
         if not 0 <= task < len(stages):
             return f"{action}: request {request} has no task {task}, its graph has {len(stages)}"
-        stage = stages[task]
-        if stage is not READY and (stage is not QUEUED or rs.worker[task] != action.worker):
+        if (stage := stages[task]) is not READY and (stage is not QUEUED or rs.worker[task] != action.worker):
             return f"{action}: task {task} of request {request} is {stage.name.lower()} at {rs.worker[task]}"
         called = rs.graph.functions[task]
         if function != called:

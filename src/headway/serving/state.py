@@ -171,8 +171,7 @@ class ServingState:
         while expiries and expiries[0][0] <= now:
             _, index, function, since = expiries.popleft()
             worker = self.workers[index]
-            idle = worker.idle.get(function)
-            if idle and idle[0] == since:
+            if (idle := worker.idle.get(function)) and idle[0] == since:
                 self.touch(worker, now)
                 batches.let_go(self, now, worker, function, 0)
 
@@ -333,8 +332,7 @@ class ServingState:
             return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)
         due, coming = now, state.coming
         for other in before:
-            copies = state.copies[other]
-            if copies and not copies >> index & 1:
+            if (copies := state.copies[other]) and not copies >> index & 1:
                 size, copy_time = graph.tasks[other].output_bytes, self.fleet.copy_time
                 coming[other, index] = min(
                     max(now, coming.get((other, source), 0)) + copy_time(source, index, size)

@@ -47,8 +47,7 @@ class Keeper:
 
     def save(self, slot: Slot) -> None:
         """Keep what a client knows now."""
-        program = tables.text(slot.program)
-        if not program or self._store is None:
+        if not (program := tables.text(slot.program)) or self._store is None:
             return
         for one in self._kept:
             if one.program == program:  # this is newer

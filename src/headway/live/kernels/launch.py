@@ -114,8 +114,7 @@ def run(command: Sequence[str], given: Mapping[str, str]) -> int:
         except OSError as problem:
             raise ShareError(f"{command[0]} cannot be run: {problem.strerror}") from None
         while child.poll() is None:
-            got = signal.sigtimedwait(watched, 0.5)
-            if got is None or got.si_signo == signal.SIGCHLD:
+            if (got := signal.sigtimedwait(watched, 0.5)) is None or got.si_signo == signal.SIGCHLD:
                 continue
             if got.si_code != _FROM_TERMINAL:
                 child.send_signal(got.si_signo)

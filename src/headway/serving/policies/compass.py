@@ -124,8 +124,7 @@ class Compass(ServingPolicy):
             planned = rs.worker[after]
             if planned >= 0 and len(rs.graph.predecessors[after]) == 1 and rs.stage[after] < Stage.RUNNING:
                 rows = rows or state.rows(here, now)
-                target = self.adjusted(now, rows, rs, after, here)
-                if target >= 0 and target != planned:
+                if (target := self.adjusted(now, rows, rs, after, here)) >= 0 and target != planned:
                     rows = None
                     yield MoveTask(rs.request.id, after, target)
 

@@ -107,8 +107,7 @@ class Many:
         """
         score, end = self._scores(now, function, view, at, share, starts)
         score = score + self._barred(function, view.up)
-        least = float(score[score.argmin()])
-        if least == inf or least > limit:
+        if (least := float(score[score.argmin()])) == inf or least > limit:
             return None
         first = (score == least).nonzero()[0]
         worker = int(first[end[first].argmin()])

@@ -115,8 +115,7 @@ class Warming:
         ``lost``: what a request loses without it, in worths.
         """
         kind = state.catalogue.functions[function]
-        usd = idle_usd(state.fleet.prices, kind)
-        if not usd or not kind.cold_start:
+        if not (usd := idle_usd(state.fleet.prices, kind)) or not kind.cold_start:
             return NEVER
         worth = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
         return kind.cold_start + round(lost * worth / usd)
@@ -145,8 +144,7 @@ class Warming:
 
     def target(self, now: int, function: int) -> int:
         """Return how many processes of a function there should be."""
-        rate = self.rate(now, function)
-        if not rate or rate * self._patience[function] < 1.0:
+        if not (rate := self.rate(now, function)) or rate * self._patience[function] < 1.0:
             return 0
         busy = rate * self._busy[function]
         self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), self._most[function]))
