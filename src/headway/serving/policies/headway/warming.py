@@ -286,9 +286,11 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
     """Return how long inputs take to a worker."""
-    copy_time = state.fleet.copy_time
-    missing = ((source, size) for held, source, size in inputs if not held >> target & 1)
-    return max((copy_time(source, target, size) for source, size in missing), default=0)
+    copy_time, longest = state.fleet.copy_time, 0
+    for held, source, size in inputs:
+        if not held >> target & 1:
+            longest = max(longest, copy_time(source, target, size))
+    return longest
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:
