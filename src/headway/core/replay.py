@@ -1,15 +1,64 @@
-"""Compare two tapes, whatever their rows mean: where do they part?"""
+"""Replay a tape and compare two tapes, whatever their rows mean."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from headway.core.tape import COLUMNS, Tape
+from headway.core.policy import Policy
+from headway.core.scheduler import Scheduler
+from headway.core.state import State
+from headway.core.tape import COLUMNS, Tape, TapeWriter
+from headway.errors import StalledRunError
 from headway.units import format_duration
 
+EventT = TypeVar("EventT")
+Instant = tuple[int, Sequence[EventT]]
+"""A time, and the events that happened then."""
+CHUNK_ROWS = 65_536
 About = Callable[[Sequence[int]], str]
 """Returns what a row is about: 'job 7', or nothing."""
+
+
+def rows_of(tape: Tape) -> Iterator[list[int]]:
+    """Yield the rows as plain lists, with one chunk of them in memory at a time."""
+    for start in range(0, len(tape), CHUNK_ROWS):
+        yield from tape.rows[start : start + CHUNK_ROWS].tolist()
+
+
+def instants(tape: Tape, first_action: int, event: Callable[[list[int]], EventT]) -> Iterator[Instant[EventT]]:
+    """Yield every instant of a tape with its events; rows of kinds from ``first_action`` on are no events."""
+    for now, rows in groupby(rows_of(tape), key=itemgetter(0)):
+        yield now, [event(row) for row in rows if row[1] < first_action]
+
+
+class RecordedEvents(Generic[EventT]):
+    """An executor whose events come from a tape. It carries nothing out: the consequences are on the tape."""
+
+    def __init__(self, recorded: Iterator[Instant[EventT]]) -> None:
+        self._recorded = recorded
+
+    def next(self) -> Instant[EventT] | None:
+        """Return the next recorded instant; None at the end."""
+        return next(self._recorded, None)
+
+    def execute(self, now: int, action: Any) -> None:
+        """Do nothing."""
+
+    def follow(self, now: int, caused: Any) -> None:
+        """Do nothing."""
+
+
+def decide_again(state: State[EventT, Any, Any], policy: Policy[Any, Any], recorded: Iterator[Instant[EventT]]) -> Tape:
+    """Return the tape that a policy writes when it is shown recorded events; state and policy are at their start."""
+    writer = TapeWriter()
+    with suppress(StalledRunError):  # a recording ends where it ends
+        Scheduler(state, policy, RecordedEvents(recorded), writer, exact=False).run()
+    return writer.close()
 
 
 def first_difference(a: Tape, b: Tape, kinds: type[IntEnum], about: About) -> str | None:

@@ -136,7 +136,7 @@ class _Book:
             add("cpu time", f"launch {number} comes {self.earliest + launch.gap - time} ns before its CPU time is over")
 
     def reach(self, time: int, number: int, kernel: int, add: Add) -> None:
-        """Its thread comes to the gate."""
+        """Enter that its thread comes to the gate."""
         self._comes(time, number, kernel, add)
         if self.reached >= 0:
             add("gate", f"launch {number} comes to the gate, where launch {self.reached} still waits")
@@ -145,7 +145,7 @@ class _Book:
         self.gated, self.reached = True, number
 
     def launch(self, time: int, number: int, kernel: int, asked: bool, add: Add) -> None:
-        """A launch goes to the GPU."""
+        """Enter a launch that goes to the GPU."""
         if asked:
             if self.reached != number:
                 add("gate", f"launch {number} is let go, and does not wait at the gate")
@@ -170,7 +170,7 @@ class _Book:
             )
 
     def finish(self, time: int, number: int, kernel: int, duration: int, started: int, add: Add) -> None:
-        """A kernel has run to its end."""
+        """Enter a kernel that has run to its end."""
         if number != self.finished or number >= self.launched:
             add("order", f"launch {number} ends where launch {self.finished} is due, of {self.launched} launched")
             return
@@ -187,7 +187,7 @@ class _Book:
             self.waited_end = time
 
     def end_request(self, time: int, request: int, began: int, add: Add) -> None:
-        """The wait after a request is over."""
+        """Enter that the wait after a request is over."""
         number = self.waits_with
         if number < 0 or number >= self.finished:
             add("request", f"request {request} ends, and its last kernel has not")
@@ -202,7 +202,7 @@ class _Book:
         self.began = self.earliest = time + self.client.launch(number).think + self.client.think
 
     def leave(self, launched: int, add: Add) -> None:
-        """It launches nothing any more."""
+        """Enter that it launches nothing any more."""
         if self.gone:
             add("left", "its client leaves once more")
         if launched != self.launched:

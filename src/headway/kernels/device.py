@@ -53,7 +53,7 @@ class Device:
                 raise ExperimentError(f"device: {name} is {getattr(self, name)}: it must not be negative")
 
     def width_ppm(self, kernel: Kernel) -> int:
-        """The share of the GPU that all its blocks take, at most the whole; a copy takes next to nothing."""
+        """Return the share of the GPU that all its blocks take, at most the whole; a copy takes next to nothing."""
         if kernel.kind == COPY:
             return 1
         if kernel.kind == GRAPH:
@@ -63,17 +63,16 @@ class Device:
         return max(1, min(MILLION, kernel.blocks * MILLION // (self.sms * max(1, kernel.per_sm))))
 
     def persistent(self, kernel: Kernel) -> bool:
-        """Whether it has exactly one block for each place: such kernels stay to the end and share out tiles."""
+        """Return whether it has exactly one block for each place: such kernels stay to the end and share out tiles."""
         return kernel.kind == KERNEL and kernel.blocks == self.sms * max(1, kernel.per_sm)
 
     def waves(self, kernel: Kernel) -> int:
-        """How often its blocks fill the GPU."""
-        if kernel.kind == GRAPH:
-            return self.nodes
-        return max(1, -(-kernel.blocks // (self.sms * max(1, kernel.per_sm))))
+        """Return how often its blocks fill the GPU."""
+        waves = -(-kernel.blocks // (self.sms * max(1, kernel.per_sm)))
+        return self.nodes if kernel.kind == GRAPH else max(1, waves)
 
     def tail_ppm(self, kernel: Kernel) -> int:
-        """The share of the GPU that the blocks of its last wave take."""
+        """Return the share of the GPU that the blocks of its last wave take."""
         if kernel.kind == GRAPH:
             return self.width_ppm(kernel)
         whole = self.sms * max(1, kernel.per_sm)

@@ -92,7 +92,7 @@ class Dial:
     _newest_ns: int = -1
 
     def rules(self, now_ns: int, seen: Sequence[Seen]) -> dict[int, Rules]:
-        """The rules of each client, by its index."""
+        """Return the rules of each client, by its index."""
         if not seen:
             self._above.clear()
             return {}
@@ -103,12 +103,12 @@ class Dial:
         return {client.index: self._of(client, seen, phase, plain) for client in seen}
 
     def slowdown_ppm(self, index: int) -> int:
-        """What the loop last measured of a client that others fill beside."""
+        """Return what the loop last measured of a client that others fill beside."""
         above = self._above.get(index)
         return above.slowdown_ppm if above else MILLION
 
     def boldness_ppm(self, index: int) -> int:
-        """How much of its idle time the fills beside a client may use up now."""
+        """Return how much of its idle time the fills beside a client may use up now."""
         above = self._above.get(index)
         return above.boldness_ppm if above else 0
 
@@ -207,6 +207,6 @@ class Dial:
 
 
 def _ahead(plain: Rules, boldness_ppm: int) -> int:
-    """How much work may be in flight: four times as much where it is twice as bold."""
+    """Return how much work may be in flight: four times as much where it is twice as bold."""
     bold = max(MILLION, boldness_ppm)
     return min(DEEPEST_NS, plain.depth_ns * bold // MILLION * bold // MILLION)

@@ -49,29 +49,28 @@ class Expected:
     steps: dict[tuple[int, int], Step]
 
     def step(self, before: int, kernel: int) -> Step:
-        """What follows ``kernel`` after ``before``."""
+        """Return what follows ``kernel`` after ``before``."""
         return self.steps.get((before, kernel), UNKNOWN)
 
 
 def learn(client: Client, device: Device) -> Expected:
-    """The tables of a client, from its program played once alone."""
+    """Return the tables of a client, from its program played once alone."""
     program = client.program
     once = replace(client, start=0, first=0, requests=len(program.firsts))
     played = list(moments(once, device))
     slack = _slack(once, device, played)
-    totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    durations: dict[int, list[int]] = defaultdict(list)
     found: dict[tuple[int, int], list[Step]] = defaultdict(list)
     before = FIRST
     for moment, following in zip(played, [*played[1:], None], strict=True):
         launch = once.launch(moment.number)
-        totals[launch.kernel][0] += launch.duration
-        totals[launch.kernel][1] += 1
+        durations[launch.kernel].append(launch.duration)
         found[before, launch.kernel].append(_step(once, device, moment, following, slack[moment.number]))
         before = launch.kernel
     first = once.launch(0).kernel
     found.setdefault((before, first), found[FIRST, first])  # it starts over
     return Expected(
-        tuple(totals[kernel][0] // max(1, totals[kernel][1]) for kernel in range(len(program.kernels))),
+        tuple(sum(durations[kernel]) // max(1, len(durations[kernel])) for kernel in range(len(program.kernels))),
         tuple(MILLION if kernel.kind == GRAPH else device.width_ppm(kernel) for kernel in program.kernels),
         tuple(GRAPH_PARTS if kernel.kind == GRAPH else device.waves(kernel) for kernel in program.kernels),
         {key: _mean(steps) for key, steps in found.items()},

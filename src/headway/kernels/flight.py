@@ -37,7 +37,7 @@ class Flight:
         self.unmarked = self.unmarked_go = self.free = self.looked = 0
 
     def launch(self, number: int, go: int, fill: int, mark: int = MARK_NS) -> None:
-        """A launch went to the GPU."""
+        """Count a launch that went to the GPU."""
         if not self.marked and self.unmarked:
             self.unmarked = max(0, self.unmarked_go + self.unmarked - go)
             self.unmarked_go = go
@@ -50,14 +50,14 @@ class Flight:
             self.unmarked = 0
 
     def overdue(self, now: int, latency: int) -> bool:
-        """Whether the first of what is in flight should have ended by now."""
+        """Return whether the first of what is in flight should have ended by now."""
         if not self.marked:
             return False
         _, go, fill = self.marked[0]
         return now >= max(go + latency, self.free) + fill
 
     def collect(self, now: int, finished: int) -> None:
-        """The driver is asked: so many launches of the client have ended.
+        """Take off the launches that the driver says have ended.
 
         Each ended when it was expected to, unless it was seen at work after that.
         """
@@ -72,7 +72,7 @@ class Flight:
             self.free = max(min(now, max(go, self.free) + fill), min(now, self.looked))
 
     def end(self, now: int, latency: int) -> int:
-        """When all of it ends, as far as one can tell; 0: there is nothing."""
+        """Return when all of it ends, as far as one can tell; 0: there is nothing."""
         left = self.unmarked
         if self.marked:
             _, go, fill = self.marked[0]

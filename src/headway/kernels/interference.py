@@ -79,7 +79,10 @@ class PairTable:
     def from_rows(
         cls, rows: Iterable[Any], where: str = "table", names: Mapping[str, str] | None = None
     ) -> "PairTable":
-        """A table of the rows of a ``pairs.json``; of two for the same share the measured one, then the later."""
+        """Return a table of the rows of a ``pairs.json``.
+
+        Of two for the same share the measured one, then the later.
+        """
         found: dict[tuple[str, str, int], Pair] = {}
         for number, row in enumerate(rows):
             pair = _pair(row, f"{where}, row {number}")
@@ -89,37 +92,33 @@ class PairTable:
         return cls(tuple(found.values()), where, names)
 
     def program_of(self, name: str) -> str:
-        """What the table calls a program: the name of the first pattern that fits, else its own."""
+        """Return what the table calls a program: the name of the first pattern that fits, else its own."""
         return next((program for pattern, program in self.names.items() if fnmatchcase(name, pattern)), name)
 
     def knows(self, name: str) -> bool:
-        """Whether there is any row with a program, whatever it is called."""
+        """Return whether there is any row with a program, whatever it is called."""
         return self.program_of(name) in self.programs
 
     def lookup(self, program: str, co_runners: Sequence[str], share_ppm: int) -> Found:
-        """How much longer a program takes beside others, holding such a share of the SMs."""
+        """Return how much longer a program takes beside others, holding such a share of the SMs."""
         key = (program, tuple(sorted(co_runners)), share_ppm)
-        found = self._known.get(key)
-        if found is None:
+        if (found := self._known.get(key)) is None:
             found = self._known[key] = self._lookup(*key)
         return found
 
     def slowdown_ppm(self, program: str, co_runners: Sequence[str], share_ppm: int) -> int:
-        """The same, only the number."""
+        """Return the same, only the number."""
         return self.lookup(program, co_runners, share_ppm).slowdown_ppm
 
     def _lookup(self, program: str, co_runners: tuple[str, ...], share_ppm: int) -> Found:
-        each, unknown = [], []
-        for other in co_runners:
-            slower = self._beside(self.program_of(program), self.program_of(other), share_ppm)
-            if slower is None:
-                unknown.append(other)
-            each.append(self.default_ppm if slower is None else slower)
-        if not each:
+        if not co_runners:
             return Found(REFERENCE_SPEED_PPM, ())
+        known = [self._beside(self.program_of(program), self.program_of(other), share_ppm) for other in co_runners]
+        unknown = tuple(other for other, slower in zip(co_runners, known, strict=True) if slower is None)
         # one division at the end: the order of the neighbours must not show
-        product = prod(each) // REFERENCE_SPEED_PPM ** (len(each) - 1)
-        return Found(min(max(product, 1), MOST_SLOWDOWN_PPM), tuple(unknown))
+        product = prod(self.default_ppm if slower is None else slower for slower in known)
+        product //= REFERENCE_SPEED_PPM ** (len(known) - 1)
+        return Found(min(max(product, 1), MOST_SLOWDOWN_PPM), unknown)
 
     def _beside(self, program: str, other: str, share_ppm: int) -> int | None:
         if rows := self._rows.get((program, other)):
@@ -135,7 +134,7 @@ def _nearest(rows: Sequence[Pair], share_ppm: int) -> Pair:
 
 
 def _from_harvest(harvest_ppm: int) -> int:
-    """Who gets so much done in the same time takes so much longer for the same."""
+    """Return how much longer a program takes that gets so much done in the same time."""
     slower = (REFERENCE_SPEED_PPM**2 + harvest_ppm // 2) // harvest_ppm
     return min(max(slower, LEAST_SLOWDOWN_PPM), MOST_SLOWDOWN_PPM)
 
@@ -143,7 +142,7 @@ def _from_harvest(harvest_ppm: int) -> int:
 def expanded(
     table: PairTable, names: Sequence[str], shares_ppm: Iterable[int]
 ) -> tuple[dict[tuple[int, int, int], int], list[tuple[str, str]]]:
-    """All pairs of some programs at some shares, by their positions, and those pairs that the table does not hold."""
+    """Return all pairs of some programs at some shares, by their positions, and the pairs not in the table."""
     found: dict[tuple[int, int, int], int] = {}
     unknown = []
     for share in sorted(set(shares_ppm)):
@@ -176,7 +175,7 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def _pair(row: Any, where: str) -> Pair:
-    """A row that keeps the rules; keys beside its own are for those who wrote it."""
+    """Return a row that keeps the rules; keys beside its own are for those who wrote it."""
     if not isinstance(row, Mapping):
         raise ProfileError(f"{where}: is no object with the keys {', '.join(_RULES)}")
     names = [each.name for each in fields(Pair)]

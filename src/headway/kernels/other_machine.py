@@ -10,11 +10,10 @@ from statistics import median
 
 from headway.errors import InputError
 from headway.kernels import alone
-from headway.kernels.device import Device
+from headway.kernels.device import MILLION, Device
 from headway.kernels.program import Client, Program
 from headway.units import MILLISECOND, format_duration
 
-MILLION = 1_000_000
 PLAYED = 400 * MILLISECOND
 """So much of a program alone says what a request takes; of one whose requests are longer a few of them."""
 REQUESTS = 3
@@ -61,13 +60,13 @@ def on_other_machine(
 
 
 def cpu_scaled(program: Program, cpu_ppm: int) -> Program:
-    """The same on a processor that takes so many times as long."""
+    """Return the same on a processor that takes so many times as long."""
     launches = tuple(each._replace(gap=max(1, each.gap * cpu_ppm // MILLION)) for each in program.launches)
     return replace(program, launches=launches)
 
 
 def request_alone(program: Program, device: Device, think: int) -> int:
-    """What the median request takes alone; 0 where there is none, because it never waits."""
+    """Return what the median request takes alone; 0 where there is none, because it never waits."""
     if not any(launch.waits for launch in program.launches):
         return 0
     found = []
@@ -79,7 +78,10 @@ def request_alone(program: Program, device: Device, think: int) -> int:
 
 
 def cpu_factor(takes: Callable[[int], float], wanted: float) -> int:
-    """The factor, in millionths, at which a time that grows with it is the one wanted; the nearest if it cannot be."""
+    """Return the factor, in millionths, at which a time that grows with it is the one wanted.
+
+    The nearest if it cannot be.
+    """
     low, high = LEAST_PPM, MOST_PPM
     while high - low > NEAR_PPM:
         middle = (low + high) // 2

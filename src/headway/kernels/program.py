@@ -47,12 +47,12 @@ class Program:
 
     @cached_property
     def firsts(self) -> tuple[int, ...]:
-        """Where each request begins."""
+        """Return where each request begins."""
         return (0, *(at + 1 for at, launch in enumerate(self.launches[:-1]) if launch.waits))
 
     @cached_property
     def request_of(self) -> tuple[int, ...]:
-        """The request that each launch belongs to."""
+        """Return the request that each launch belongs to."""
         numbers, number = [], 0
         for launch in self.launches:
             numbers.append(number)
@@ -66,7 +66,7 @@ class Program:
 
 
 def cold(program: Program, by_ppm: int, until: int) -> Program:
-    """The program on a CPU that slept before each request: its CPU time takes longer up to so much of it."""
+    """Return the program on a CPU that slept before each request: its CPU time takes longer up to so much of it."""
     launches, spent = [], 0
     for launch in program.launches:
         slow = max(0, min(launch.gap, until - spent))
@@ -99,23 +99,23 @@ class Client:
             raise ExperimentError(f"client {self.name}: program {self.program.name} has no request {self.first}")
 
     def launch(self, number: int) -> Launch:
-        """Its ``number``-th launch, counted from 0 when it joins."""
+        """Return its ``number``-th launch, counted from 0 when it joins."""
         turned = self._turned
         return turned[number % len(turned)]
 
     @cached_property
     def _turned(self) -> tuple[Launch, ...]:
-        """The program's launches from the one that it begins with."""
+        """Return the program's launches from the one that it begins with."""
         at, launches = self.program.firsts[self.first], self.program.launches
         return launches[at:] + launches[:at]
 
     def request(self, number: int) -> int:
-        """The request of the program that its ``number``-th launch belongs to."""
+        """Return the request of the program that its ``number``-th launch belongs to."""
         program = self.program
         return program.request_of[(program.firsts[self.first] + number) % len(program.launches)]
 
     def ends_request(self, number: int) -> bool:
-        """Whether a request ends with its ``number``-th launch: it waits, or the program starts over."""
+        """Return whether a request ends with its ``number``-th launch: it waits, or the program starts over."""
         program = self.program
         at = (program.firsts[self.first] + number) % len(program.launches)
         return program.launches[at].waits or at == len(program.launches) - 1

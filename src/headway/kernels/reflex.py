@@ -110,7 +110,7 @@ def tame(look: Look) -> Look:
 
 
 def harm(look: Look, start_ns: int, due_ns: int) -> int:
-    """The delay that a kernel started then causes to the kernels above that still run, and to the next one."""
+    """Return the delay that a kernel started then causes to the kernels above that still run, and to the next one."""
     beside = max(0, min(look.busy_ns, start_ns + look.fill_ns) - start_ns)
     total = beside * look.overlap_ppm // MILLION * look.width_ppm // MILLION
     late = start_ns + look.fill_ns - due_ns
@@ -120,7 +120,7 @@ def harm(look: Look, start_ns: int, due_ns: int) -> int:
 
 
 def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int:
-    """How much of a program's work may be in flight.
+    """Return how much of a program's work may be in flight.
 
     With nobody above it goes far ahead with short kernels only: whoever comes then waits for one of them at a time, and
     a long one keeps the GPU busy by itself.
@@ -131,7 +131,7 @@ def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int
 
 
 def decide(look: Look) -> Verdict:
-    """Whether the kernel may go now. Trusts nothing: any numbers give a verdict."""
+    """Return whether the kernel may go now. Trusts nothing: any numbers give a verdict."""
     return settle(tame(look))
 
 
@@ -193,7 +193,10 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
 
 
 def lags(look: Look, verdict: Verdict) -> bool:
-    """Whether what it delays those above is still to be made up by them: absorbed; of a long one paid for or owed."""
+    """Return whether what it delays those above is still to be made up by them: absorbed.
+
+    Of a long one paid for or owed.
+    """
     costly = look.fill_ns >= HEAVY_NS and verdict.reason in (Reason.CREDIT, Reason.FLOOR)
     return costly or verdict.reason == Reason.ABSORBED
 

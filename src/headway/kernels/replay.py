@@ -1,12 +1,10 @@
 """From a kernel tape back to what happened: its events again, and the policy asked again at each instant."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
-from headway.core.scheduler import Scheduler
-from headway.core.tape import Tape, TapeWriter
-from headway.errors import StalledRunError, TapeError
-from headway.kernels.actions import Action
+from headway.core.replay import decide_again, instants
+from headway.core.tape import Tape
+from headway.errors import TapeError
 from headway.kernels.device import Device
 from headway.kernels.events import (
     ClientLeft,
@@ -23,28 +21,12 @@ from headway.kernels.program import Client
 from headway.kernels.rows import Kind
 from headway.kernels.state import KernelsState
 
-_FIRST_ACTION = int(Kind.LET_GO)
-
 
 def fresh_state(clients: Sequence[Client], device: Device, policy: KernelsPolicy) -> KernelsState:
-    """The state that a run of this policy begins with; the policy is bound to it."""
+    """Return the state that a run of this policy begins with; the policy is bound to it."""
     state = KernelsState(clients, device, lambda client: policy.gates(client, clients))
     policy.bind(state)
     return state
-
-
-def events_of(tape: Tape) -> Iterator[tuple[int, list[Event]]]:
-    """The instants of a tape, each with the events that happened then."""
-    now, events = -1, list[Event]()
-    for row in tape.rows.tolist():
-        if row[0] != now:
-            if now >= 0:
-                yield now, events
-            now, events = row[0], []
-        if row[1] < _FIRST_ACTION:
-            events.append(_event(row))
-    if now >= 0:
-        yield now, events
 
 
 def _event(row: list[int]) -> Event:
@@ -68,23 +50,6 @@ def _event(row: list[int]) -> Event:
             raise TapeError(f"the tape has a row of kind {kind} at {time} ns; no event of kernels has that number")
 
 
-class RecordedEvents:
-    """An executor whose events come from a tape and that carries nothing out: what was done is on the tape already."""
-
-    def __init__(self, tape: Tape) -> None:
-        self._steps = events_of(tape)
-
-    def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next recorded instant."""
-        return next(self._steps, None)
-
-    def execute(self, now: int, action: Action) -> None:
-        """Nothing: its consequences are recorded."""
-
-    def follow(self, now: int, caused: None) -> None:
-        """Nothing: a state of kernels causes nothing."""
-
-
 def about(row: Sequence[int]) -> str:
     """Return what a row of the tape is about: a client."""
     return f"client {row[2]}" if row[2] >= 0 else ""
@@ -97,10 +62,8 @@ def replay(
 
     ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
     """
-    state, writer = fresh_state(clients, device, policy), TapeWriter()
-    with suppress(StalledRunError):  # a recording ends where it ends
-        Scheduler(state, policy, RecordedEvents(tape), writer, exact=False).run()
-    again = writer.close()
+    state = fresh_state(clients, device, policy)
+    again = decide_again(state, policy, instants(tape, int(Kind.LET_GO), _event))
     if complete and not state.over() and again.digest == tape.digest:
         raise TapeError("the tape ends before the run did: programs are at work at its last row")
     return again

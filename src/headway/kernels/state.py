@@ -75,17 +75,17 @@ class ClientState:
 
     @property
     def outstanding(self) -> int:
-        """Launches that have not ended."""
+        """Return how many launches have not ended."""
         return self.launched - self.finished
 
     @property
     def wants(self) -> int:
-        """The kernel that its thread waits with; only while it waits."""
+        """Return the kernel that its thread waits with; only while it waits."""
         return self.client.launch(self.reached).kernel
 
     @property
     def fill(self) -> int:
-        """How long that kernel is expected to take."""
+        """Return how long that kernel is expected to take."""
         return self.expected.lasts[self.wants]
 
 
@@ -101,12 +101,13 @@ class KernelsState:
         """Clients at the gate, in the order in which they came."""
         self.changes = 0
         """Grows with everything that changes what those who wait can see."""
-        self.journal: Callable[[Row], None] = _nowhere
+        self.journal: Callable[[Row], None] = lambda row: None
+        """Takes the rows; a state that nobody records forgets them."""
 
     # --- what happened --------------------------------------------------------------------------------------------
 
     def apply(self, now: int, event: Event) -> None:
-        """Something happened."""
+        """Apply an event."""
         if isinstance(event, KernelFinished):
             client = self.clients[event.client]
             launch = client.client.launch(event.launch)
@@ -118,8 +119,7 @@ class KernelsState:
             row = (now, 1, event.client, event.launch, launch.kernel, launch.duration, event.started)
         elif isinstance(event, KernelLaunched):
             client = self.clients[event.client]
-            kernel = self._launch(now, client)
-            row = (now, 5, event.client, event.launch, kernel, 0, 0)
+            row = (now, 5, event.client, event.launch, self._launch(now, client), 0, 0)
         elif isinstance(event, KernelReached):
             client = self.clients[event.client]
             self.changes += 1
@@ -153,7 +153,7 @@ class KernelsState:
         return (now, Kind.WOKE, -1, 0, 0, 0, 0)
 
     def _launch(self, now: int, client: ClientState) -> int:
-        """Its next launch goes to the GPU: what its shim publishes."""
+        """Send a client's next launch to the GPU with what its shim publishes; return the kernel."""
         self.changes += 1
         device, expected = self.device, client.expected
         launch = client.client.launch(client.launched)
@@ -168,7 +168,7 @@ class KernelsState:
         return kernel
 
     def _close(self, now: int, client: ClientState) -> None:
-        """The stretch of work since the last launch is over."""
+        """Close the stretch of work since the last launch."""
         if client.open:
             client.actual += now - client.launched_at
             client.alone += client.step.alone
@@ -177,7 +177,7 @@ class KernelsState:
     # --- what was decided -----------------------------------------------------------------------------------------
 
     def check(self, action: Action) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
         if isinstance(action, WakeAt):
             return None
         if not 0 <= action.client < len(self.clients):
@@ -189,7 +189,7 @@ class KernelsState:
         return None
 
     def commit(self, now: int, action: Action) -> None:
-        """Something was decided; ``check`` has said that it can be done."""
+        """Commit an action that ``check`` allowed."""
         if isinstance(action, WakeAt):
             self.journal((now, Kind.WAKE_AT, -1, 0, 0, 0, action.time))
             return
@@ -201,7 +201,7 @@ class KernelsState:
         self.journal((now, 20, action.client, action.launch, kernel, action.reason, action.harm))
 
     def refused(self, now: int, action: Action) -> Row:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
         kind = Kind.WAKE_AT if isinstance(action, WakeAt) else Kind.LET_GO
         client, launch = (-1, 0) if isinstance(action, WakeAt) else (action.client, action.launch)
         return (now, Kind.REFUSED, client, launch, 0, 0, int(kind))
@@ -209,20 +209,16 @@ class KernelsState:
     # --- what others ask --------------------------------------------------------------------------------------------
 
     def above(self, client: ClientState) -> list[ClientState]:
-        """The clients of higher priority that have not left."""
+        """Return the clients of higher priority that have not left."""
         return [other for other in self.clients if other.priority < client.priority and not other.left]
 
     def over(self) -> bool:
-        """Everybody has left, and nothing runs any more."""
+        """Return whether everybody has left, and nothing runs any more."""
         return all(client.left and client.launched == client.finished for client in self.clients)
 
     @property
     def digest(self) -> str:
-        """Of everything that a policy is shown and must leave as it is."""
+        """Return a digest of everything that a policy is shown and must leave as it is."""
         slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected")]
         seen = [[getattr(client, slot) for slot in slots] for client in self.clients]
         return hashlib.sha256(repr((seen, list(self.waiting))).encode()).hexdigest()
-
-
-def _nowhere(row: Row) -> None:
-    """A state that nobody records."""

@@ -47,7 +47,7 @@ class RayPool:
     """Told, in a line, that tasks wait for a CPU."""
 
     def run(self, tasks: Sequence[Any], work: Work, told: Told | None = None) -> Generator[Done, None, None]:
-        """What became of each task, as they end; after Ctrl-C those that have not are stopped.
+        """Yield what became of each task, as they end; after Ctrl-C those that have not are stopped.
 
         Of a task at work that is all that is told: how far it is stays where it is.
         """
@@ -66,7 +66,7 @@ class RayPool:
             ray.shutdown()
 
     def _joined(self) -> Any:
-        """The library, connected."""
+        """Return the library, connected."""
         ray = library()
         if ray.is_initialized():
             raise ExperimentError("this process is connected to a Ray cluster already")
@@ -149,7 +149,7 @@ class _Spread:
             yield Done(number, *answer)
 
     def waiting(self) -> str:
-        """A line when none of the tasks has been at work for a while; once, until one was."""
+        """Return a line when none of the tasks has been at work for a while; once, until one was."""
         if self.begun or not self.given:
             self.quiet_since = None
         elif self.quiet_since is None:
@@ -162,11 +162,11 @@ class _Spread:
         return f"the Ray cluster is at no task: {free:,} of its {cpus:,} CPUs are free; still waiting"
 
     def left(self) -> list[int]:
-        """Tasks that have not ended."""
+        """Return the tasks that have not ended."""
         return [*self.given.values(), *self.ahead]
 
     def cancel(self) -> None:
-        """Nothing goes on for nobody."""
+        """Cancel what still runs."""
         for reference in self.given:
             self.ray.cancel(reference, force=True)
 

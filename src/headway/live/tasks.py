@@ -45,5 +45,5 @@ class Pool(Protocol):
     """What does tasks somewhere."""
 
     def run(self, tasks: Sequence[Any], work: Work, told: Told | None = None) -> Generator[Done, None, None]:
-        """What became of each task, as they end."""
+        """Yield what became of each task, as they end."""
         ...

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.replay import rows_of
 from headway.core.tape import Tape
 from headway.serving.audit_requests import RequestClerk
 from headway.serving.books import BatchEntry, WorkerBooks
@@ -26,11 +27,9 @@ from headway.serving.events import (
     WorkerRecovered,
 )
 from headway.serving.fleet import Fleet
-from headway.serving.replay import rows_of
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 
-PROGRESS_EVERY_ROWS = 65_536
 MOST_FINDINGS = 1000
 """One mistake breaks many rules after it; nobody reads more."""
 
@@ -58,19 +57,16 @@ def audit(
     *,
     complete: bool = True,
     punctual: bool = True,
-    progress: Callable[[int], None] | None = None,
 ) -> list[Finding]:
-    """What cannot be on this tape; empty when it is sound.
+    """Return what cannot be on this tape; empty when it is sound.
 
     ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
-    says, which is true in virtual time only. ``progress`` is told the row every so often.
+    says, which is true in virtual time only.
     """
     found = order_findings(tape, _row_ranks(tape))
     clerk = _Clerk(catalogue, fleet, requests, punctual)
     for index, row in enumerate(rows_of(tape)):
         clerk.enter(index, row)
-        if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
-            progress(index)
         if len(clerk.found) > MOST_FINDINGS:
             break
     clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
@@ -120,11 +116,11 @@ class _Clerk(RequestClerk):
             Kind.DROP: self._on_drop,
             Kind.DONE: self._on_done,
             Kind.LOST: self._on_lost,
-            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), _ignore),
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
         }
 
     def enter(self, index: int, row: list[int]) -> None:
-        """The next row."""
+        """Enter the next row."""
         kind = row[1]
         group = self._group
         if group and not (kind in _FOLLOWS and row[3:5] == group[0][3:5]):
@@ -141,7 +137,7 @@ class _Clerk(RequestClerk):
             self._find("kind", f"a row of kind {kind} cannot stand here")
 
     def close(self, *, complete: bool) -> None:
-        """The tape ends here."""
+        """End the tape here; find what is still open."""
         if self._group:
             self._settle()
         self._end_instant()
@@ -154,8 +150,7 @@ class _Clerk(RequestClerk):
     def _settle(self) -> None:
         group, self._group = self._group, []
         self._new_lease(group[0][3])
-        books = self._at(group[0])
-        if books is None:
+        if (books := self._at(group[0])) is None:
             return
         if group[0][1] == Kind.RUN:
             self._on_run(books, group)
@@ -213,7 +208,7 @@ class _Clerk(RequestClerk):
         self._workers[place].here[request, task] = None
 
     def _load(self, books: WorkerBooks, batch: BatchEntry, group: list[list[int]]) -> None:
-        """Process and weights of a batch: what it evicts, what it brings, and when it can compute at the earliest."""
+        """Enter process and weights of a batch: what it evicts, what it brings, when it can compute at the earliest."""
         now, kind = batch.began, self._catalogue.functions[batch.function]
         ready = self._process(books, batch, [row[6] for row in group if row[1] == Kind.COLD])
         for row in group:
@@ -243,7 +238,7 @@ class _Clerk(RequestClerk):
             self._find("load", f"model {model} came in {took} ns, the link needs {needed}")
 
     def _process(self, books: WorkerBooks, batch: BatchEntry, cold: list[int]) -> int:
-        """When a process can run the batch; one that was idle longest ago is the last to be taken."""
+        """Return when a process can run the batch; one that was idle longest ago is the last to be taken."""
         kind = self._catalogue.functions[batch.function]
         if cold:
             if len(cold) > 1 or cold[0] < kind.cold_start or not kind.cold_start:
@@ -258,7 +253,7 @@ class _Clerk(RequestClerk):
         return batch.began
 
     def _batch(self, row: list[int]) -> BatchEntry | None:
-        """The batch that a row is about; it has to run."""
+        """Return the batch that a row is about; it has to run."""
         books = self._at(row)
         batch = books.batches.get(row[3]) if books is not None else None
         if books is not None and batch is None:
@@ -320,13 +315,12 @@ class _Clerk(RequestClerk):
         self._ahead(row, books.fetches if books is not None else {}, "load")
 
     def _on_started(self, row: list[int]) -> None:
-        books = self._at(row)
-        if books is not None:
+        if (books := self._at(row)) is not None:
             self._ahead(row, books.starting, "instance")
             books.idle.append((row[5], row[0]))
 
     def _ahead(self, row: list[int], under_way: dict[int, tuple[int, int]], rule: str) -> None:
-        """Something that was asked for ahead has come."""
+        """Check that what was asked for ahead could have come by now."""
         what, earliest = under_way.pop(row[3], (-1, 0))
         if what != row[5]:
             self._find("lease", f"{Kind(row[1]).name} of {row[5]} under {row[3]}, which is not under way")
@@ -384,7 +378,3 @@ class _Clerk(RequestClerk):
             live = lease in books.batches or lease in books.fetches or lease in books.starting
         if live:
             self._find("lease", f"an event of kind {kind} under {lease}, which is live, was called stale")
-
-
-def _ignore(_: list[int]) -> None:
-    """Nothing follows from this row."""

@@ -39,7 +39,7 @@ class RequestClerk:
         self._failed, self._whole = [], {}
 
     def _at(self, row: list[int]) -> WorkerBooks | None:
-        """The books of the worker that a row is about, on which something may happen."""
+        """Return the books of the worker that a row is about, on which something may happen."""
         if not 0 <= row[4] < len(self._workers):
             self._find("worker", f"worker {row[4]} does not exist")
             return None
@@ -49,9 +49,8 @@ class RequestClerk:
         return books
 
     def _life(self, row: list[int]) -> Life | None:
-        """The request that a row is about; it has to live, and to have that task."""
-        life = self._lives.get(row[2])
-        if life is None:
+        """Return the request that a row is about; it has to live, and to have that task."""
+        if (life := self._lives.get(row[2])) is None:
             how = self._ended.get(row[2], "not there")
             self._find("request", f"{Kind(row[1]).name} of request {row[2]}, which is {how}")
         elif not 0 <= row[5] < len(life.placed):
@@ -63,8 +62,7 @@ class RequestClerk:
 
     def _on_arrived(self, row: list[int]) -> None:
         now, _, subject, tenant, place, graph, deadline = row
-        request = self._requests.get(subject)
-        if request is None:
+        if (request := self._requests.get(subject)) is None:
             self._find("arrival", f"request {subject} is not in the workload")
             return
         if subject in self._lives or subject in self._ended:
@@ -110,7 +108,7 @@ class RequestClerk:
             self._find("queue", f"task {task} of request {row[2]} is called ready: it waits, is placed or has begun")
 
     def _inputs(self, life: Life, task: int, place: int, there: int, asked: int) -> None:
-        """All inputs of a task are said to be on a worker at a time; those of a request are sent when it is placed."""
+        """Check that all inputs of a task could be on a worker by then; a request sends its own when placed."""
         who = f"task {task} of request {life.request.id}"
         if unmet := life.unmet(task):
             self._find("order-of-tasks", f"{who} goes on before its predecessors {unmet} are done")
@@ -126,8 +124,7 @@ class RequestClerk:
             self._find("input", f"{who} has its inputs at {there} ns, they cannot be there before {earliest} ns")
 
     def _on_drop(self, row: list[int]) -> None:
-        life = self._lives.get(row[2])
-        if life is None:
+        if (life := self._lives.get(row[2])) is None:
             self._find("request", f"request {row[2]} is dropped, which is {self._ended.get(row[2], 'not there')}")
             return
         if (done := sum(when >= 0 for when in life.finished)) != row[6]:
@@ -169,7 +166,7 @@ class RequestClerk:
             self._workers[row[4]].up = True
 
     def _leftovers(self, books: WorkerBooks) -> None:
-        """What a dead worker must not have any more."""
+        """Find what a dead worker must not have any more, and empty its books."""
         for request, task in books.here:
             if request in self._lives:
                 self._find("lost", f"task {task} of request {request} was on {books.worker.name}, which died")

@@ -58,7 +58,7 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
 
 
 def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Batch) -> int:
-    """The tasks of a batch leave their queues; when the last of their inputs is here."""
+    """Take the tasks of a batch out of their queues; return when the last of their inputs is here."""
     latest, index, requests, journal = now, worker.id, state.requests, state.journal
     base = state.latency.base[index][batch.function]
     for request, task in batch.tasks:
@@ -111,14 +111,12 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
 
 
 def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:
-    """How long it takes to write back what is evicted, where that is needed at all."""
-    if not evict or not state.fleet.links.write_back:
-        return 0
-    return state.fleet.fetch_time(memory.size_of(evict))
+    """Return how long it takes to write back what is evicted, where that is needed at all."""
+    return state.fleet.fetch_time(memory.size_of(evict)) if state.fleet.links.write_back else 0
 
 
 def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
-    """How long weights take to the GPU; they then lie in host memory too, where there is room."""
+    """Return how long weights take to the GPU; they then lie in host memory too, where there is room."""
     size = state.catalogue.models[model].size_bytes
     known = model in worker.host
     if known:
@@ -135,10 +133,9 @@ def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
 
 
 def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
-    """Everything that a batch needs is there."""
+    """Note that everything that a batch needs is there."""
     worker = state.workers[event.worker]
-    batch = worker.running.get(event.lease)
-    if batch is None or batch.loaded:
+    if (batch := worker.running.get(event.lease)) is None or batch.loaded:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
         return
     batch.loaded = True
@@ -153,8 +150,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
     """End a batch: its results lie here, what it held is free, successors may go on; return what is sent to them."""
     index, lease, journal = event.worker, event.lease, state.journal
     worker = state.workers[index]
-    batch = worker.running.get(lease)
-    if batch is None:
+    if (batch := worker.running.get(lease)) is None:
         journal((now, Kind.STALE, -1, lease, index, 0, Kind.FINISHED))
         return None
     state.touch(worker, now)
@@ -170,8 +166,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
     state.touched[index] = None
     caused = []
     for request, task in batch.tasks:
-        rs = state.requests.get(request)
-        if rs is None:
+        if (rs := state.requests.get(request)) is None:
             continue  # it was dropped meanwhile
         rs.stage[task] = DONE
         rs.copies[task] = 1 << index
@@ -191,8 +186,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
 def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> Sent | None:
     """Send the result of a predecessor to where ``after`` was placed; return all its inputs when this is the last."""
     waits = rs.waits[after] = rs.waits[after] - 1
-    target = rs.worker[after]
-    if target < 0:
+    if (target := rs.worker[after]) < 0:
         if not waits:
             state.make_ready(now, rs, after)
             state.journal((now, Kind.READY, rs.request.id, 0, -1, after, 0))
@@ -246,7 +240,7 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
 
 
 def fetched(state: "ServingState", now: int, event: ModelFetched) -> None:
-    """Weights that no batch waited for are there."""
+    """Note that weights have come that no batch waited for."""
     worker = state.workers[event.worker]
     if worker.fetches.pop(event.lease, -1) < 0:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.model, Kind.FETCHED))
@@ -270,7 +264,7 @@ def start_instance(state: "ServingState", now: int, action: StartInstance) -> No
 
 
 def started(state: "ServingState", now: int, event: InstanceStarted) -> None:
-    """A process that no batch waited for is there."""
+    """Note that a process is there that no batch waited for."""
     worker = state.workers[event.worker]
     if worker.starting.pop(event.lease, -1) < 0:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.function, Kind.INSTANCE_STARTED))
@@ -282,14 +276,14 @@ def started(state: "ServingState", now: int, event: InstanceStarted) -> None:
 
 
 def idle_from(state: "ServingState", now: int, worker: WorkerState, function: int) -> None:
-    """A process has nothing to do from now on."""
+    """Count a process as idle from now on."""
     worker.idle.setdefault(function, []).append(now)
     worker.warm |= 1 << function
     state.expiries.append((now + state.fleet.keep_alive, worker.id, function, now))
 
 
 def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, which: int) -> None:
-    """An idle process ends."""
+    """End an idle process."""
     idle = worker.idle[function]
     since = idle.pop(which)
     if not idle:
@@ -299,8 +293,7 @@ def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, 
 
 def _take_instance(state: "ServingState", now: int, worker: WorkerState, function: int) -> bool:
     """Use the process that was idle last; whether there was one."""
-    idle = worker.idle.get(function)
-    if not idle:
+    if not (idle := worker.idle.get(function)):
         return False
     idle.pop()
     if not idle:

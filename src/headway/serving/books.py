@@ -35,11 +35,11 @@ class Life:
         """Where a task ran, or runs."""
 
     def begun(self, task: int) -> bool:
-        """Whether it runs or is done."""
+        """Return whether a task runs or is done."""
         return bool(self.running[task]) or self.finished[task] >= 0
 
     def unmet(self, task: int) -> list[int]:
-        """Predecessors that are not done."""
+        """Return the predecessors that are not done."""
         return [before for before in self.graph.predecessors[task] if self.finished[before] < 0]
 
 
@@ -72,7 +72,7 @@ class WorkerBooks:
         self.empty()
 
     def empty(self) -> None:
-        """Nothing is here."""
+        """Forget everything that is on the worker."""
         self.batches: dict[int, BatchEntry] = {}
         self.resident: dict[int, int] = {}
         """Models in GPU memory, or on their way: when they can be used."""
@@ -86,7 +86,7 @@ class WorkerBooks:
         """Tasks placed or running here."""
 
     def pinned(self, model: int) -> bool:
-        """Whether a batch or a fetch uses it."""
+        """Return whether a batch or a fetch uses a model."""
         functions = self.catalogue.functions
         used = any(model in functions[batch.function].models for batch in self.batches.values())
         return used or any(model == fetched for fetched, _ in self.fetches.values())
@@ -129,7 +129,7 @@ class WorkerBooks:
         return sum(self.catalogue.models[model].size_bytes for model in self.catalogue.functions[function].models)
 
     def evicted(self, model: int) -> Iterator[Wrong]:
-        """Weights leave the GPU."""
+        """Take weights off the GPU; yield the rules that this breaks."""
         if model not in self.resident:
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is not"
         elif self.pinned(model):
@@ -137,13 +137,13 @@ class WorkerBooks:
         self.resident.pop(model, None)
 
     def profiled(self, batch: BatchEntry) -> int | None:
-        """What the profile says a batch takes; None: it says nothing about such a batch."""
+        """Return what the profile says a batch takes; None: it says nothing about such a batch."""
         cells = self._cells(batch.function)
         size = min((cell.batch for cell in cells if cell.batch >= len(batch.tasks)), default=0)
         return next((time for cell, time in cells.items() if cell == (size, batch.cpus, batch.slices)), None)
 
     def _cells(self, function: int) -> dict[Configuration, int]:
-        """What a function can be given here: with MIG each instance has so many eighths of the memory."""
+        """Return what a function can be given here: with MIG each instance has so many eighths of the memory."""
         if function not in self._known:
             kind, gpu = self.catalogue.functions[function], self.worker.gpu
             needs, each = self._weights(function), kind.activation_bytes
@@ -158,7 +158,7 @@ class WorkerBooks:
 
 
 def sent(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
-    """The least that bytes take from one worker to another, even by way of a third one."""
+    """Return the least that bytes take from one worker to another, even by way of a third one."""
     links = fleet.links
     if source == target or not (0 <= source < len(fleet.workers) and 0 <= target < len(fleet.workers)):
         return 0

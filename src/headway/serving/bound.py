@@ -34,16 +34,14 @@ def least_cost(latency: LatencyModel, fleet: Fleet, graph: Graph, within: int) -
 
 
 def _front(latency: LatencyModel, fleet: Fleet, graph: Graph, within: int) -> Front | None:
-    """What time costs for the whole graph, up to ``within``; None: a task has no configuration that fits anywhere."""
-    options: list[tuple[Option, ...]] = []
-    known: dict[int, tuple[Option, ...]] = {}
-    for task in graph.tasks:
-        if task.function not in known:
-            known[task.function] = _options(latency, fleet, task.function)
-        options.append(known[task.function])
-    if not all(options):
+    """Return what time costs for the whole graph, up to ``within``.
+
+    None: a task has no configuration that fits anywhere.
+    """
+    options = {function: _options(latency, fleet, function) for function in set(graph.functions)}
+    if not all(options.values()):
         return None
-    fronts = {task: front_of(choices) for task, choices in enumerate(options)}
+    fronts = {task: front_of(options[function]) for task, function in enumerate(graph.functions)}
     if prod(map(len, fronts.values())) > _COMBINATIONS and not _series_parallel(graph):
         most = max(2, int(_COMBINATIONS ** (1 / len(fronts))))
         fronts = {task: front_of(_optimistic(front, most)) for task, front in fronts.items()}
@@ -51,7 +49,7 @@ def _front(latency: LatencyModel, fleet: Fleet, graph: Graph, within: int) -> Fr
 
 
 def _options(latency: LatencyModel, fleet: Fleet, function: int) -> tuple[Option, ...]:
-    """What a function can be given, each on the fastest worker that can hold it."""
+    """Return what a function can be given, each on the fastest worker that can hold it."""
     found: set[Option] = set()
     sorts = {(worker.gpu, worker.cpus): index for index, worker in enumerate(fleet.workers)}
     for index in sorts.values():
@@ -71,7 +69,10 @@ def _optimistic(front: Front, most: int) -> list[Option]:
 
 
 def _series_parallel(graph: Graph) -> bool:
-    """Whether taking out, one by one, what has one way in and one way out leaves nothing; tasks are edges here."""
+    """Return whether taking out, one by one, what has one way in and one way out leaves nothing.
+
+    Tasks are edges here.
+    """
     count = len(graph.tasks)
     edges = {(a + count, b) for a, b in graph.edges} | {(task, task + count) for task in range(count)}
     edges |= {(_IN, task) for task in graph.entries}

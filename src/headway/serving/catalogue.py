@@ -40,7 +40,7 @@ class Profile:
     """Standard deviation of the logarithm of what a run takes, about its time here."""
 
     def on(self, gpu: str) -> Mapping[Configuration, int]:
-        """The cells for a type of GPU."""
+        """Return the cells for a type of GPU."""
         found = self.times.get(gpu) or self.times.get(ANY_GPU)
         if found is None:
             raise ProfileError(f"no profile for GPU {gpu!r} (there are: {', '.join(sorted(self.times)) or 'none'})")
@@ -87,18 +87,13 @@ class Catalogue:
                     raise ExperimentError(f"graph {graph.name}, task {task.name}: unknown function {task.function}")
 
     def size_of(self, mask: int) -> int:
-        """Bytes of all the models in a mask."""
-        total = 0
-        while mask:
-            low = mask & -mask
-            total += self.models[low.bit_length() - 1].size_bytes
-            mask ^= low
-        return total
+        """Return the bytes of all the models in a mask."""
+        return sum(self.models[model].size_bytes for model in models_in(mask))
 
 
 @lru_cache(maxsize=1 << 14)  # policies ask for the same few over and over
 def models_in(mask: int) -> Sequence[int]:
-    """The positions of a mask's bits, lowest first."""
+    """Return the positions of a mask's bits, lowest first."""
     found = []
     while mask:
         low = mask & -mask

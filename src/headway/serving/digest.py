@@ -20,7 +20,7 @@ _OF_STATE = (
 
 
 def digest(state: ServingState) -> str:
-    """The same for the same state, however it was reached."""
+    """Return a text that is the same for the same state, however it was reached."""
     seen = (
         [getattr(state, name) for name in _OF_STATE],
         [_worker(worker) for worker in state.workers],

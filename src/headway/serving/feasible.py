@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def refusal(state: "ServingState", action: Action) -> str | None:
-    """Why an action cannot be committed now; None when it can."""
+    """Return why an action cannot be committed now; None when it can."""
     if type(action) is RunBatch:
         return _run(state, action)
     if type(action) is PlaceRequest:
@@ -34,13 +34,11 @@ def refusal(state: "ServingState", action: Action) -> str | None:
         return _fetch(state, action)
     if isinstance(action, DropRequest):
         return None if action.request in state.requests else f"{action}: there is no such request"
-    if isinstance(action, EvictModel | StartInstance | StopInstance):
-        return _small(state, action)
-    return None
+    return _small(state, action) if isinstance(action, EvictModel | StartInstance | StopInstance) else None
 
 
 def _gone(state: "ServingState", action: Action, index: int) -> str | None:
-    """Why nothing can be done on a worker; None when it is there."""
+    """Return why nothing can be done on a worker; None when it is there."""
     if not 0 <= index < len(state.workers):
         return f"{action}: there is no worker {index}"
     worker = state.workers[index]
@@ -57,14 +55,12 @@ def _small(state: "ServingState", action: EvictModel | StartInstance | StopInsta
         return None if worker.idle.get(action.function) else f"{action}: no idle process of it is there"
     if not 0 <= action.function < len(state.catalogue.functions):
         return f"{action}: there is no function {action.function}"
-    if not state.catalogue.functions[action.function].cold_start:
-        return f"{action}: the function needs no process"
-    return None
+    needs_process = state.catalogue.functions[action.function].cold_start
+    return None if needs_process else f"{action}: the function needs no process"
 
 
 def _place(state: "ServingState", action: PlaceRequest) -> str | None:
-    rs = state.requests.get(action.request)
-    if rs is None:
+    if (rs := state.requests.get(action.request)) is None:
         return f"{action}: there is no such request"
     if len(action.workers) != len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
@@ -76,8 +72,7 @@ def _place(state: "ServingState", action: PlaceRequest) -> str | None:
 
 
 def _move(state: "ServingState", action: MoveTask) -> str | None:
-    rs = state.requests.get(action.request)
-    if rs is None:
+    if (rs := state.requests.get(action.request)) is None:
         return f"{action}: there is no such request"
     if not 0 <= action.task < len(rs.stage):
         return f"{action}: its graph has {len(rs.stage)} tasks"
@@ -115,17 +110,15 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
 
 
 def _called(state: "ServingState", action: RunBatch) -> int | str:
-    """The function of a batch, or why its tasks cannot run together now, or not on its worker."""
+    """Return the function of a batch, or why its tasks cannot run together now, or not on its worker."""
     function, tasks = -1, action.tasks
     for request, task in tasks:
-        rs = state.requests.get(request)
-        if rs is None:
+        if (rs := state.requests.get(request)) is None:
             return f"{action}: there is no request {request}"
         stages = rs.stage
         if not 0 <= task < len(stages):
             return f"{action}: request {request} has no task {task}, its graph has {len(stages)}"
-        stage = stages[task]
-        if stage is not READY and (stage is not QUEUED or rs.worker[task] != action.worker):
+        if (stage := stages[task]) is not READY and (stage is not QUEUED or rs.worker[task] != action.worker):
             return f"{action}: task {task} of request {request} is {stage.name.lower()} at {rs.worker[task]}"
         called = rs.graph.functions[task]
         if function != called:

@@ -80,18 +80,18 @@ class Fleet:
     """How long an idle process is kept."""
 
     def hour_usd(self, worker: Worker) -> float:
-        """The rent of a worker for an hour."""
+        """Return the rent of a worker for an hour."""
         if worker.hour_usd is not None:
             return worker.hour_usd
         return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
 
     def dearness(self, worker: Worker) -> float:
-        """Its rent over the list price of its CPUs and slices: what is held on it costs so many times the prices."""
+        """Return a worker's rent over the list price of its CPUs and slices."""
         listed = worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
         return self.hour_usd(worker) / listed if listed else 1.0
 
     def copy_time(self, source: int, target: int, size_bytes: int) -> int:
-        """Host memory of one worker to that of another; nothing within a worker. Source -1: the client."""
+        """Return how long bytes take between the hosts of two workers; 0 within a worker. Source -1: the client."""
         if source == target:
             return 0
         links = self.links
@@ -102,26 +102,19 @@ class Fleet:
         return links.latency + size_bytes * SECOND // rate
 
     def fetch_time(self, size_bytes: int, *, from_disk: bool = False) -> int:
-        """Weights to the GPU."""
+        """Return how long weights take to the GPU."""
         time = size_bytes * SECOND // self.links.host_to_gpu
         return time + size_bytes * SECOND // self.links.disk_to_host if from_disk else time
 
-    def gpu_to_gpu_time(self, source: int, target: int, size_bytes: int) -> int:
-        """Down to the host, across, and up again."""
-        if source == target:
-            return 0
-        return self.copy_time(source, target, size_bytes) + 2 * self.fetch_time(size_bytes)
-
 
 def share_bytes(gpu: Gpu, slices: int) -> int:
-    """The memory that a batch on so many slices can reach: a MIG instance has its own, else it is that of the GPU."""
-    if gpu.geometry == FREE or not slices:
-        return gpu.memory_bytes
-    return gpu.memory_bytes * MIG_SPAN.get(slices, 0) // MEMORY_SLICES
+    """Return the memory that a batch on so many slices can reach: that of its MIG instance, else of the GPU."""
+    whole = gpu.geometry == FREE or not slices
+    return gpu.memory_bytes * (MEMORY_SLICES if whole else MIG_SPAN.get(slices, 0)) // MEMORY_SLICES
 
 
 def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
-    """Where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
+    """Return where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
 
     Free slices are interchangeable. MIG instances go where the hardware allows; among those the place that
     leaves the largest instance possible, then the highest, so that large ones find room at the bottom.
@@ -129,8 +122,7 @@ def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
     if not slices:
         return 0, 0
     if gpu.geometry == FREE:
-        free = gpu.slices - taken.bit_count()
-        if slices > free:
+        if slices > gpu.slices - taken.bit_count():
             return None
         if not taken:
             return 0, (1 << slices) - 1
@@ -140,16 +132,10 @@ def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
                 low += 1
             mask |= 1 << low
         return (mask & -mask).bit_length() - 1, mask
-    best: tuple[tuple[int, int], int, int] | None = None
-    span = MIG_SPAN.get(slices, 0)
-    for first in MIG_PLACES.get(slices, ()):
-        mask = ((1 << span) - 1) << first
-        if taken & mask:
-            continue
-        rank = (_largest(taken | mask), first)
-        if best is None or rank > best[0]:
-            best = rank, first, mask
-    return None if best is None else (best[1], best[2])
+    span = (1 << MIG_SPAN.get(slices, 0)) - 1
+    free = [first for first in MIG_PLACES.get(slices, ()) if not taken & span << first]
+    best = max(free, key=lambda first: (_largest(taken | span << first), first), default=None)
+    return None if best is None else (best, span << best)
 
 
 def _largest(taken: int) -> int:

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import networkx as nx
 
 from headway.errors import ExperimentError
+
+Time = TypeVar("Time", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,7 @@ class Graph:
     """By task, how many it waits for."""
 
     def __post_init__(self) -> None:
-        count = len(self.tasks)
-        if not count:
+        if not (count := len(self.tasks)):
             raise ExperimentError(f"graph {self.name}: has no tasks")
         before: list[list[int]] = [[] for _ in range(count)]
         after: list[list[int]] = [[] for _ in range(count)]
@@ -65,11 +67,24 @@ class Graph:
         object.__setattr__(self, "waits", tuple(map(len, before)))
 
     def critical_path(self, times: Sequence[int]) -> int:
-        """The longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
-        ends = [0] * len(self.tasks)
-        for task in self.order:
-            ends[task] = times[task] + max((ends[before] for before in self.predecessors[task]), default=0)
-        return max(ends)
+        """Return the longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
+        return max(self.lengths_to(times))
+
+    def lengths_to(self, times: Sequence[Time]) -> list[Time]:
+        """Return by task the longest way from the beginning to its end, when task ``i`` takes ``times[i]``."""
+        return _lengths(times, self.order, self.predecessors)
+
+    def lengths_from(self, times: Sequence[Time]) -> list[Time]:
+        """Return by task the longest way from its start to the end, when task ``i`` takes ``times[i]``."""
+        return _lengths(times, reversed(self.order), self.successors)
 
     def _named(self, tasks: Iterable[int]) -> str:
         return " → ".join(self.tasks[task].name for task in tasks)
+
+
+def _lengths(times: Sequence[Time], order: Iterable[int], before: Sequence[Sequence[int]]) -> list[Time]:
+    """Return what each task takes and the longest of what is before it; ``order``: what is before comes first."""
+    lengths = list(times[: len(before)])
+    for task in order:
+        lengths[task] += max((lengths[other] for other in before[task]), default=0)
+    return lengths

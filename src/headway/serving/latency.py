@@ -46,10 +46,12 @@ class LatencyModel:
         """By worker and function: what one task takes at the least configuration."""
 
     def _held(self, gpu: Gpu, index: int) -> Mapping[Configuration, int]:
-        """The cells of a function on a GPU; with MIG those whose weights and activations fit into their instance."""
+        """Return the cells of a function on a GPU.
+
+        With MIG those whose weights and activations fit into their instance.
+        """
         function, weights = self.catalogue.functions[index], self.weights[index]
-        cells = function.profile.on(gpu.type)
-        if not cells:
+        if not (cells := function.profile.on(gpu.type)):
             raise ProfileError(f"function {function.name}: its profile for GPU {gpu.type!r} is empty")
         if gpu.geometry == FREE:
             return cells
@@ -62,15 +64,15 @@ class LatencyModel:
         return held
 
     def cells(self, worker: int, function: int) -> Mapping[Configuration, int]:
-        """Everything that a function can be given on a worker, and what it then takes."""
+        """Return everything that a function can be given on a worker, and what it then takes."""
         return self._cells[self._gpus[worker], function]
 
     def least(self, worker: int, function: int) -> Configuration:
-        """The smallest configuration that has a cell."""
+        """Return the smallest configuration that has a cell."""
         return min(self.cells(worker, function))
 
     def batches(self, worker: int, function: int) -> tuple[int, ...]:
-        """The batch sizes that were measured, smallest first."""
+        """Return the batch sizes that were measured, smallest first."""
         return self._batches[self._gpus[worker], function]
 
     def critical_path(self, graph: Graph) -> int:
@@ -79,24 +81,25 @@ class LatencyModel:
         return graph.critical_path([min(table[task.function] for table in tables) for task in graph.tasks])
 
     def fastest_path(self, graph: Graph) -> int:
-        """The same at the fastest configurations: no request is answered sooner."""
+        """Return the same at the fastest configurations: no request is answered sooner."""
         gpus = set(self._gpus)
         times = [min(min(self._cells[gpu, task.function].values()) for gpu in gpus) for task in graph.tasks]
         return graph.critical_path(times)
 
     def run_time(self, worker: int, function: int, batch: int, cpus: int, slices: int) -> int | None:
-        """What a batch is expected to take alone; a size between two takes as long as the larger. None: no cell."""
+        """Return what a batch is expected to take alone.
+
+        A size between two takes as long as the larger. None: no cell.
+        """
         key = (worker, function, batch, cpus, slices)
-        found = self._padded.get(key)
-        if found is None:
-            sizes = self.batches(worker, function)
-            padded = next((size for size in sizes if size >= batch), 0)
+        if (found := self._padded.get(key)) is None:
+            padded = next((size for size in self.batches(worker, function) if size >= batch), 0)
             found = self.cells(worker, function).get(Configuration(padded, cpus, slices), -1)
             self._padded[key] = found
         return None if found < 0 else found
 
     def beside(self, function: int, neighbours: Sequence[int], worker: int = -1, slices: int = 0) -> int:
-        """How much longer a function takes beside others, in parts per million: the product over the neighbours.
+        """Return how much longer a function takes beside others, in parts per million: the product over the neighbours.
 
         With a worker and slices of its GPU: for that share, where it is known by shares.
         """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """A worker is gone. Its tasks are placed nowhere; who must decide about them is in ``displaced``."""
+    """Take a worker away. Its tasks are placed nowhere; the requests that lost tasks go to ``displaced``."""
     if not worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_FAILED))
         return
@@ -57,7 +57,7 @@ def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 
 def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """A worker is back: nothing is on its GPU; its host memory holds the weights that it held."""
+    """Bring a worker back: nothing is on its GPU; its host memory holds the weights that it held."""
     if worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_RECOVERED))
         return
@@ -70,18 +70,12 @@ def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
     worker.published = worker.row()
     state.touched[worker.id] = None
     if sum(other.up for other in state.workers) == 1:  # until now nothing could be placed anywhere
-        state.displaced.extend(
-            request for request, rs in state.requests.items() if request not in state.displaced and _unplaced(rs)
-        )
-
-
-def _unplaced(rs: RequestState) -> bool:
-    """Whether a task of a request is placed nowhere."""
-    return any(at == NOWHERE and stage < Stage.RUNNING for at, stage in zip(rs.worker, rs.stage, strict=True))
+        open_requests = [request for request, rs in state.requests.items() if rs.unplaced(rs.worker)]
+        state.displaced.extend(request for request in open_requests if request not in state.displaced)
 
 
 def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
-    """A task must be placed anew."""
+    """Make a task wait to be placed anew."""
     state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, finished))
     rs.waits[task] = _unmet(rs, task)
     if rs.waits[task]:
@@ -91,7 +85,7 @@ def _again(state: "ServingState", now: int, rs: RequestState, task: int, finishe
 
 
 def _unmet(rs: RequestState, task: int) -> int:
-    """Predecessors that are not done; one that ran for this task may be computed again for another."""
+    """Return how many predecessors are not done; one that ran for this task may be computed again for another."""
     return sum(rs.stage[before] != Stage.DONE for before in rs.graph.predecessors[task])
 
 

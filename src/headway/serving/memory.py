@@ -29,36 +29,43 @@ class GpuMemory:
         """Bytes, by model."""
 
     def size_of(self, models: Iterable[int]) -> int:
-        """Bytes of some models."""
-        sizes, total = self.sizes, 0
-        for model in models:
-            total += sizes[model]
-        return total
+        """Return the bytes of some models."""
+        return sum(self.sizes[model] for model in models)
 
     def evictable(self, model: int) -> bool:
-        """Whether it is there and nobody uses it."""
+        """Return whether a model is there and nobody uses it."""
         return model in self.order and model not in self.pins
 
+    def enough(self, models: Iterable[int], need_bytes: int) -> tuple[int, ...] | None:
+        """Return the first of some models that together have so many bytes; None where all of them have fewer."""
+        chosen = []
+        for model in models:
+            if need_bytes <= 0:
+                break
+            chosen.append(model)
+            need_bytes -= self.sizes[model]
+        return tuple(chosen) if need_bytes <= 0 else None
+
     def add(self, model: int, now: int) -> None:
-        """Set its bytes aside."""
+        """Set the bytes of a model aside."""
         self.resident |= 1 << model
         self.order[model] = now
         self.free_bytes -= self.sizes[model]
 
     def remove(self, model: int) -> None:
-        """Give its bytes back."""
+        """Give the bytes of a model back."""
         self.resident &= ~(1 << model)
         del self.order[model]
         self.ready.pop(model, None)
         self.free_bytes += self.sizes[model]
 
     def pin(self, model: int, now: int) -> None:
-        """One more uses it."""
+        """Count one more user of a model."""
         self.pins[model] = self.pins.get(model, 0) + 1
         self.order[model] = now
 
     def unpin(self, model: int) -> None:
-        """One fewer uses it."""
+        """Count one user fewer of a model."""
         left = self.pins[model] - 1
         if left:
             self.pins[model] = left
@@ -66,7 +73,7 @@ class GpuMemory:
             del self.pins[model]
 
     def clear(self) -> None:
-        """Everything is gone."""
+        """Forget all models."""
         self.free_bytes = self.capacity_bytes
         self.resident = 0
         self.order.clear()

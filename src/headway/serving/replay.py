@@ -5,13 +5,12 @@ that was recorded. A state at T is the replay of the tape until T.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from functools import partial
 
+from headway.core.replay import decide_again, instants
 from headway.core.replay import first_difference as differing
-from headway.core.scheduler import Scheduler
-from headway.core.tape import Tape, TapeWriter
-from headway.errors import StalledRunError, TapeError
-from headway.serving.actions import Action
+from headway.core.tape import Tape
+from headway.errors import TapeError
 from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
     BatchFinished,
@@ -20,7 +19,6 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
-    Sent,
     TaskArrived,
     Woke,
     WorkerFailed,
@@ -33,31 +31,14 @@ from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.serving.state import ServingState
 
-CHUNK_ROWS = 65_536
-_STALE, _ARRIVED, _FINISHED, _FIRST_ACTION = int(Kind.STALE), int(Kind.ARRIVED), int(Kind.FINISHED), int(Kind.PLACE)
+_STALE, _ARRIVED, _FINISHED = int(Kind.STALE), int(Kind.ARRIVED), int(Kind.FINISHED)
 _TASK_ARRIVED, _LOADED = int(Kind.TASK_ARRIVED), int(Kind.LOADED)
 _OF_WORKERS = (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED)
 
 
-def rows_of(tape: Tape) -> Iterator[list[int]]:
-    """The rows as plain lists, a chunk of them in memory at a time."""
-    for start in range(0, len(tape), CHUNK_ROWS):
-        yield from tape.rows[start : start + CHUNK_ROWS].tolist()
-
-
-def events_of(requests: Sequence[Request], tape: Tape) -> Iterator[tuple[int, list[Event]]]:
-    """The instants of a tape, each with the events that happened then."""
-    known = {request.id: request for request in requests}
-    now, events = -1, list[Event]()
-    for row in rows_of(tape):
-        if row[0] != now:
-            if now >= 0:
-                yield now, events
-            now, events = row[0], []
-        if row[1] < _FIRST_ACTION:
-            events.append(_event(known, row))
-    if now >= 0:
-        yield now, events
+def events_of(requests: Sequence[Request], tape: Tape) -> Iterator[tuple[int, Sequence[Event]]]:
+    """Return the instants of a tape, each with the events that happened then."""
+    return instants(tape, int(Kind.PLACE), partial(_event, {request.id: request for request in requests}))
 
 
 def _event(requests: dict[int, Request], row: list[int]) -> Event:
@@ -89,23 +70,6 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             raise TapeError(f"the tape has a row of kind {kind} at {time} ns; no serving event has that number")
 
 
-class RecordedEvents:
-    """An executor whose events come from a tape and that carries nothing out: what was done is on the tape already."""
-
-    def __init__(self, requests: Sequence[Request], tape: Tape) -> None:
-        self._steps = events_of(requests, tape)
-
-    def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next recorded instant."""
-        return next(self._steps, None)
-
-    def execute(self, now: int, action: Action) -> None:
-        """Nothing: its consequences are recorded."""
-
-    def follow(self, now: int, caused: list[Sent]) -> None:
-        """Nothing: when inputs came is recorded."""
-
-
 def replay(
     catalogue: Catalogue,
     fleet: Fleet,
@@ -118,7 +82,7 @@ def replay(
     central: bool | None = None,
     preloaded: bool = True,
 ) -> Tape:
-    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events.
+    """Return the tape that a policy, fresh and not bound yet, writes when shown the recorded events.
 
     ``central`` None: as the policy is.
     """
@@ -138,14 +102,11 @@ def replay(
 def replay_on(
     state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy, *, complete: bool = False
 ) -> Tape:
-    """The same with a state and a bound policy that are at their beginning.
+    """Return the same with a state and a bound policy that are at their beginning.
 
     ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
     """
-    writer = TapeWriter()
-    with suppress(StalledRunError):  # a recording ends where it ends
-        Scheduler(state, policy, RecordedEvents(requests, tape), writer, exact=False).run()
-    again = writer.close()
+    again = decide_again(state, policy, events_of(requests, tape))
     if complete and not state.over() and again.digest == tape.digest:
         left = state.to_come + len(state.requests)
         raise TapeError(f"the tape ends before the run did: {left:,} requests are open at its last row")

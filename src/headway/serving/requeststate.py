@@ -1,5 +1,6 @@
 """What is known of one request: how far each of its tasks is, and where results lie."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from headway.serving.actions import NOWHERE
@@ -51,3 +52,7 @@ class RequestState:
         """When a task became ready."""
         self.moves = [0] * tasks
         """How often a task was placed."""
+
+    def unplaced(self, plan: Sequence[int]) -> bool:
+        """Return whether a plan, a worker a task, leaves a task without one that must still run."""
+        return NOWHERE in plan and any(w == NOWHERE and s < RUNNING for w, s in zip(plan, self.stage, strict=True))

@@ -49,7 +49,7 @@ PLACED_KINDS = tuple(map(int, (Kind.ARRIVED, Kind.PLACE, Kind.RUN, Kind.LOADED, 
 
 
 def pack(cpus: int, slices: int, first: int) -> int:
-    """A batch's configuration as one number; its size is the number of its TASK rows."""
+    """Return a batch's configuration as one number; its size is the number of its TASK rows."""
     return cpus | slices << 16 | first << 32
 
 

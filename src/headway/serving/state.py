@@ -93,7 +93,8 @@ class ServingState:
         self.ended: list[TaskId] = []
         self.displaced: list[int] = []
         self.touched: dict[int, None] = {}
-        self.journal: Callable[[TapeRow], None] = _nowhere
+        self.journal: Callable[[TapeRow], None] = lambda row: None
+        """Takes the rows; a state that nobody records forgets them."""
         self.leases = 0
         self.reads = 0
         """Rows of other workers that were read."""
@@ -119,7 +120,7 @@ class ServingState:
     # --- what a policy reads ----------------------------------------------------------------------------------
 
     def rows(self, viewer: int, now: int) -> Sequence[Row]:
-        """The rows of all workers as ``viewer`` sees them: its own as it is, the others' as of their last push."""
+        """Return the rows of all workers as ``viewer`` sees them: its own now, the others' as of their last push."""
         if self.central or viewer == CENTRAL or not self.push_interval:
             return [worker.as_is or worker.row() for worker in self.workers]
         epoch = now // self.push_interval
@@ -138,19 +139,25 @@ class ServingState:
             self.stale_ns += stale * (now - epoch * self.push_interval)
         return found
 
+    def reached(self, ingress: int) -> int:
+        """Return the worker that a request gets to: where it was sent, or the next one that is up; -1 if none is."""
+        count = len(self.workers)
+        around = ((ingress + step) % count for step in range(count))
+        return next((index for index in around if self.workers[index].up), NOWHERE)
+
     @property
     def pushes(self) -> int:
-        """Rows that were pushed."""
+        """Return how many rows were pushed."""
         return sum(worker.pushes for worker in self.workers)
 
     def over(self) -> bool:
-        """Nothing lives any more, and nothing is to come."""
+        """Return whether nothing lives any more, and nothing is to come."""
         return not self.requests and not self.to_come
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """A new instant begins: what was new is so no longer, idle processes whose time is up are let go."""
+        """Begin an instant: what was new is so no longer, idle processes whose time is up are let go."""
         self._now = now
         if self.landed:
             self.landed = []
@@ -164,13 +171,12 @@ class ServingState:
         while expiries and expiries[0][0] <= now:
             _, index, function, since = expiries.popleft()
             worker = self.workers[index]
-            idle = worker.idle.get(function)
-            if idle and idle[0] == since:
+            if (idle := worker.idle.get(function)) and idle[0] == since:
                 self.touch(worker, now)
                 batches.let_go(self, now, worker, function, 0)
 
     def touch(self, worker: WorkerState, now: int) -> None:
-        """Something about a worker is about to change."""
+        """Prepare a worker's row for a change."""
         epoch = now // self.push_interval if self.push_interval else now
         if epoch == worker.epoch:
             worker.as_is = None
@@ -208,7 +214,7 @@ class ServingState:
         return None
 
     def check(self, action: Action) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
         return feasible.refusal(self, action)
 
     def commit(self, now: int, action: Action) -> list[Sent] | None:
@@ -221,8 +227,7 @@ class ServingState:
             return self._place_all(now, action)
         elif type(action) is MoveTask:
             state = self.requests[action.request]
-            row = (now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task])
-            self.journal(row)
+            self.journal((now, Kind.MOVE, action.request, 0, action.worker, action.task, state.worker[action.task]))
             sent = self._place(now, state, action.task, action.worker)
             return [sent] if sent is not None else None
         elif isinstance(action, FetchModel):
@@ -247,7 +252,7 @@ class ServingState:
         return None
 
     def refused(self, now: int, action: Action) -> TapeRow:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
         kind = _KINDS[type(action)]
         return (now, Kind.REFUSED, getattr(action, "request", -1), 0, getattr(action, "worker", -1), 0, kind)
 
@@ -257,24 +262,22 @@ class ServingState:
         self.to_come -= 1
         graph = self.catalogue.graphs[request.graph]
         state = self.requests[request.id] = RequestState(request, graph)
-        row = (now, _ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline)
-        self.journal(row)
+        self.journal((now, _ARRIVED, request.id, request.tenant, request.ingress, request.graph, request.deadline))
         self.landed.append(request.id)
         for task in graph.entries:
             self.make_ready(now, state, task)
 
     def make_ready(self, now: int, state: RequestState, task: int) -> None:
-        """All that a task waits for is done, and it is placed nowhere."""
+        """Make a task ready: all that it waits for is done, and it is placed nowhere."""
         state.stage[task] = READY
         state.since[task] = now
         key = (state.request.graph, task)
-        queue = self.ready.get(key)
-        if queue is None:
+        if (queue := self.ready.get(key)) is None:
             queue = self.ready[key] = {}
         queue[state.request.id] = now
 
     def unready(self, state: RequestState, task: int) -> None:
-        """It is placed, run or given up."""
+        """Take a task out of the ready ones: it is placed, run or given up."""
         del self.ready[state.request.graph, task][state.request.id]
 
     def unplace(self, now: int, state: RequestState, task: int) -> None:
@@ -323,15 +326,13 @@ class ServingState:
         return None if state.waits[task] else self.deliver(now, state, task)
 
     def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
-        """When the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
+        """Return when the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
         graph = state.graph
-        before = graph.predecessors[task]
-        if not before:
+        if not (before := graph.predecessors[task]):
             return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)
         due, coming = now, state.coming
         for other in before:
-            copies = state.copies[other]
-            if copies and not copies >> index & 1:
+            if (copies := state.copies[other]) and not copies >> index & 1:
                 size, copy_time = graph.tasks[other].output_bytes, self.fleet.copy_time
                 coming[other, index] = min(
                     max(now, coming.get((other, source), 0)) + copy_time(source, index, size)
@@ -385,7 +386,3 @@ class ServingState:
             else:
                 done += stage == DONE
         self.journal((now, Kind.DROP, request, 0, -1, 0, done))
-
-
-def _nowhere(_: TapeRow) -> None:
-    pass

@@ -4,6 +4,7 @@ A row is pushed at most once an interval, and read by the others as of its last 
 is. Nothing is queued for that: a row is kept as it was when the interval began, from its first change on.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.serving.catalogue import Catalogue
@@ -35,43 +36,29 @@ class Row(NamedTuple):
     """Functions with an idle process, as bits."""
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """Tasks that run together."""
 
-    __slots__ = (
-        *("activation_bytes", "began", "cpus", "end", "first", "function", "instance", "lease", "loaded", "mask"),
-        *("models", "slices", "start", "tasks"),
-    )
-
-    def __init__(
-        self,
-        lease: int,
-        tasks: tuple[TaskId, ...],
-        function: int,
-        models: tuple[int, ...],
-        cpus: int = 0,
-        slices: int = 0,
-        began: int = 0,
-    ) -> None:
-        self.lease = lease
-        self.tasks = tasks
-        self.function = function
-        self.models = models
-        self.cpus = cpus
-        self.slices = slices
-        self.first = 0
-        self.mask = 0
-        """The places on the GPU that it holds, as bits."""
-        self.activation_bytes = 0
-        self.began = began
-        self.start = 0
-        """When everything it needs is there."""
-        self.end = 0
-        """When it is expected to have ended."""
-        self.loaded = False
-        """Whether it was said that everything is there."""
-        self.instance = False
-        """Whether it runs in a process of its function's."""
+    lease: int
+    tasks: tuple[TaskId, ...]
+    function: int
+    models: tuple[int, ...]
+    cpus: int = 0
+    slices: int = 0
+    began: int = 0
+    first: int = 0
+    mask: int = 0
+    """The places on the GPU that it holds, as bits."""
+    activation_bytes: int = 0
+    start: int = 0
+    """When everything it needs is there."""
+    end: int = 0
+    """When it is expected to have ended."""
+    loaded: bool = False
+    """Whether it was said that everything is there."""
+    instance: bool = False
+    """Whether it runs in a process of its function's."""
 
 
 class WorkerState:
@@ -122,7 +109,7 @@ class WorkerState:
         self.published = self.row()
 
     def touch(self, epoch: int) -> None:
-        """Something is about to change; ``epoch`` is the interval that it is in."""
+        """Keep the row as it was, before a change in the interval ``epoch``."""
         if epoch != self.epoch:
             self.published = self.as_is or self.row()
             self.epoch = epoch
@@ -130,7 +117,7 @@ class WorkerState:
         self.as_is = None
 
     def row(self) -> Row:
-        """What the worker itself knows."""
+        """Return what the worker itself knows."""
         row = self.as_is
         if row is None:
             memory = self.memory
@@ -149,8 +136,13 @@ class WorkerState:
             row = self.as_is = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
         return row
 
+    def processes(self, function: int) -> int:
+        """Return how many processes of a function are here: idle, busy and starting ones."""
+        busy = sum(batch.function == function for batch in self.running.values())
+        return len(self.idle.get(function, ())) + busy + list(self.starting.values()).count(function)
+
     def want(self, models: tuple[int, ...]) -> None:
-        """A task placed here needs these."""
+        """Count a task placed here that needs these models."""
         for model in models:
             count = self.wants.get(model, 0)
             self.wants[model] = count + 1
@@ -158,7 +150,7 @@ class WorkerState:
                 self.wanted |= 1 << model
 
     def unwant(self, models: tuple[int, ...]) -> None:
-        """One task fewer needs these."""
+        """Count one task fewer that needs these models."""
         for model in models:
             count = self.wants[model] - 1
             if count:

@@ -62,4 +62,7 @@ def test_fronts_are_remembered_by_what_is_left_and_not_without_end() -> None:
     policy = Exact()
     run = drive(policy, World(catalogue, workers(4, slices=7), requests))
     assert len(run.rows(Kind.DONE)) == 60
-    assert 0 < len(policy._wholes) <= 256
+    remembered = policy._whole.cache_info()
+    assert 0 < remembered.currsize <= 256
+    assert remembered.maxsize == 256
+    assert remembered.hits > 0

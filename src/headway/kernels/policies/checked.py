@@ -30,7 +30,7 @@ Seen = list[tuple[Any, ...]]
 
 
 def checked(policy: Chosen) -> Chosen:
-    """The same class, and what it decides is checked; one that comes with the package as it is."""
+    """Return the class with checks of what it decides; one that comes with the package as it is."""
     return _checked(policy) if is_outside(policy) else policy
 
 
@@ -53,7 +53,7 @@ class _Checked(KernelsPolicy):
     """In front of a policy."""
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """What the policy behind it decides."""
+        """Yield what the policy behind it decides."""
         before = _seen(state)
         try:
             actions: Any = super().decide(now, state)
@@ -77,7 +77,7 @@ class _Checked(KernelsPolicy):
 
 
 def _wrong(now: int, action: object) -> str | None:
-    """What is wrong with an action, whatever the state is."""
+    """Return what is wrong with an action, whatever the state is."""
     if isinstance(action, WakeAt):
         if not isinstance(action.time, Integral):
             return f"WakeAt(time={action.time!r}): a time is a whole number of nanoseconds"
@@ -102,7 +102,7 @@ def _seen(state: KernelsState) -> Seen:
 
 
 def _changed(before: Seen, state: KernelsState) -> str | None:
-    """What a policy changed since then, of what it may only read."""
+    """Return what a policy changed since then, of what it may only read."""
     after = _seen(state)
     if after == before:
         return None

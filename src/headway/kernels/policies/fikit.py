@@ -49,7 +49,7 @@ class Fikit(KernelsPolicy):
             yield WakeAt(min(ends))
 
     def _room(self, now: int, state: KernelsState) -> int:
-        """What is left of the gap for one more kernel; the longest there is when nobody above is at work."""
+        """Return what is left of the gap for one more kernel; the longest there is when nobody above is at work."""
         filled = max((each.busy for each in state.clients if each.gated and each.outstanding), default=0)
         start = max(now + state.device.latency, filled)
         end = 0

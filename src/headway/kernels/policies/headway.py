@@ -70,19 +70,9 @@ class Headway(KernelsPolicy):
         self.slo = slo
         self.floor = floor
         self.watch = watch
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget everything."""
-        self.dial = Dial()
-        self._gates: list[_Gate] = []
-        self._rules: dict[int, Rules] = {}
-        self._terms: dict[int, Terms] = {}
-        self._beat = self._wake = -1
 
     def bind(self, state: KernelsState) -> None:
-        """A dial for these options. The tables are known from the start: there is no first long watch."""
-        self.forget()
+        """Make a dial for these options. The tables are known from the start: there is no first long watch."""
         every = Dial().watch_every_ns if self.watch else LONGEST_NS
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),
@@ -91,6 +81,9 @@ class Headway(KernelsPolicy):
             watch_every_ns=every,
         )
         self._gates = [_Gate() for _ in state.clients]
+        self._rules: dict[int, Rules] = {}
+        self._terms: dict[int, Terms] = {}
+        self._beat = self._wake = -1
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
         """Beat when it is time; then look for each who waits and whose time to look has come."""
@@ -171,7 +164,7 @@ class Headway(KernelsPolicy):
         )
 
     def _filled(self, now: int, state: KernelsState, client: ClientState, latency: int) -> int:
-        """When the fills in flight end: one's own as of this look, of others as they last told."""
+        """Return when the fills in flight end: one's own as of this look, of others as they last told."""
         gate = self._gates[client.id]
         gate.told = mine = gate.flight.end(now, latency)
         if len(state.clients) == 2:
@@ -180,7 +173,7 @@ class Headway(KernelsPolicy):
         return max(mine, *others)
 
     def _crowd(self, state: KernelsState) -> bool:
-        """Whether others are gated too, who hang on what is told of a client's work."""
+        """Return whether others are gated too, who hang on what is told of a client's work."""
         return len(state.clients) > 2 and sum(1 for each in state.clients if each.gated and not each.left) > 1
 
     def _go(self, state: KernelsState, gate: _Gate, client: ClientState, look: Look, verdict: Verdict) -> None:
@@ -197,7 +190,7 @@ class Headway(KernelsPolicy):
 
 
 def glance(look: Look) -> int:
-    """How long one that waits for work of its own goes without looking."""
+    """Return how long one that waits for work of its own goes without looking."""
     depth = depth_of(look.above, look.fill_ns, look.depth_ns, look.idle_depth_ns)
     return max(GLANCE_NS, min(depth, 8 * NAP_NS) // 8)
 
@@ -216,7 +209,7 @@ def asleep(look: Look, verdict: Verdict, waited: int) -> int:
 
 
 def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
-    """When a waiting thread need look next, unless something happens before.
+    """Return when a waiting thread need look next, unless something happens before.
 
     Live it polls. As long as nothing happens, what a poll finds can change only because time passes: work in flight
     runs out, credit or debt has grown, or the launch above is overdue and expected ever later.
@@ -247,7 +240,7 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
 
 
 def _cheaper(look: Look, rules: Rules) -> int:
-    """The earliest time at which a kernel that fits into no gap could be paid for, or absorbed."""
+    """Return the earliest time at which a kernel that fits into no gap could be paid for, or absorbed."""
     now = look.now_ns
     overdue = max(now, look.next_ns)
     following = now + (now - look.next_ns) // 2 if now > look.next_ns else look.next_ns
@@ -266,7 +259,7 @@ def _cheaper(look: Look, rules: Rules) -> int:
 
 
 def _grown(lacks: int, rate_ppm: int, possible: bool) -> int:
-    """How long it takes until what is lacking has grown at this rate."""
+    """Return how long it takes until what is lacking has grown at this rate."""
     return max(0, lacks) * MILLION // rate_ppm if rate_ppm > 0 and possible else NEVER
 
 

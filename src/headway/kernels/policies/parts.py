@@ -27,29 +27,25 @@ class KernelsPolicy(ABC):
     """Whether somebody may wait forever while those above are at work."""
 
     def gates(self, client: Client, clients: Sequence[Client]) -> bool:
-        """Whether a client must ask before each launch."""
+        """Return whether a client must ask before each launch."""
         return self.gating and any(other.priority < client.priority for other in clients)
 
     def bind(self, state: KernelsState) -> None:  # noqa: B027  # most have nothing to prepare
-        """Before the first decision."""
+        """Prepare for a run; called once, before the first decision."""
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """What to do at this instant; nothing, where nobody is gated."""
+        """Return what to do at this instant; nothing, where nobody is gated."""
         return iter(())
 
 
 def in_turn(state: KernelsState) -> list[ClientState]:
-    """Those who wait: the highest priority first, within it who was served longest ago."""
+    """Return those who wait: the highest priority first, within it who was served longest ago."""
     waiting = [state.clients[index] for index in state.waiting]
     if len(waiting) > 1:
-        waiting.sort(key=_turn)
+        waiting.sort(key=lambda client: (client.priority, client.served_at, client.id))
     return waiting
 
 
-def _turn(client: ClientState) -> tuple[int, int, int]:
-    return client.priority, client.served_at, client.id
-
-
 def idle_above(state: KernelsState, client: ClientState) -> bool:
-    """Whether nobody of higher priority has anything queued or running."""
+    """Return whether nobody of higher priority has anything queued or running."""
     return not any(other.outstanding for other in state.clients if other.priority < client.priority)

@@ -33,11 +33,11 @@ POLICIES: dict[str, type[KernelsPolicy]] = {
 
 
 def build(spec: str, *, defaults: Mapping[str, Any] | None = None) -> KernelsPolicy:
-    """The policy that a string names. ``defaults``: options that are not given, where the policy has them."""
+    """Return the policy that a string names. ``defaults``: options that are not given, where the policy has them."""
     policy, options = chosen(spec, POLICIES, kind="kernel policy", example="mps or headway(slo=1.05)")
     return made(checked(policy), policy.name, options, defaults or {})
 
 
 def describe(policy: KernelsPolicy) -> str:
-    """The string that builds the same policy: its name, and what differs from the defaults."""
+    """Return the string that builds the same policy: its name, and what differs from the defaults."""
     return described(policy, policy.name)

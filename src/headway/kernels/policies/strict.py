@@ -19,7 +19,7 @@ class Strict(KernelsPolicy):
     starves = True
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """One kernel of those below at a time."""
+        """Yield one kernel of those below at a time."""
         for client in in_turn(state):
             if any(other.outstanding for other in state.clients if other.gated):
                 return

@@ -258,13 +258,13 @@ class SharedBlock:
 
     @property
     def header(self) -> Header:
-        """The broker's page."""
+        """Return the broker's page."""
         header: Header = self._mapped.header
         return header
 
     @property
     def slots(self) -> ctypes.Array[Slot]:
-        """All slots, the free ones too."""
+        """Return all slots, the free ones too."""
         slots: ctypes.Array[Slot] = self._mapped.slots
         return slots
 

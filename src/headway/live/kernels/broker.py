@@ -18,7 +18,7 @@ from headway.live.kernels import places, processes, tables
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.door import REMOVED, Askers
 from headway.live.kernels.heart import BEAT_NS, Heart
-from headway.live.kernels.keeper import Keeper, NoStore, Store, outcome
+from headway.live.kernels.keeper import Keeper, Store, outcome
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.tables import Known
@@ -70,7 +70,7 @@ class Broker:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.place, self.block, self.dial, self.mps = place, block, dial, mps
-        self.keeper = Keeper(store or NoStore())
+        self.keeper = Keeper(store)
         self._linger_ns = linger_ns
         self._facts = facts or {}
         self._say = say
@@ -91,7 +91,7 @@ class Broker:
     # --- one turn ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int) -> None:
-        """Who is there, what is known of them, what is asked of them."""
+        """Take one turn: see who is there, what is known of them, and set their rules."""
         self._hear()
         for index in range(SLOTS):
             self._attend(index, self.block.slots[index], now_ns)
@@ -107,7 +107,7 @@ class Broker:
             self._idle_since_ns = now_ns
 
     def steer(self, now_ns: int) -> None:
-        """The dial alone: it holds programs for moments that are shorter than a beat."""
+        """Turn the dial alone: it holds programs for moments that are shorter than a beat."""
         seen = [self._seen(index) for index in self._clients]
         for index, rules in self.dial.rules(now_ns, seen).items():
             if self._written.get(index) != rules:
@@ -116,20 +116,20 @@ class Broker:
 
     @property
     def contested(self) -> bool:
-        """Whether some of those who are there go before others."""
+        """Return whether some of those who are there go before others."""
         return len({self.block.slots[index].priority for index in self._clients}) > 1
 
     def idle(self, now_ns: int) -> bool:
-        """Whether nobody has been there for as long as the broker was to linger."""
+        """Return whether nobody has been there for as long as the broker was to linger."""
         return self._linger_ns is not None and now_ns - self._idle_since_ns >= self._linger_ns
 
     @property
     def clients(self) -> dict[int, int]:
-        """The slots in use, and the process of each as seen from here."""
+        """Return the slots in use, and the process of each as seen from here."""
         return {index: client.pid for index, client in self._clients.items()}
 
     def _hear(self) -> None:
-        """What the broker was asked since it last looked."""
+        """Read what the broker was asked since it last looked."""
         try:
             about = self.place.asked.lstat()
             if (about.st_mtime_ns, about.st_ino) == self._heard:  # each is a new file; a clock alone may stand still
@@ -155,7 +155,7 @@ class Broker:
             self.block.header.stopping = 1
 
     def _attend(self, index: int, slot: Slot, now_ns: int) -> None:
-        """One slot: somebody may have come, gone or died."""
+        """Look at one slot: somebody may have come, gone or died."""
         state = slot.state
         if state != CLAIMED:
             self._claims.pop(index, None)
@@ -199,7 +199,7 @@ class Broker:
         return bool(now_ns - heard < FOREIGN_NS)
 
     def _see_off(self, index: int, slot: Slot, now_ns: int) -> None:
-        """A client that has left keeps its slot until its process is gone, or for a second."""
+        """Free the slot of a client that has left, once its process is gone or after a second."""
         gone = self._leaving.get(index)
         if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
             gone = self._clients.get(index)
@@ -286,7 +286,7 @@ class Broker:
         )
 
     def _publish(self, now_ns: int) -> None:
-        """The same; a file that cannot be written is said once, and costs a reader of it only."""
+        """Publish; a file that cannot be written is said once, and costs a reader of it only."""
         try:
             self.publish(now_ns)
         except OSError as problem:

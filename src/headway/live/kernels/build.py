@@ -34,7 +34,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def sources() -> Path:
-    """The folder of the shim's C++ sources."""
+    """Return the folder of the shim's C++ sources."""
     for folder in (_PACKAGE / "native", _PACKAGE.parents[1] / "native"):
         if (folder / "hooks.cpp").is_file():
             return folder
@@ -42,12 +42,12 @@ def sources() -> Path:
 
 
 def parts(folder: Path) -> list[Path]:
-    """The files that make the library, in the order of their names."""
+    """Return the files that make the library, in the order of their names."""
     return sorted(file for file in folder.glob("*.cpp") if file.name not in APART)
 
 
 def digest(folder: Path) -> str:
-    """What the library is made of, as 16 hexadecimal digits."""
+    """Return what the library is made of, as 16 hexadecimal digits."""
     content = hashlib.sha256(" ".join((*FLAGS, *WHOLE)).encode())
     for file in sorted((*parts(folder), *folder.glob("*.h"))):
         content.update(f"\n{file.name}\n".encode() + file.read_bytes())
@@ -55,13 +55,13 @@ def digest(folder: Path) -> str:
 
 
 def cached(wanted: str) -> Path:
-    """Where a library of these sources is kept for this user."""
+    """Return where a library of these sources is kept for this user."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "headway" / "native" / wanted
 
 
 def find() -> Path | None:
-    """A library built from the sources as they are now, that nobody has changed or could change; or nothing."""
+    """Return a library built from the sources as they are now, that nobody has changed or could change; or nothing."""
     wanted = digest(sources())
     for folder in (_PACKAGE / "native", cached(wanted)):
         made, stamp = folder / LIBRARY, folder / DIGEST
@@ -71,18 +71,21 @@ def find() -> Path | None:
 
 
 def stamped(library: Path) -> str:
-    """The digest of the sources that a library was built from; empty where it is not the library that was built."""
+    """Return the digest of the sources that a library was built from.
+
+    Empty where it is not the library that was built.
+    """
     words = library.with_name(DIGEST).read_text(errors="replace").split()
     return words[0] if len(words) == 2 and words[1] == preload.digest(library) else ""
 
 
 def library() -> Path:
-    """The library to preload; built now where there is none yet."""
+    """Return the library to preload; built now where there is none yet."""
     return find() or preload.checked(build())
 
 
 def compiler_named(asked: str | None = None) -> str:
-    """The C++ compiler to use: the one asked for, ``$CXX``, or the first that is there."""
+    """Return the C++ compiler to use: the one asked for, ``$CXX``, or the first that is there."""
     candidates = [asked] if asked else [os.environ.get("CXX", ""), "g++", "c++", "clang++"]
     for candidate in filter(None, candidates):
         if found := shutil.which(candidate.split()[0]):

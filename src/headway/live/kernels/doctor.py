@@ -37,7 +37,7 @@ class Check:
 
 
 def checks(index: int | None, library: Callable[[], Path]) -> Iterator[Check]:
-    """Everything that can be seen without running a program on the GPU."""
+    """Yield everything that can be seen without running a program on the GPU."""
     gpu: Gpu | None = None
     try:
         gpu = gpus.chosen(index)
@@ -96,8 +96,7 @@ def _memory(place: places.Place) -> Check:
 
 
 def _mps(place: places.Place | None) -> Check:
-    program = shutil.which(mps_.CONTROL)
-    if program is None:
+    if (program := shutil.which(mps_.CONTROL)) is None:
         advice = (
             "without it only long gaps are filled; it comes with the driver (in a container: mount it, or its pipe)"
         )

@@ -34,7 +34,10 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def sealed_memory(size: int) -> int:
-    """A handle of that much new memory, all of it there from now on, whose size nobody can change. Raises OSError."""
+    """Return a handle of that much new memory, all of it there from now on, whose size nobody can change.
+
+    Raises OSError.
+    """
     handle = os.memfd_create("headway-share", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         # A page that could not be had later would end the program that touches it.
@@ -47,7 +50,7 @@ def sealed_memory(size: int) -> int:
 
 
 def is_sealed(handle: int) -> bool:
-    """Whether nobody can make what is mapped from it shorter."""
+    """Return whether nobody can make what is mapped from it shorter."""
     try:
         return bool(fcntl.fcntl(handle, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
     except OSError:
@@ -56,7 +59,7 @@ def is_sealed(handle: int) -> bool:
 
 @contextlib.contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """The path as the address of a socket, which takes a hundred letters at most."""
+    """Give the path as the address of a socket, which takes a hundred letters at most."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -96,7 +99,7 @@ class Door:
             raise
 
     def closed_by_others(self) -> str:
-        """What has become of it, where somebody removed or replaced it; empty where it is as it was."""
+        """Return what has become of it, where somebody removed or replaced it; empty where it is as it was."""
         try:
             about = os.lstat(self.path)
         except FileNotFoundError:
@@ -124,7 +127,7 @@ class Askers:
         self._known: dict[int, tuple[int, int]] = {}
 
     def without_slot(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
-        """Those of them that live and asked a while ago; ``here`` are the processes that hold a slot."""
+        """Return those of them that live and asked a while ago; ``here`` are the processes that hold a slot."""
         while heard:
             pid = heard.popleft()
             self._known.setdefault(pid, (processes.start_ticks(pid), now_ns))
@@ -137,7 +140,7 @@ class Askers:
 
 
 def _peer(connected: socket.socket) -> tuple[int, int]:
-    """The process at the other end, 0 where it cannot be seen from here, and its user."""
+    """Return the process at the other end, 0 where it cannot be seen from here, and its user."""
     told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(told)
     return process, user
@@ -160,7 +163,10 @@ def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
 
 
 def asked(path: Path) -> int:
-    """A handle of the memory behind a door. Raises FileNotFoundError where none is, ShareError where it is not ours."""
+    """Return a handle of the memory behind a door.
+
+    Raises FileNotFoundError where none is, ShareError where it is not ours.
+    """
     about = os.lstat(path)
     if not stat.S_ISSOCK(about.st_mode):
         os.close(files.opened(path, os.O_RDWR))  # says what is wrong with a link, or with another user's

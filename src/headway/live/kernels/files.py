@@ -39,20 +39,19 @@ def opened(path: Path, flags: int) -> int:
 
 
 def trusted(about: os.stat_result) -> bool:
-    """Whether what is there is ours, or root's; to root, whose programs may look after everybody's, all is."""
+    """Return whether what is there is ours, or root's; to root, whose programs may look after everybody's, all is."""
     return os.geteuid() in (_ROOT, about.st_uid) or about.st_uid == _ROOT
 
 
 def _why(path: Path, problem: OSError) -> str:
     if problem.errno == errno.ELOOP:
         return f"{path} {_LINK}: {_REMEDY}"
-    if isinstance(problem, PermissionError):
-        return f"{path}: {problem.strerror}: it belongs to another user's broker"
-    return f"{path}: {problem.strerror}"
+    whose = ": it belongs to another user's broker" if isinstance(problem, PermissionError) else ""
+    return f"{path}: {problem.strerror}{whose}"
 
 
 def read(path: Path) -> bytes:
-    """All that is in a file of ours. Raises FileNotFoundError where none is."""
+    """Return all that is in a file of ours. Raises FileNotFoundError where none is."""
     with open(opened(path, os.O_RDONLY), "rb") as file:
         return file.read()
 
@@ -74,7 +73,10 @@ def write(path: Path, content: bytes) -> None:
 
 
 def foreign(path: Path, *, folder: bool = False, socket: bool = False) -> str:
-    """Why what lies there is not ours to remove or replace, in one line; empty where it is, or where nothing lies."""
+    """Return why what lies there is not ours to remove or replace, in one line.
+
+    Empty where it is, or where nothing lies.
+    """
     try:
         about = os.lstat(path)
     except FileNotFoundError:
@@ -99,7 +101,7 @@ def foreign(path: Path, *, folder: bool = False, socket: bool = False) -> str:
 
 
 def own_folder(path: Path) -> bool:
-    """Whether a folder of ours is there: no link, and nobody else's."""
+    """Return whether a folder of ours is there: no link, and nobody else's."""
     try:
         about = os.lstat(path)
     except OSError:

@@ -40,12 +40,12 @@ STUB = Gpu(0, "", "stub", "stub", 0)
 
 
 def any_gpu() -> bool:
-    """Whether no GPU is to be looked for."""
+    """Return whether no GPU is to be looked for."""
     return os.environ.get(ANY_GPU, "") not in ("", "0")
 
 
 def gpus() -> list[Gpu]:
-    """All GPUs; refuses where there is no driver or none of them answers."""
+    """Return all GPUs; refuses where there is no driver or none of them answers."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
@@ -81,8 +81,7 @@ def _mode(number: int) -> str:
 
 
 def _by_command() -> list[Gpu]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    if (program := shutil.which("nvidia-smi")) is None:
         raise ShareError(
             "no NVIDIA driver is here: nvidia-smi is not found; install the driver, or start the container with GPUs "
             "(docker run --gpus all)"
@@ -110,19 +109,18 @@ def _parsed(line: str) -> Gpu:
 
 
 def numbered(index: int | None) -> int | None:
-    """The same number, if a GPU can have it; one line otherwise."""
+    """Return the same number, if a GPU can have it; one line otherwise."""
     if index is not None and index < 0:
         raise ShareError(f"--gpu {index}: GPUs are numbered from 0 (nvidia-smi -L lists them)")
     return index
 
 
 def chosen(index: int | None) -> Gpu:
-    """The GPU that is asked for: by its number, else the first that CUDA_VISIBLE_DEVICES names, else the first."""
+    """Return the GPU asked for: by its number, else the first that CUDA_VISIBLE_DEVICES names, else the first."""
     numbered(index)
     if any_gpu():
         return STUB if not index else Gpu(index, "", "stub", "stub", 0)
-    found = gpus()
-    if not found:
+    if not (found := gpus()):
         raise ShareError("no GPU is here: nvidia-smi lists none")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     if index is None and visible:
@@ -137,7 +135,10 @@ def chosen(index: int | None) -> Gpu:
 
 
 def usable(gpu: Gpu) -> Gpu:
-    """The same GPU, if programs may use it at all; what CUDA says where they may not names neither mode nor remedy."""
+    """Return the same GPU, if programs may use it at all.
+
+    What CUDA says where they may not names neither mode nor remedy.
+    """
     if gpu.compute_mode == PROHIBITED:
         raise ShareError(
             f"GPU {gpu.index} ({gpu.name}) is in compute mode {PROHIBITED}, in which no program may use it: "
@@ -147,7 +148,7 @@ def usable(gpu: Gpu) -> Gpu:
 
 
 def multiprocessors(gpu: Gpu) -> int:
-    """How many SMs it has, asked of the driver in a process of its own; 0 if it does not say."""
+    """Return how many SMs it has, asked of the driver in a process of its own; 0 if it does not say."""
     if any_gpu():
         return 132
     kept = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "HEADWAY_SHARE")}

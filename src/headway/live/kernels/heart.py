@@ -29,7 +29,7 @@ class Heart:
         self._thread.start()
 
     def progress(self) -> None:
-        """The loop has got on."""
+        """Note that the loop has got on."""
         self._progress_ns = time.monotonic_ns()
 
     def stop(self) -> None:
@@ -39,7 +39,7 @@ class Heart:
             self._thread.join()
 
     def beat(self) -> bool:
-        """One beat; False if the loop hangs."""
+        """Beat once; return False if the loop hangs."""
         now = time.monotonic_ns()
         if now - self._progress_ns > self._stuck_ns:
             return False

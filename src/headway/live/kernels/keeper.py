@@ -22,21 +22,10 @@ class Store(Protocol):
     """Where what was learnt of programs is kept: rows as ``tables`` has them."""
 
     def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
-        """The kernels and steps of a program; None if it was never seen."""
+        """Return the kernels and steps of a program; None if it was never seen."""
 
     def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
         """Keep them."""
-
-
-class NoStore:
-    """Keeps nothing."""
-
-    def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
-        """Nothing is known."""
-        return None
-
-    def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
-        """Nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +36,9 @@ class _Kept:
 
 
 class Keeper:
-    """A store that nobody waits for."""
+    """A store that nobody waits for; without one nothing is kept."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store | None) -> None:
         self._store = store
         self._saver = ThreadPoolExecutor(1, "keeps")
         self._loader = ThreadPoolExecutor(1, "loads")
@@ -58,25 +47,24 @@ class Keeper:
 
     def save(self, slot: Slot) -> None:
         """Keep what a client knows now."""
-        program = tables.text(slot.program)
-        if not program or isinstance(self._store, NoStore):
+        if not (program := tables.text(slot.program)) or self._store is None:
             return
         for one in self._kept:
             if one.program == program:  # this is newer
                 one.done.cancel()
         self._kept = [one for one in self._kept if not one.done.cancelled()]
         copy = Slot.from_buffer_copy(slot)
-        self._kept.append(_Kept(program, copy, self._saver.submit(self._save, program, copy)))
+        self._kept.append(_Kept(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
     def load(self, program: str) -> "Future[Known | None]":
-        """What is known of a program, in a while; None if nothing is."""
+        """Return what is known of a program, in a while; None if nothing is."""
         fresh = [one.copy for one in self._kept if one.program == program]
         found = self._loader.submit(self._load, program, fresh[-1] if fresh else None)
         self._loads = [one for one in self._loads if not one.done()] + [found]
         return found
 
     def problems(self) -> Iterator[str]:
-        """What could not be kept, each said once."""
+        """Yield what could not be kept, each said once."""
         ended = [one for one in self._kept if one.done.done()]
         self._kept = [one for one in self._kept if one not in ended]
         for one in ended:
@@ -98,23 +86,21 @@ class Keeper:
         for pool in (self._saver, self._loader):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _save(self, program: str, copy: Slot) -> None:
+    def _save(self, store: Store, program: str, copy: Slot) -> None:
         kernels, steps = tables.read(copy)
         if kernels:
-            self._store.save(program, kernels, steps)
+            store.save(program, kernels, steps)
 
     def _load(self, program: str, fresh: Slot | None) -> Known | None:
         found = tables.read(fresh) if fresh is not None else None
-        if found is None or not found[0]:
+        if (found is None or not found[0]) and self._store is not None:
             found = self._store.load(program)
         return None if found is None else Known.of(*found)
 
 
 def outcome(found: "Future[Known | None]") -> tuple[Known | None, str]:
-    """What was found of a program, or why it could not be read."""
-    problem = found.exception()
-    if problem is None:
+    """Return what was found of a program, or why it could not be read."""
+    if (problem := found.exception()) is None:
         return found.result(), ""
-    if isinstance(problem, (OSError, ValueError, HeadwayError)):
-        return None, str(problem)
-    return None, f"{type(problem).__name__}: {problem}"
+    expected = isinstance(problem, (OSError, ValueError, HeadwayError))
+    return None, str(problem) if expected else f"{type(problem).__name__}: {problem}"

@@ -46,12 +46,12 @@ class Program:
 
     @property
     def shown_name(self) -> str:
-        """Its name in the table."""
+        """Return its name in the table."""
         return self.name or script_of(self.command)
 
 
 def checked(program: Program) -> Program:
-    """The same, if it can be run; one line otherwise."""
+    """Return the same, if it can be run; one line otherwise."""
     if not program.command:
         raise ShareError("no program is given: headway share run --priority 0 -- python serve.py")
     if not HIGHEST <= program.priority <= LOWEST:
@@ -68,7 +68,7 @@ def checked(program: Program) -> Program:
 
 
 def script_of(command: Sequence[str]) -> str:
-    """What a command is about: its script or module where an interpreter comes first, else the program."""
+    """Return what a command is about: its script or module where an interpreter comes first, else the program."""
     words = list(command)
     if re.fullmatch(r"(python|torchrun|accelerate)[0-9.]*", Path(words[0]).name):
         if "-m" in words[1:-1]:
@@ -80,14 +80,14 @@ def script_of(command: Sequence[str]) -> str:
 
 
 def key_of(command: Sequence[str]) -> str:
-    """The same for the same command: its script, and a few letters that stand for all of its words."""
+    """Return the same for the same command: its script, and a few letters that stand for all of its words."""
     digest = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", script_of(command)).lstrip(".")
     return f"{name or 'program'}-{digest}"
 
 
 def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mps | None) -> dict[str, str]:
-    """All that a program is started with."""
+    """Return all that a program is started with."""
     before = os.environ.get("LD_PRELOAD", "")
     return {
         **os.environ,
@@ -114,8 +114,7 @@ def run(command: Sequence[str], given: Mapping[str, str]) -> int:
         except OSError as problem:
             raise ShareError(f"{command[0]} cannot be run: {problem.strerror}") from None
         while child.poll() is None:
-            got = signal.sigtimedwait(watched, 0.5)
-            if got is None or got.si_signo == signal.SIGCHLD:
+            if (got := signal.sigtimedwait(watched, 0.5)) is None or got.si_signo == signal.SIGCHLD:
                 continue
             if got.si_code != _FROM_TERMINAL:
                 child.send_signal(got.si_signo)
@@ -130,7 +129,7 @@ def run(command: Sequence[str], given: Mapping[str, str]) -> int:
 
 
 def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], None]) -> tuple[dict[str, Any], bool]:
-    """The state of the GPU's broker, and whether it was started now, in the background and in a session of its own."""
+    """Return the state of the GPU's broker, and whether it was started now, in a session of its own."""
     if places.held(place.lock):
         places.check_signed(place)
         state = _await_state(place, None)
@@ -163,7 +162,7 @@ def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], Non
 
 
 def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from: int = 0) -> dict[str, Any]:
-    """What the broker says of itself, once it does."""
+    """Return what the broker says of itself, once it does."""
     until = time.monotonic() + _READY_S
     while time.monotonic() < until:
         if state := places.current_state(place):
@@ -184,7 +183,7 @@ def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from
 
 
 def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bool | None:
-    """Whether the broker saw a program of that name launch anything; None if there is no broker to ask."""
+    """Return whether the broker saw a program of that name launch anything; None if there is no broker to ask."""
     until = time.monotonic() + seconds
     while True:
         try:

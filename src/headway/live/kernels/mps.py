@@ -8,7 +8,6 @@ runs already is used and left running. Where it cannot be had, sharing is coarse
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from headway.errors import ShareError
 from headway.live.kernels import files
 from headway.live.kernels.gpu import Gpu, any_gpu
-from headway.live.kernels.places import Place
+from headway.live.kernels.places import Place, comes_true
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -39,13 +38,12 @@ class Mps:
     """Started by headway, and so stopped by it."""
 
     def environment(self) -> dict[str, str]:
-        """What its clients need to find it."""
+        """Return what its clients need to find it."""
         return {PIPE: str(self.pipe), LOG: str(self.log)}
 
     def ask(self, line: str, seconds: float = _SECONDS) -> str | None:
-        """What the control says to one command; None if it does not answer."""
-        program = shutil.which(CONTROL)
-        if program is None:
+        """Return what the control says to one command; None if it does not answer."""
+        if (program := shutil.which(CONTROL)) is None:
             return None
         try:
             ended = subprocess.run(
@@ -63,7 +61,7 @@ class Mps:
         return ended.stdout if ended.returncode == 0 else None
 
     def servers(self) -> list[int] | None:
-        """The processes that hold the GPU for the clients; None if the control does not answer."""
+        """Return the processes that hold the GPU for the clients; None if the control does not answer."""
         said = self.ask("get_server_list")
         return None if said is None else _numbers(said)
 
@@ -87,10 +85,7 @@ class Mps:
         if not self.owned:
             return True
         self.ask("quit", seconds=60)
-        until = time.monotonic() + 10
-        while _control_pid(self.pipe) and time.monotonic() < until:
-            time.sleep(0.05)
-        return not _control_pid(self.pipe)
+        return comes_true(lambda: not _control_pid(self.pipe), 10, 0.05)
 
 
 def _numbers(text: str) -> list[int]:
@@ -98,7 +93,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _control_pid(pipe: Path) -> int:
-    """The process of the daemon of a folder, from the file it leaves there; 0 if it does not live."""
+    """Return the process of the daemon of a folder, from the file it leaves there; 0 if it does not live."""
     try:
         pid = int((pipe / f"{CONTROL}.pid").read_text().split()[0])
         os.kill(pid, 0)
@@ -110,10 +105,9 @@ def _control_pid(pipe: Path) -> int:
 
 
 def running(place: Place) -> Mps | None:
-    """A daemon that answers: the one headway started before, one that the environment names, or the usual one."""
+    """Return a daemon that answers: the one headway started, the one that the environment names, or the usual one."""
     own = place.mps / "pipe"
-    named = os.environ.get(PIPE, "")
-    for pipe, owned in ((own, True), (Path(named), False), (USUAL_PIPE, False)):
+    for pipe, owned in ((own, True), (Path(os.environ.get(PIPE, "")), False), (USUAL_PIPE, False)):
         if not pipe.is_dir() or str(pipe) == "." or (owned and not files.own_folder(place.mps)):
             continue
         log = place.mps / "log" if owned else Path(os.environ.get(LOG, "/var/log/nvidia-mps"))
@@ -125,8 +119,7 @@ def running(place: Place) -> Mps | None:
 
 def start(place: Place, gpu: Gpu) -> Mps | str:
     """Start a daemon for one GPU; where that fails, why, in words."""
-    program = shutil.which(CONTROL)
-    if program is None:
+    if (program := shutil.which(CONTROL)) is None:
         return f"{CONTROL} is not installed"
     pipe, log = place.mps / "pipe", place.mps / "log"
     if len(str(pipe)) + 20 > _LONGEST_SOCKET:
@@ -155,11 +148,8 @@ def start(place: Place, gpu: Gpu) -> Mps | str:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return f"{CONTROL} -d did not start ({problem})"
-    until = time.monotonic() + 5
-    while ended.returncode == 0 and time.monotonic() < until:
-        if mps.servers() is not None:
-            return mps
-        time.sleep(0.1)
+    if ended.returncode == 0 and comes_true(lambda: mps.servers() is not None, 5, 0.1):
+        return mps
     return f"{CONTROL} -d was refused (status {ended.returncode}{_last_words(log)})"
 
 
@@ -172,7 +162,7 @@ def _last_words(log: Path) -> str:
 
 
 def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
-    """The MPS to use and a line about it: one that runs, one that is started now, or none and why."""
+    """Return the MPS to use and a line about it: one that runs, one that is started now, or none and why."""
     if wish == "off":
         return None, "coarse: MPS was turned off"
     if (found := running(place)) is not None:
@@ -186,7 +176,7 @@ def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
 
 
 def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priority: int = 0) -> Mapping[str, str]:
-    """What a program needs to run under it, or to stay away from any other where there is none.
+    """Return what a program needs to run under it, or to stay away from any other where there is none.
 
     All but the highest priority are below normal to MPS: a kernel above then waits for a wave of theirs, not for all
     their blocks. MPS knows these two steps only.
@@ -198,6 +188,6 @@ def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priorit
 
 
 def memory_limit(memory_bytes: int) -> str:
-    """A cap in the words of MPS: of the one device that a program sees, in binary units, rounded down."""
+    """Return a cap in the words of MPS: of the one device that a program sees, in binary units, rounded down."""
     gib, rest = divmod(memory_bytes, 1 << 30)
     return f"0={gib}G" if rest == 0 else f"0={memory_bytes >> 20}M"

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def block(self) -> Path:
-        """The socket that hands out the shared memory; what a client is given as HEADWAY_SHARE."""
+        """Return the socket that hands out the shared memory; what a client is given as HEADWAY_SHARE."""
         return self.folder / f"headway-share-{self.gpu}"
 
     def _beside(self, ending: str) -> Path:
@@ -53,12 +53,12 @@ class Place:
 
     @property
     def state(self) -> Path:
-        """What the broker says of itself."""
+        """Return what the broker says of itself."""
         return self._beside("json")
 
     @property
     def asked(self) -> Path:
-        """What the broker is asked: settings of the dial, and to stop."""
+        """Return what the broker is asked: settings of the dial, and to stop."""
         return self._beside("asked.json")
 
     @property
@@ -68,23 +68,23 @@ class Place:
 
     @property
     def log(self) -> Path:
-        """Where a broker in the background writes; it outlives the broker."""
+        """Return where a broker in the background writes; it outlives the broker."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
         return cache / f"share-{self.gpu}.log"
 
     def leftovers(self) -> list[Path]:
-        """The files that are there now."""
+        """Return the files that are there now."""
         paths = (self.block, self.state, self.asked, self.mps, self.users, self.lock)
         return [path for path in paths if os.path.lexists(path)]
 
     def foreign(self, path: Path) -> str:
-        """Why what lies in the place of one of them is not ours to remove; empty where it is."""
+        """Return why what lies in the place of one of them is not ours to remove; empty where it is."""
         door = path == self.block or path.suffix == ".draft"
         return files.foreign(path, folder=path == self.mps, socket=door)
 
 
 def place_of(gpu: int) -> Place:
-    """The place of a GPU's broker on this machine."""
+    """Return the place of a GPU's broker on this machine."""
     chosen = os.environ.get(FOLDER, "")
     folder = Path(chosen) if chosen else Path("/dev/shm")
     if not folder.is_dir():
@@ -96,7 +96,7 @@ def place_of(gpu: int) -> Place:
 
 
 def checked(place: Place) -> Place:
-    """The same, if nothing lies there but what a broker of this user left; one line otherwise."""
+    """Return the same, if nothing lies there but what a broker of this user left; one line otherwise."""
     for path in place.leftovers():
         if why := place.foreign(path):
             raise ShareError(why)
@@ -104,7 +104,7 @@ def checked(place: Place) -> Place:
 
 
 def places() -> list[Place]:
-    """Those in which something lies, by their GPU."""
+    """Return those in which something lies, by their GPU."""
     folder = place_of(0).folder
     names = {path.name.removeprefix("headway-share-").partition(".")[0] for path in folder.glob("headway-share-*")}
     return [Place(folder, number) for number in sorted(int(name) for name in names if name.isdecimal())]
@@ -131,7 +131,7 @@ def hold(path: Path, *, alone: bool) -> int | None:
 
 
 def hold_within(path: Path, seconds: float, *, alone: bool) -> int | None:
-    """The same, tried again for a while: someone may hold it for a moment only to see who does."""
+    """Return the same, tried again for a while: someone may hold it for a moment only to see who does."""
     until = time.monotonic() + seconds
     while (handle := hold(path, alone=alone)) is None and time.monotonic() < until:
         time.sleep(0.02)
@@ -139,7 +139,7 @@ def hold_within(path: Path, seconds: float, *, alone: bool) -> int | None:
 
 
 def held(path: Path) -> bool:
-    """Whether somebody holds a lock alone."""
+    """Return whether somebody holds a lock alone."""
     try:
         handle = files.opened(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -160,7 +160,7 @@ def sign(handle: int) -> None:
 
 
 def holder(path: Path) -> int:
-    """Who signed a lock; 0 if nobody did. That it is held still is another question."""
+    """Return who signed a lock; 0 if nobody did. That it is held still is another question."""
     try:
         return int(files.read(path))
     except (OSError, ValueError):
@@ -168,19 +168,24 @@ def holder(path: Path) -> int:
 
 
 def check_signed(place: Place) -> None:
-    """A broker signs the lock as soon as it has it: who holds it and does not is none, and is not waited for."""
-    until = time.monotonic() + SIGNED_S
-    while held(place.lock) and not holder(place.lock):
-        if time.monotonic() >= until:
-            raise ShareError(
-                f"{place.lock} is held, but by no broker of headway: end the process that holds it "
-                f"(fuser -v {place.lock} names it)"
-            )
-        time.sleep(0.02)
+    """Refuse a lock that is held and not signed: a broker signs its lock as soon as it has it."""
+    if not comes_true(lambda: not held(place.lock) or bool(holder(place.lock)), SIGNED_S):
+        raise ShareError(
+            f"{place.lock} is held, but by no broker of headway: end the process that holds it "
+            f"(fuser -v {place.lock} names it)"
+        )
+
+
+def comes_true(condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> bool:
+    """Return whether a condition holds within so many seconds; it is looked at after every pause."""
+    until = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < until:
+        time.sleep(pause_s)
+    return holds
 
 
 def current_state(place: Place) -> dict[str, Any]:
-    """What the broker that runs says of itself; empty if none runs or it has not said anything yet."""
+    """Return what the broker that runs says of itself; empty if none runs or it has not said anything yet."""
     pid, state = holder(place.lock), read_json(place.state)
     return state if pid and state.get("pid") == pid and held(place.lock) else {}
 
@@ -188,8 +193,7 @@ def current_state(place: Place) -> dict[str, Any]:
 @contextlib.contextmanager
 def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
     """Be counted among those who run a program: the broker does not take its leave meanwhile."""
-    handle = hold_within(place.users, seconds, alone=False)
-    if handle is None:
+    if (handle := hold_within(place.users, seconds, alone=False)) is None:
         raise ShareError(
             f"the broker of GPU {place.gpu} takes its leave and does not end: headway share stop --kill ends it"
         )
@@ -203,7 +207,7 @@ def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What is in a file of ours; empty where there is none or it is broken."""
+    """Return what is in a file of ours; empty where there is none or it is broken."""
     try:
         found = json.loads(files.read(path))
     except (OSError, ValueError):
@@ -245,7 +249,7 @@ def remove_one(path: Path) -> None:
 
 
 def open_log(place: Place) -> int:
-    """The broker's log, appended to, begun anew when it has grown large."""
+    """Return the broker's log, appended to, begun anew when it has grown large."""
     place.log.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if os.fstat(handle).st_size > _LARGEST_LOG:

@@ -16,7 +16,10 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def checked(path: Path) -> Path:
-    """The library to load, without links; one line where others could have written it, or where there is none."""
+    """Return the library to load, without links.
+
+    One line where others could have written it, or where there is none.
+    """
     try:
         found = path.resolve(strict=True)
         about = os.lstat(found)
@@ -48,7 +51,10 @@ def refusal(path: Path, *, there: bool = True) -> str:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file's content, read from the file that was opened; empty where it is none or not ours."""
+    """Return the SHA-256 of a file's content, read from the file that was opened.
+
+    Empty where it is none or not ours.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

@@ -14,7 +14,7 @@ _STATE, _BEGAN = 0, 19
 
 
 def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
-    """What follows the name in a process's stat; nothing if there is no such process."""
+    """Return what follows the name in a process's stat; nothing if there is no such process."""
     try:
         text = (proc / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -22,38 +22,35 @@ def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
+def _began(fields: list[str]) -> int:
+    """Return when the process of a stat began; -1 if there is none."""
+    return int(fields[_BEGAN]) if len(fields) > _BEGAN else -1
+
+
 def start_ticks(pid: int) -> int:
-    """When a process began, in clock ticks since the machine did; 0 if there is none."""
-    fields = _stat(pid)
-    return int(fields[_BEGAN]) if len(fields) > _BEGAN else 0
+    """Return when a process began, in clock ticks since the machine did; 0 if there is none."""
+    return max(0, _began(_stat(pid)))
 
 
 def alive(pid: int, ticks: int) -> bool:
-    """Whether that very process lives; one that has ended and was not waited for does not."""
+    """Return whether that very process lives; one that has ended and was not waited for does not."""
     fields = _stat(pid)
-    if len(fields) <= _BEGAN or fields[_STATE] in "ZX":
-        return False
-    return ticks == 0 or int(fields[_BEGAN]) == ticks
+    began = _began(fields)
+    return began >= 0 and fields[_STATE] not in "ZX" and ticks in (0, began)
 
 
 def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
-    """The number that a client's process has where we are: its own, or, of one in a container below, another; or 0."""
-    fields = _stat(pid, proc)
-    if len(fields) > _BEGAN and (ticks == 0 or int(fields[_BEGAN]) == ticks):
+    """Return the number that a client's process has here: its own, or another if it is in a container; or 0."""
+    if (began := _began(_stat(pid, proc))) >= 0 and ticks in (0, began):
         return pid
-    if ticks == 0:
-        return 0
-    for entry in os.listdir(proc):
-        if not entry.isdigit():
-            continue
-        fields = _stat(entry, proc)
-        if len(fields) > _BEGAN and int(fields[_BEGAN]) == ticks and _innermost(proc / entry) == pid:
+    for entry in filter(str.isdigit, os.listdir(proc)) if ticks else ():
+        if _began(_stat(entry, proc)) == ticks and _innermost(proc / entry) == pid:
             return int(entry)
     return 0
 
 
 def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
-    """Whether a process holds a file open: that a number is written in it proves nothing."""
+    """Return whether a process holds a file open: that a number is written in it proves nothing."""
     try:
         wanted = path.stat()
         handles = list((proc / str(pid) / "fd").iterdir())
@@ -67,7 +64,7 @@ def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
 
 
 def _innermost(process: Path) -> int:
-    """The number that a process has in the innermost container it is in."""
+    """Return the number that a process has in the innermost container it is in."""
     try:
         for line in (process / "status").read_text(errors="replace").splitlines():
             if line.startswith("NSpid:"):

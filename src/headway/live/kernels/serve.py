@@ -50,8 +50,7 @@ def serve(
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Be the broker of a GPU until told to stop, or until nobody is left."""
-    lock = places.hold_within(place.lock, 1.0, alone=True)
-    if lock is None:
+    if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         pid = places.holder(place.lock) or "unknown"
         raise ShareError(
             f"a broker of GPU {place.gpu} runs already (process {pid}): "
@@ -79,7 +78,8 @@ def serve(
         }
         dial = Dial(slo_ppm=settings.slo_ppm, floor_ppm=settings.floor_ppm, mps=mps is not None)
         broker = Broker(place, block, dial, store=store, mps=mps, linger_ns=settings.linger_ns, facts=facts, say=say)
-        say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {_times(dial.slo_ppm)}")
+        aim = dial.slo_ppm / MILLION
+        say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {aim:g}×")
         try:
             _say_first(broker, now)
             users = broker.run(stopped, lambda ending: _end(ending, say))
@@ -96,15 +96,11 @@ def serve(
 
 
 def _say_first(broker: Broker, now_ns: int) -> None:
-    """Without a first word nobody would find the broker; later ones may fail."""
+    """Publish for the first time: without that nobody would find the broker. Later ones may fail."""
     try:
         broker.publish(now_ns)
     except OSError as problem:
         raise ShareError(f"{broker.place.state} cannot be written: {problem.strerror}") from None
-
-
-def _times(ppm: int) -> str:
-    return f"{ppm / MILLION:g}×"
 
 
 def tidy(place: Place, say: Say) -> None:
@@ -120,8 +116,7 @@ def tidy(place: Place, say: Say) -> None:
     for path in left:
         if path not in kept:
             places.remove_one(path)
-    names = ", ".join(path.name for path in left if path not in kept)
-    if names:
+    if names := ", ".join(path.name for path in left if path not in kept):
         say(f"the {whose} ended without cleaning up: removed {names} from {place.folder}")
 
 
@@ -133,8 +128,7 @@ def _end(broker: Broker, say: Say) -> None:
         if broker.stopping == "kill":
             _kill(broker, say)
             return
-        waiting = _waited_for(broker)
-        if not waiting:
+        if not (waiting := _waited_for(broker)):
             return
         for pid in waiting - told:
             say(f"draining: process {pid} still runs under this MPS; headway share stop --kill ends it")
@@ -143,7 +137,7 @@ def _end(broker: Broker, say: Say) -> None:
 
 
 def _waited_for(broker: Broker) -> set[int]:
-    """Processes that would lose the GPU if MPS were stopped now."""
+    """Return the processes that would lose the GPU if MPS were stopped now."""
     if broker.mps is None or not broker.mps.owned:
         return set()
     return {client for _, client in broker.mps.clients()} | {pid for pid in broker.clients.values() if pid}
@@ -207,7 +201,7 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
 
 
 def _sharing(place: Place) -> list[str]:
-    """Who shares the GPU now, as far as that can be read."""
+    """Return who shares the GPU now, as far as that can be read."""
     try:
         return [str(client["name"]) for client in snapshot(place)["clients"]]
     except ShareError:
@@ -215,31 +209,25 @@ def _sharing(place: Place) -> list[str]:
 
 
 def _heeds(place: Place) -> bool:
-    """Whether the broker has heard that it is to stop, or hears it within a moment."""
-    until = time.monotonic() + _HEARD_S
-    while places.held(place.lock) and time.monotonic() < until:
-        if places.read_json(place.state).get("stopping"):
-            return True
-        time.sleep(_TURN_S)
-    return not places.held(place.lock)
+    """Return whether the broker has heard that it is to stop, or hears it within a moment."""
+    return places.comes_true(
+        lambda: not places.held(place.lock) or bool(places.read_json(place.state).get("stopping")), _HEARD_S, _TURN_S
+    )
 
 
 def _put_down(place: Place, say: Say) -> None:
-    """A broker that hears nothing hangs: it is ended, which leaves programs ungated."""
+    """End a broker that hears nothing: it hangs. Programs go on ungated."""
     pid = places.holder(place.lock)
     if not pid or not places.held(place.lock) or not processes.has_open(pid, place.lock):
         return  # in another container the number is somebody else's
     say(f"the broker (process {pid}) does not answer: it is killed")
     _signal(pid, signal.SIGKILL, say)
-    until = time.monotonic() + _GRACE_S
-    while places.held(place.lock) and time.monotonic() < until:
-        time.sleep(_TURN_S)
+    places.comes_true(lambda: not places.held(place.lock), _GRACE_S, _TURN_S)
 
 
 def _clear_up(place: Place, say: Say) -> bool:
     """Remove what a dead broker left, its MPS included."""
-    lock = places.hold_within(place.lock, 1.0, alone=True)
-    if lock is None:
+    if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         raise ShareError(f"the broker of GPU {place.gpu} holds {place.lock} and does not end: end its process by hand")
     try:
         if place.mps.exists() and (mps := mps_.running(place)) is not None and mps.owned:

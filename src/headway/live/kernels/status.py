@@ -16,7 +16,7 @@ _COUNTED = ("kernels", "graphs", "copies", "captured", "nccl", "waits", "syncs",
 
 
 def snapshot(place: Place) -> Row:
-    """The broker, the dial and every client, now. Shares and rates are since each client joined."""
+    """Return the broker, the dial and every client, now. Shares and rates are since each client joined."""
     state = places.read_json(place.state)
     if not places.held(place.lock):
         raise ShareError(_nobody(place, bool(places.checked(place).leftovers())))
@@ -103,7 +103,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
 
 
 def since(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> float:
-    """The busy share of a client between two snapshots; since it joined where there is none before."""
+    """Return the busy share of a client between two snapshots; since it joined where there is none before."""
     if before is None or before["pid"] != row["pid"] or row["up_s"] <= before["up_s"]:
         return float(row["busy_share"])
     return float((row["work_ms"] - before["work_ms"]) / 1e3 / (row["up_s"] - before["up_s"]))

@@ -23,12 +23,12 @@ _STEP_PROBES = 32
 
 
 def text(raw: bytes) -> str:
-    """A text of the block."""
+    """Return a text of the block as a string."""
     return raw.decode(errors="replace")
 
 
 def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The kernels and the steps that a client knows something of, those it launches most often first."""
+    """Return the kernels and the steps that a client knows something of, those it launches most often first."""
     kernels = [
         {"id": f"{row.id:016x}", "name": text(row.name), **{field: getattr(row, field) for field in KERNEL_FIELDS}}
         for row in sorted(slot.kernels, key=lambda row: (-row.launches, -row.samples))
@@ -45,34 +45,38 @@ def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 def write(slot: Slot, kernels: Sequence[Row], steps: Sequence[Row]) -> int:
     """Put stored rows into a slot, the first ones where all would leave no room for new ones; one that is not
     understood is left out. Returns how many kernels went in."""
-    known = 0
-    for each in kernels[: KERNELS // 2]:
-        try:
-            number = int(str(each["id"]), 16)
-            values = {field: int(each.get(field, 0)) for field in KERNEL_FIELDS}
-        except (KeyError, TypeError, ValueError):
-            continue
-        kernel = _kernel_at(slot, number)
-        if kernel is None:
-            continue
-        for field, value in values.items():
-            setattr(kernel, field, value)
-        kernel.name = str(each.get("name", "")).encode()[:_NAME_BYTES]
-        kernel.id = number
-        known += 1
-    for each in steps[: STEPS // 2]:
-        try:
-            number = int(str(each["key"]), 16)
-            values = {field: int(each.get(field, 0)) for field in STEP_FIELDS}
-        except (KeyError, TypeError, ValueError):
-            continue
-        step = _step_at(slot, number)
-        if step is None:
-            continue
-        for field, value in values.items():
-            setattr(step, field, value)
-        step.key = number
+    known = _put(slot.kernels, "id", KERNEL_FIELDS, KERNELS, kernels[: KERNELS // 2])
+    _put(slot.steps, "key", STEP_FIELDS, _STEP_PROBES, steps[: STEPS // 2])
     return known
+
+
+def _put(table: Any, identity: str, fields: Sequence[str], probes: int, rows: Sequence[Row]) -> int:
+    """Put stored rows into one table of a slot and return how many went in."""
+    count = 0
+    for stored in rows:
+        try:
+            number = int(str(stored[identity]), 16)
+            values = {field: int(stored.get(field, 0)) for field in fields}
+        except (KeyError, TypeError, ValueError):
+            continue
+        if (row := _free_place(table, identity, number, probes)) is None:
+            continue
+        for field, value in values.items():
+            setattr(row, field, value)
+        if isinstance(row, Kernel):
+            row.name = str(stored.get("name", "")).encode()[:_NAME_BYTES]
+        setattr(row, identity, number)  # last: it makes the row valid
+        count += 1
+    return count
+
+
+def _free_place(table: Any, identity: str, number: int, probes: int) -> Kernel | Step | None:
+    """Return where a row belongs; None where it is there already, or where no place near enough is free."""
+    for probe in range(probes if number else 0):
+        row: Kernel | Step = table[(number + probe) % len(table)]
+        if (there := getattr(row, identity)) in (0, number):  # one that is there: what the client saw itself counts
+            return None if there else row
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +106,12 @@ class Known:
         return self.count
 
 
-def _kernel_at(slot: Slot, number: int) -> Kernel | None:
-    for probe in range(KERNELS if number else 0):
-        row: Kernel = slot.kernels[(number + probe) % KERNELS]
-        if row.id == 0:
-            return row
-        if row.id == number:  # the client was faster: what it saw itself counts for more
-            return None
-    return None
-
-
-def _step_at(slot: Slot, number: int) -> Step | None:
-    for probe in range(_STEP_PROBES if number else 0):
-        row: Step = slot.steps[(number + probe) % STEPS]
-        if row.key == 0:
-            return row
-        if row.key == number:
-            return None
-    return None
-
-
 def rows(slot: Slot) -> int:
-    """How many kernels a client tells apart."""
+    """Return how many kernels a client tells apart."""
     return sum(1 for row in slot.kernels if row.id)
 
 
 def blamed(slot: Slot) -> tuple[str, int]:
-    """The kernel of a client that delayed those above it the most, and by how much; no name where none did."""
-    worst, longest = "", 0
-    for row in slot.kernels:
-        if row.id and row.blamed_ns > longest:
-            worst, longest = text(row.name), row.blamed_ns
-    return worst, longest
+    """Return the kernel of a client that delayed those above it the most, and by how much; no name where none did."""
+    worst = max((row for row in slot.kernels if row.id), key=lambda row: row.blamed_ns, default=None)
+    return (text(worst.name), worst.blamed_ns) if worst is not None and worst.blamed_ns > 0 else ("", 0)

@@ -25,7 +25,7 @@ Chosen = TypeVar("Chosen", bound=type[ServingPolicy])
 
 
 def checked(policy: Chosen) -> Chosen:
-    """The same class, and what it decides is checked; one that comes with the package as it is."""
+    """Return the class with checks of what it decides; one that comes with the package as it is."""
     return _checked(policy) if is_outside(policy) else policy
 
 
@@ -40,7 +40,7 @@ class _Checked(ServingPolicy):
     """In front of a policy."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """What the policy behind it decides."""
+        """Yield what the policy behind it decides."""
         try:
             actions: Any = super().decide(now, state)  # type: ignore[safe-super]
             if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, *_ACTIONS)):
@@ -60,7 +60,7 @@ class _Checked(ServingPolicy):
 
 
 def _wrong(now: int, action: object) -> str | None:
-    """What is wrong with an action, whatever the state is."""
+    """Return what is wrong with an action, whatever the state is."""
     if not isinstance(action, _ACTIONS):
         return f"decide yields {action!r}; it must yield actions: {_NAMES}"
     for key in action.__struct_fields__:
@@ -82,9 +82,9 @@ def _are_whole(value: object) -> bool:
 
 
 def _are_tasks(value: object) -> bool:
-    if not isinstance(value, tuple | list):
-        return False
-    return all(isinstance(each, tuple) and len(each) == 2 and _are_whole(each) for each in value)
+    return isinstance(value, tuple | list) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and _are_whole(pair) for pair in value
+    )
 
 
 _RULES: dict[str, tuple[str, Callable[[object], bool]]] = {

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
-from headway.serving.actions import NOWHERE, Action, MoveTask, PlaceRequest, RunBatch
-from headway.serving.policies.hash import unplaced
+from headway.serving.actions import Action, MoveTask, PlaceRequest, RunBatch
 from headway.serving.policies.local import FIFO, LOOKAHEAD, LocalQueue
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan import QUEUED, RESERVED, RUNNING, Planner
@@ -64,14 +63,13 @@ class Compass(ServingPolicy):
         self.ingress = ingress
         self.queue = LocalQueue(evict, prefetch)
         self.planner = Planner(estimate, load=load, cache=cache, ingress=ingress)
-        self._open: dict[int, None] = {}
-        """Requests with tasks that no worker was up for."""
 
     def bind(self, state: ServingState) -> None:
-        """Ranks of all graphs; see ``Planner`` and ``LocalQueue``."""
+        """Compute the ranks of all graphs; see ``Planner`` and ``LocalQueue``."""
         self.queue.bind(state)
         self.planner.bind(state, self.queue.hosts)
-        self._open = {}
+        self._open: dict[int, None] = {}
+        """Requests with tasks that no worker was up for."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Plan what came or was displaced, look again at what is being sent, and let each worker go on."""
@@ -89,7 +87,7 @@ class Compass(ServingPolicy):
                 yield from self._go_on(now, state, state.workers[index])
 
     def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """A worker's own decisions."""
+        """Yield a worker's own decisions."""
         if not (self.adjust and self.adjust_at == START):
             yield from self.queue.decide(state, worker)
             return
@@ -102,39 +100,36 @@ class Compass(ServingPolicy):
     # --- plan -------------------------------------------------------------------------------------------------
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
-        """A request came, or lost tasks: the worker that it came to plans it."""
-        viewer = reached(state, rs.request.ingress)
-        if viewer < 0:
+        """Yield the placement of a request that came or lost tasks: the worker that it came to plans it."""
+        if (viewer := state.reached(rs.request.ingress)) < 0:
             self._open[rs.request.id] = None
             return
         plan = self.plan(now, state, rs, viewer)
-        if unplaced(rs, plan):
+        if rs.unplaced(plan):
             self._open[rs.request.id] = None
         yield PlaceRequest(rs.request.id, plan)
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
-        """A worker a task, by the rows that ``viewer`` sees."""
+        """Return a worker for each task, by the rows that ``viewer`` sees."""
         return self.planner.plan(now, self.planner.view(now, state.rows(viewer, now)), rs, viewer)
 
     # --- adjust -----------------------------------------------------------------------------------------------
 
     def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
         """Send the successors of a task elsewhere that would wait too long where they were planned."""
-        here = rs.worker[task]
-        if here < 0:
+        if (here := rs.worker[task]) < 0:
             return  # it went down with its worker
         rows: Sequence[Row] | None = None
         for after in rs.graph.successors[task]:
             planned = rs.worker[after]
             if planned >= 0 and len(rs.graph.predecessors[after]) == 1 and rs.stage[after] < Stage.RUNNING:
                 rows = rows or state.rows(here, now)
-                target = self.adjusted(now, rows, rs, after, here)
-                if target >= 0 and target != planned:
+                if (target := self.adjusted(now, rows, rs, after, here)) >= 0 and target != planned:
                     rows = None
                     yield MoveTask(rs.request.id, after, target)
 
     def adjusted(self, now: int, rows: Sequence[Row], rs: RequestState, task: int, here: int) -> int:
-        """Where a task goes whose input lies ``here``: where it was planned, unless it would wait too long there."""
+        """Return where a task goes whose input lies ``here``: as planned, unless it would wait too long there."""
         planner = self.planner
         function = rs.graph.tasks[task].function
         planned = rs.worker[task]
@@ -144,8 +139,7 @@ class Compass(ServingPolicy):
         extra = 0
         if self.adjust_at == START and self.estimate == QUEUED:
             # The authors decide before they take the task that starts off the queue.
-            before = rs.graph.predecessors[task][0]
-            extra = planner.runs[rs.graph.tasks[before].function][here]
+            extra = planner.runs[rs.graph.tasks[rs.graph.predecessors[task][0]].function][here]
         wait = planner.taken_until(now, rows[planned]) - now - own + (extra if planned == here else 0)
         if wait <= self.patience * run:
             return planned
@@ -153,13 +147,3 @@ class Compass(ServingPolicy):
         view.taken_until[planned] -= own
         view.taken_until[here] += extra
         return planner.at_once(view, rs, task, here, self.queue.hosts[function])
-
-
-def reached(state: ServingState, ingress: int) -> int:
-    """The worker that a request gets to: where it was sent, or the next one that is up; -1: none is."""
-    count = len(state.workers)
-    for step in range(count):
-        index = (ingress + step) % count
-        if state.workers[index].up:
-            return index
-    return NOWHERE

@@ -1,50 +1,42 @@
 """esg: the K cheapest configurations of the next stages within the deadline, planned anew at each stage."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from headway.serving.policies.fronts import Option, cells_on
-from headway.serving.policies.pool import LAST, Key, PoolPolicy
+from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.split import GROUP, Split, average_latencies
 from headway.serving.state import ServingState
 
 
+@dataclass(eq=False)
 class Esg(PoolPolicy):
     """ESG's search and split; only the first stage of a plan is run."""
 
     name = "esg"
 
-    def __init__(
-        self,
-        ranks: int = 5,
-        group: int = GROUP,
-        deviations: float = 2.0,
-        late: str = LAST,
-        patience: int = 3,
-        prewarm: bool = True,
-        together: bool = False,
-    ) -> None:
-        self.ranks = ranks
-        self.group = group
-        self.deviations = deviations
-        self.late = late
-        self.patience = patience
-        self.prewarm = prewarm
-        self.together = together
-        self.check_options(ranks=1, group=1)
+    least_options: ClassVar[dict[str, int]] = {"ranks": 1, "group": 1}
+    ranks: int = 5
+    group: int = GROUP
+    together: bool = field(default=False, kw_only=True)
 
     def bind(self, state: ServingState) -> None:
-        """The split of each graph."""
+        """Split each graph."""
         super().bind(state)
-        self._splits = []
-        for graph in state.catalogue.graphs:
-            functions = [task.function for task in graph.tasks]
-            weights = average_latencies([cells_on(state, function) for function in functions])
-            options = [self.options[function] for function in functions]
-            self._splits.append(
-                Split(graph, options, weights, size=self.group, ranks=self.ranks, together=self.together)
+        self._splits = [
+            Split(
+                graph,
+                [self.options[function] for function in graph.functions],
+                average_latencies([cells_on(state, function) for function in graph.functions]),
+                size=self.group,
+                ranks=self.ranks,
+                together=self.together,
             )
+            for graph in state.catalogue.graphs
+        ]
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """The first stages of the K cheapest paths."""
+        """Return the first stages of the K cheapest paths."""
         paths = self._splits[key[0]].plan(key[1], slack, len(requests))
         return list(dict.fromkeys(path.options[0] for path in paths))

@@ -8,10 +8,13 @@ dispatch and warm processes are those of ``esg``.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
 
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import Front, Option, fixed, front_of, skyband, whole
-from headway.serving.policies.pool import LAST, Key, PoolPolicy
+from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -26,78 +29,57 @@ _KEPT = 256
 """How many fronts are remembered: they may have thousands of points."""
 
 
+@dataclass(eq=False)
 class Exact(PoolPolicy):
     """The optimum over everything that is left."""
 
     name = "exact"
 
-    def __init__(
-        self,
-        ranks: int = 5,
-        together: bool = False,
-        deviations: float = 2.0,
-        late: str = LAST,
-        patience: int = 3,
-        prewarm: bool = True,
-    ) -> None:
-        self.ranks = ranks
-        self.together = together
-        self.deviations = deviations
-        self.late = late
-        self.patience = patience
-        self.prewarm = prewarm
-        self.check_options(ranks=1)
+    least_options: ClassVar[dict[str, int]] = {"ranks": 1}
+    ranks: int = 5
+    together: bool = False
 
     def bind(self, state: ServingState) -> None:
-        """Searches where the rest is a chain; fronts are made when they are needed."""
+        """Prepare searches where the rest is a chain; fronts are made when they are needed."""
         super().bind(state)
+        self._graphs = state.catalogue.graphs
         self._searches: dict[Key, Search] = {}
-        for index, graph in enumerate(state.catalogue.graphs):
+        for index, graph in enumerate(self._graphs):
             for task in graph.order:
                 if chain := _chain(graph, task):
                     stages = [self.options[graph.tasks[other].function] for other in chain]
                     self._searches[index, task] = Search(stages, self.ranks, together=self.together)
-        self._wholes: dict[tuple[Key, tuple[int, ...], int], Front] = {}
+        self._whole = lru_cache(_KEPT)(self._front)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """The first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
-        search = self._searches.get(key)
-        if search is not None:
+        """Return the first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
+        if (search := self._searches.get(key)) is not None:
             return list(dict.fromkeys(path.options[0] for path in search.near(slack, len(requests))))
-        graph, task = state.catalogue.graphs[key[0]], key[1]
+        graph, task = self._graphs[key[0]], key[1]
         left = _left(now, state, state.requests[requests[0]])
-        front = self._whole(graph, key, left, len(requests))
+        front = self._whole(key, left, len(requests))
         picks = front.picks(max(0, front.within(slack)))
-        after = 0
-        tails: dict[int, int] = {}
-        for other in reversed(graph.order):
-            after = max((tails[successor] for successor in graph.successors[other]), default=0)
-            if other == task:
-                break
-            tails[other] = after + (picks[other].time if other in picks else max(0, left[other]))
+        times = [picks[other].time if other in picks else max(0, time) for other, time in enumerate(left)]
+        after = graph.lengths_from(times)[task] - times[task]
         options = within_batch(self.options[graph.tasks[task].function], len(requests))
         feasible = [option for option in skyband(options, self.ranks) if option.time <= slack - after]
         return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]
 
-    def _whole(self, graph: Graph, key: Key, left: tuple[int, ...], queue: int) -> Front:
-        """What time costs for the tasks that are not done, with batches of ``key``'s task that its queue can fill."""
-        known = self._wholes.get((key, left, queue))
-        if known is None:
-            if len(self._wholes) >= _KEPT:
-                self._wholes.clear()
-            fronts: dict[int, Front] = {}
-            for task, time in enumerate(left):
-                options = self.options[graph.tasks[task].function]
-                if task == key[1] or self.together:
-                    options = tuple(within_batch(options, queue))
-                if time != _DONE:
-                    fronts[task] = front_of(options, task) if time == _OPEN else fixed(time)
-            known = self._wholes[key, left, queue] = whole(graph, fronts, effort=_EFFORT)
-        return known
+    def _front(self, key: Key, left: tuple[int, ...], queue: int) -> Front:
+        """Return what time costs for the tasks not done, with batches of ``key``'s task that its queue can fill."""
+        graph = self._graphs[key[0]]
+        fronts: dict[int, Front] = {}
+        for task, time in enumerate(left):
+            options = self.options[graph.tasks[task].function]
+            if task == key[1] or self.together:
+                options = tuple(within_batch(options, queue))
+            if time != _DONE:
+                fronts[task] = front_of(options, task) if time == _OPEN else fixed(time)
+        return whole(graph, fronts, effort=_EFFORT)
 
 
 def _chain(graph: Graph, task: int) -> list[int]:
-    """A task and all that follow it, if they are a chain and nothing else leads into it; else nothing."""
+    """Return a task and all that follow it, if they are a chain and nothing else leads into it; else nothing."""
     chain = [task]
     while graph.successors[chain[-1]]:
         after = graph.successors[chain[-1]]
@@ -108,7 +90,7 @@ def _chain(graph: Graph, task: int) -> list[int]:
 
 
 def _left(now: int, state: ServingState, rs: RequestState) -> tuple[int, ...]:
-    """By task: done, open, or the time that it still runs, rounded up."""
+    """Return for each task whether it is done or open, or the time that it still runs, rounded up."""
     found = []
     for task, stage in enumerate(rs.stage):
         time = _DONE if stage == Stage.DONE else _OPEN

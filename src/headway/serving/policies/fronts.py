@@ -16,6 +16,7 @@ turns a profile and prices into options, ``options_on`` does so for what the wor
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import isqrt
 from typing import Any, NamedTuple
@@ -49,26 +50,18 @@ class Option(NamedTuple):
 
 
 def cost_of(configuration: Configuration, time: int, prices: Prices) -> int:
-    """What a request pays for its share of a full batch, in femtodollars."""
+    """Return what a request pays for its share of a full batch, in femtodollars."""
     usd_hour = configuration.cpus * prices.cpu_hour + configuration.slices * prices.slice_hour
     return round(usd_hour * FEMTO_USD) * time // (_HOUR * configuration.batch)
 
 
-def options_of(
-    cells: Mapping[Configuration, int], prices: Prices, possible: Callable[[Configuration], bool] | None = None
-) -> tuple[Option, ...]:
-    """The cells of a profile as options, fastest first; ``possible`` says which ones some worker can hold."""
-    return tuple(
-        sorted(
-            Option(time, cost_of(configuration, time, prices), configuration)
-            for configuration, time in cells.items()
-            if possible is None or possible(configuration)
-        )
-    )
+def options_of(cells: Mapping[Configuration, int], prices: Prices) -> tuple[Option, ...]:
+    """Return the cells of a profile as options, fastest first."""
+    return tuple(sorted(Option(time, cost_of(cell, time, prices), cell) for cell, time in cells.items()))
 
 
 def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
-    """A function's profile on a fleet; where types of GPU differ, the times on the slowest."""
+    """Return a function's profile on a fleet; where types of GPU differ, the times on the slowest."""
     found: dict[Configuration, int] = {}
     for worker in {worker.worker.gpu: worker.id for worker in state.workers}.values():
         for configuration, time in state.latency.cells(worker, function).items():
@@ -77,31 +70,27 @@ def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
 
 
 def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
-    """What a function can be given on some worker of a fleet, fastest first."""
+    """Return what a function can be given on some worker of a fleet, fastest first."""
     catalogue = state.catalogue
     sorts = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
-
-    def possible(configuration: Configuration) -> bool:
-        return any(holds(worker, catalogue, function, configuration) for worker in sorts)
-
-    found = options_of(cells_on(state, function), state.fleet.prices, possible)
-    if not found:
+    cells = cells_on(state, function).items()
+    held = {cell: time for cell, time in cells if any(holds(worker, catalogue, function, cell) for worker in sorts)}
+    if not held:
         name = catalogue.functions[function].name
         raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
-    return found
+    return options_of(held, state.fleet.prices)
 
 
 def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
-    """Whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
+    """Return whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
     kind = catalogue.functions[function]
     need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
-    if configuration.cpus > worker.cpus or need > worker.gpu.memory_bytes:
-        return False
-    return places(worker.gpu, configuration.slices, 0) is not None
+    fits = configuration.cpus <= worker.cpus and need <= worker.gpu.memory_bytes
+    return fits and places(worker.gpu, configuration.slices, 0) is not None
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
-    """The options that fewer than ``ranks`` others beat in time and cost, fastest first.
+    """Return the options that fewer than ``ranks`` others beat in time and cost, fastest first.
 
     What has K dominators is in none of the K best paths, for each of them makes a better path in its place; with
     fewer it may be. Of options with the same time and cost the smaller configuration counts as the better one.
@@ -118,28 +107,26 @@ def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
     return tuple(kept)
 
 
+@dataclass(slots=True, eq=False)
 class Front:
     """Points that no other point beats in both time and cost, fastest first."""
 
-    __slots__ = ("_costs_within", "_parts", "costs", "times")
-
-    def __init__(self, times: Numbers, costs: Numbers, parts: tuple[Any, ...]) -> None:
-        """``parts`` says what the points are made of: see ``picks``."""
-        self.times = times
-        self.costs = costs
-        self._parts = parts
-        self._costs_within: Numbers | None = None
+    times: Numbers
+    costs: Numbers
+    parts: tuple[Any, ...]
+    """What the points are made of: see ``picks``."""
+    _costs_within: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self.times)
 
     @property
     def fastest(self) -> int:
-        """The least time."""
+        """Return the least time."""
         return int(self.times[0])
 
     def within(self, time: int) -> int:
-        """The cheapest point that takes no longer; -1: there is none."""
+        """Return the cheapest point that takes no longer; -1: there is none."""
         return int(self.times.searchsorted(time, side="right")) - 1
 
     def costs_within(self, times: Numbers) -> Numbers:
@@ -150,17 +137,17 @@ class Front:
         return found
 
     def at(self, point: int, *, paid: bool = True) -> "Front":
-        """One of its points alone; not ``paid``: its cost is counted elsewhere."""
+        """Return one of its points alone; not ``paid``: its cost is counted elsewhere."""
         cost = self.costs[point : point + 1] if paid else np.zeros(1, dtype=np.int64)
         return Front(self.times[point : point + 1], cost, ("either", (self,), (0,), (point,)))
 
     def picks(self, point: int) -> dict[Hashable, Option]:
-        """The options that make a point, by the labels that their fronts were made with."""
+        """Return the options that make a point, by the labels that their fronts were made with."""
         found: dict[Hashable, Option] = {}
         todo: list[tuple[Front, int]] = [(self, point)]
         while todo:
             front, at = todo.pop()
-            made, *parts = front._parts
+            made, *parts = front.parts
             if made == "options":
                 label, options = parts
                 if label is not None:
@@ -175,7 +162,7 @@ class Front:
 
 
 def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
-    """The front of one function's options; ``label`` names it in ``picks``."""
+    """Return the front of one function's options; ``label`` names it in ``picks``."""
     kept = skyband(options)
     times = np.array([option.time for option in kept], dtype=np.int64)
     costs = np.array([option.cost for option in kept], dtype=np.int64)
@@ -183,12 +170,12 @@ def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
 
 
 def fixed(time: int, cost: int = 0) -> Front:
-    """One point: what is decided already, or takes no time."""
+    """Return a front of one point: what is decided already, or takes no time."""
     return Front(np.array([time], dtype=np.int64), np.array([cost], dtype=np.int64), ("options", None, ()))
 
 
 def series(first: Front, second: Front, horizon: int | None = None) -> Front:
-    """One after the other; points that take longer than ``horizon`` may be left out."""
+    """Return the front of one after the other; points that take longer than ``horizon`` may be left out."""
     times = np.add.outer(first.times, second.times).ravel()
     costs = np.add.outer(first.costs, second.costs).ravel()
     if horizon is not None:
@@ -210,7 +197,7 @@ def parallel(first: Front, second: Front) -> Front:
 
 
 def either(fronts: Sequence[Front]) -> Front:
-    """The best of several: whichever is cheaper for the time."""
+    """Return the best of several: whichever is cheaper for the time."""
     times = np.concatenate([front.times for front in fronts])
     costs = np.concatenate([front.costs for front in fronts])
     which = np.concatenate([np.full(len(front), index) for index, front in enumerate(fronts)])
@@ -220,7 +207,7 @@ def either(fronts: Sequence[Front]) -> Front:
 
 
 def _best(times: Numbers, costs: Numbers) -> npt.NDArray[np.intp]:
-    """Positions of the points that no other beats, fastest first; of equal ones the first."""
+    """Return the positions of the points that no other beats, fastest first; of equal ones the first."""
     order = np.lexsort((costs, times))
     sorted_costs = costs[order]
     lowest = np.minimum.accumulate(sorted_costs)
@@ -236,7 +223,7 @@ _IN, _OUT = (-1, 0), (-2, 0)
 
 
 def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
-    """What time costs for the graph as a whole, or for those of its tasks that have a front.
+    """Return what time costs for the graph as a whole, or for those of its tasks that have a front.
 
     Exact for series-parallel graphs, and for any other where ``effort`` suffices; else the picks of a point take no
     longer and cost no more than it says, but something cheaper may be missing.
@@ -252,7 +239,7 @@ def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None,
 
 
 def _merge(edges: list[_Edge], horizon: int | None, effort: int) -> Front:
-    """One front for a network from its one source to its one sink."""
+    """Return one front for a network from its one source to its one sink."""
     while True:
         pairs: dict[tuple[_Node, _Node], Front] = {}
         for source, target, front in edges:
@@ -309,7 +296,7 @@ def _fixed_to(front: Front, point: int, copy: int) -> Front:
 
 
 def _spaced(count: int, most: int) -> Sequence[int]:
-    """The first and the last of ``count`` positions and some in between, ``most`` in all."""
+    """Return the first and the last of ``count`` positions and some in between, ``most`` in all."""
     if count <= most:
         return range(count)
     if most < 2:

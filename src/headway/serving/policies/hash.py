@@ -15,7 +15,7 @@ _MASK = (1 << 64) - 1
 
 
 def drawn(request: int, task: int, salt: int) -> int:
-    """A number that looks random and is the same every time (splitmix64)."""
+    """Return a number that looks random and is the same every time (splitmix64)."""
     x = (request * 64 + task + 1) * _ODD + salt * _OTHER & _MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
@@ -34,13 +34,11 @@ class Hash(ServingPolicy):
         self.salt = salt
         self.queue = LocalQueue(evict, prefetch)
 
+    def bind(self, state: ServingState) -> None:
+        """Bind the queues; see ``LocalQueue``."""
+        self.queue.bind(state)
         self._open: dict[int, None] = {}
         """Requests with tasks that no worker was up for."""
-
-    def bind(self, state: ServingState) -> None:
-        """See ``LocalQueue``."""
-        self.queue.bind(state)
-        self._open = {}
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Place what arrived or was displaced; then let each worker go on."""
@@ -49,7 +47,7 @@ class Hash(ServingPolicy):
                 self._open.pop(request, None)
                 if (rs := state.requests.get(request)) is not None:
                     plan = spread(state, rs, self.queue.hosts, self.salt)
-                    if unplaced(rs, plan):
+                    if rs.unplaced(plan):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
         queue, workers = self.queue, state.workers
@@ -63,7 +61,7 @@ class Hash(ServingPolicy):
 
 
 def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
-    """A worker a task, drawn among those that are up and can run it; what is placed stays. -1: there is none."""
+    """Return a worker for each task, drawn among those up that can run it; -1: none is. What is placed stays."""
     down = [worker.id for worker in state.workers if not worker.up]
     placed, functions = list(rs.worker), rs.graph.functions
     salt += rs.request.arrival  # other arrivals, another draw
@@ -75,8 +73,3 @@ def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...
             if able:
                 placed[task] = able[drawn(rs.request.id, task, salt) % len(able)]
     return tuple(placed)
-
-
-def unplaced(rs: RequestState, plan: Sequence[int]) -> bool:
-    """Whether a plan leaves a task open that must still run."""
-    return NOWHERE in plan and any(w == NOWHERE and s < RUNNING for w, s in zip(plan, rs.stage, strict=True))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE, Action, MoveTask
-from headway.serving.policies.compass import END, START, Compass, reached
+from headway.serving.policies.compass import END, START, Compass
 from headway.serving.policies.hash import spread
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.plan import QUEUED, RUNNING
@@ -53,14 +53,14 @@ class Jit(Compass):
             self.adjust_at = END  # what is placed nowhere must be looked at when its inputs are there
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
-        """The plan of ``hash``."""
+        """Return the plan of ``hash``."""
         return spread(state, rs, self.queue.hosts, self.salt)
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         if self.start == HASH:
             yield from super()._place(now, state, rs)
             return
-        viewer = reached(state, rs.request.ingress)
+        viewer = state.reached(rs.request.ingress)
         for task, stage in enumerate(rs.stage):
             if stage == Stage.READY:
                 yield from self._send(now, state, rs, task, viewer)

@@ -26,7 +26,7 @@ class LocalQueue:
         self.prefetch = prefetch
 
     def bind(self, state: ServingState) -> None:
-        """The one configuration of each function on each worker, and where each function can run at all."""
+        """Compute the one configuration of each function on each worker, and where each function can run at all."""
         catalogue = state.catalogue
         self._whole: list[list[Configuration | None]] = [
             [_whole(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]
@@ -53,15 +53,13 @@ class LocalQueue:
         queue = worker.queue
         if not queue:
             return
-        if not worker.running:
-            batch = self.run(state, worker, next(iter(queue)))
-            if batch is not None:
-                yield batch
+        if not worker.running and (batch := self.run(state, worker, next(iter(queue)))) is not None:
+            yield batch
         if (fetch := self.ahead(state, worker)) is not None:
             yield fetch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
-        """One task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
+        """Return one task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
         function = state.requests[task[0]].graph.functions[task[1]]
         whole, memory = self._whole[worker.id][function], worker.memory
         assert whole is not None
@@ -70,36 +68,32 @@ class LocalQueue:
         need = self._activations[function]
         if missing:
             need += state.catalogue.size_of(missing)
-        evict: tuple[int, ...] = ()
+        evict: tuple[int, ...] | None = ()
         if need > memory.free_bytes:
             evict = self.victims(state, worker, need - memory.free_bytes, mask, task)
-            if memory.free_bytes + memory.size_of(evict) < need:
-                return None  # what is being fetched ahead is in the way
+        if evict is None:
+            return None  # what is being fetched ahead is in the way
         return RunBatch(worker.id, (task,), whole.cpus, whole.slices, evict)
 
-    def victims(self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId) -> tuple[int, ...]:
-        """Models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
+    def victims(
+        self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId
+    ) -> tuple[int, ...] | None:
+        """Return models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
         pinned = worker.memory.pins
         models = [model for model in worker.memory.order if not keep >> model & 1 and model not in pinned]
         if self.evict == LOOKAHEAD and len(models) > 1:
-            first = self._first_use(state, worker, task, models)
-            models.sort(key=first.__getitem__, reverse=True)
-        chosen = []
-        for model in models:
-            if need <= 0:
-                break
-            chosen.append(model)
-            need -= self._sizes[model]
-        return tuple(chosen)
+            models.sort(key=self._first_use(state, worker, task, models).__getitem__, reverse=True)
+        return worker.memory.enough(models, need)
 
     def _first_use(
         self, state: ServingState, worker: WorkerState, besides: TaskId, models: Sequence[int]
     ) -> dict[int, int]:
-        """Where in the queue each of some models is needed first; those that no task needs come after its end."""
+        """Return where in the queue each of some models is needed first.
+
+        Those that no task needs come after its end.
+        """
         first = dict.fromkeys(models, len(worker.queue))
-        requests, masks, among = state.requests, self._masks, 0
-        for model in models:
-            among |= 1 << model
+        requests, masks, among = state.requests, self._masks, sum(1 << model for model in models)
         for position, key in enumerate(worker.queue):
             needed = masks[requests[key[0]].graph.functions[key[1]]] & among
             if needed and key != besides:
@@ -126,7 +120,7 @@ class LocalQueue:
 
 
 def _whole(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
-    """The largest configuration for one task that a worker has room for; None: there is none."""
+    """Return the largest configuration for one task that a worker has room for; None: there is none."""
     possible = [
         cell
         for cell in state.latency.cells(index, function)

@@ -23,8 +23,8 @@ class ServingPolicy(ABC):
     """What its options are under ``--fidelity authors``, where they are not given."""
 
     def bind(self, state: ServingState) -> None:  # noqa: B027  # most have nothing to prepare
-        """Before the first decision."""
+        """Prepare for a run; called once, before the first decision."""
 
     @abstractmethod
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """What to do at this instant."""
+        """Return what to do at this instant."""

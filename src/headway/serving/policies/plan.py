@@ -6,6 +6,8 @@ weights that placed tasks will have to fetch; ``reserved`` also tasks that were 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE
@@ -19,20 +21,18 @@ QUEUED, RUNNING, RESERVED = "queued", "running", "reserved"
 _NEVER = 1 << 62
 
 
+@dataclass(slots=True)
 class View:
     """All rows as one worker reads them at one moment, as lists by worker."""
 
-    __slots__ = ("free", "resident", "taken_until", "up")
-
-    def __init__(self, up: list[bool] | None, taken_until: list[int], resident: list[int], free: list[int]) -> None:
-        self.up = up
-        """None: all are."""
-        self.taken_until = taken_until
-        """When a task that came now would find the GPU free."""
-        self.resident = resident
-        """Models that are there, or will be by then."""
-        self.free = free
-        """Bytes."""
+    up: list[bool] | None
+    """None: all are."""
+    taken_until: list[int]
+    """When a task that came now would find the GPU free."""
+    resident: list[int]
+    """Models that are there, or will be by then."""
+    free: list[int]
+    """Bytes."""
 
 
 class Planner:
@@ -47,7 +47,7 @@ class Planner:
         self.ingress = ingress
 
     def bind(self, state: ServingState, hosts: Sequence[tuple[int, ...]]) -> None:
-        """Ranks, and everything about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
+        """Compute ranks and all about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
         catalogue, fleet = state.catalogue, state.fleet
         self._fleet = fleet
         self._hosts = hosts
@@ -59,8 +59,8 @@ class Planner:
         self._sizes = [model.size_bytes for model in catalogue.models]
         self._masks = [function.mask for function in catalogue.functions]
         self._models = [tuple(models_in(mask)) for mask in self._masks]
-        self._of_mask: dict[int, tuple[int, int]] = {0: (0, 0)}
-        self._ways: dict[tuple[int, int], list[int]] = {}
+        self._bring = cache(self._time_and_bytes)
+        self.way = cache(self._way)
         self._orders = [tuple(by_rank(self.ranks(graph), graph.order)) for graph in catalogue.graphs]
         self._inputs = [
             [
@@ -72,19 +72,15 @@ class Planner:
         ]
 
     def ranks(self, graph: Graph) -> list[int]:
-        """By task: the longest way from its start to the end of the request, with every edge between two workers."""
-        ranks = [0] * len(graph.tasks)
-        for task in reversed(graph.order):
-            runs = self.runs[graph.tasks[task].function]
-            across = self._across(graph.tasks[task].output_bytes)
-            rest = max((across + ranks[after] for after in graph.successors[task]), default=0)
-            ranks[task] = sum(runs) // len(runs) + rest
-        return ranks
+        """Return by task the longest way from its start to the end, with every edge between two workers."""
+        times = [sum(self.runs[function]) // self._workers for function in graph.functions]
+        sent = [self._across(task.output_bytes) for task in graph.tasks]
+        return graph.lengths_from([time + sent[i] if graph.successors[i] else time for i, time in enumerate(times)])
 
     # --- what rows say ----------------------------------------------------------------------------------------
 
     def view(self, now: int, rows: Sequence[Row]) -> View:
-        """What a worker knows, in the form that plans read."""
+        """Return what a worker knows, in the form that plans read."""
         ups, queued, reserved, busy, residents, wanted, frees, *_ = zip(*rows, strict=True)
         up = list(ups) if False in ups else None
         resident, free = list(residents), list(frees)
@@ -104,7 +100,7 @@ class Planner:
         return View(up, taken, resident, free)
 
     def taken_until(self, now: int, row: Row) -> int:
-        """When a task that came to a worker now would find its GPU free."""
+        """Return when a task that came to a worker now would find its GPU free."""
         if not self.load:
             return now
         if self.estimate == QUEUED:
@@ -119,7 +115,7 @@ class Planner:
     # --- decisions --------------------------------------------------------------------------------------------
 
     def plan(self, now: int, view: View, rs: RequestState, ingress: int) -> tuple[int, ...]:
-        """A worker for every task that has none and has not begun, by decreasing rank; -1: no worker is up for it.
+        """Return a worker for every task that has none and has not begun, by decreasing rank; -1: none is up.
 
         The view is used up: it is changed as if the tasks were there.
         """
@@ -136,8 +132,7 @@ class Planner:
                 elif not rs.copies[task] >> where & 1:
                     placed[task] = (rs.copies[task] & -rs.copies[task]).bit_length() - 1
                 continue
-            before = predecessors[task]
-            if before:
+            if before := predecessors[task]:
                 come = self._joined(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
             elif not self.ingress:
                 come = [now] * self._workers
@@ -151,7 +146,7 @@ class Planner:
         return tuple(placed)
 
     def soonest(self, view: View, come: Sequence[int], function: int, candidates: Sequence[int]) -> tuple[int, int]:
-        """Where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
+        """Return where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
         least, best, begin = _NEVER, NOWHERE, 0
         taken, up, runs = view.taken_until, view.up, self.runs[function]
         models = self._models[function] if self.cache else ()
@@ -181,35 +176,33 @@ class Planner:
         return best, begin
 
     def at_once(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
-        """Where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending; -1: nowhere."""
+        """Return where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending.
+
+        -1: nowhere.
+        """
         size = self._inputs[rs.request.graph][task]
         come = [until + time for until, time in zip(view.taken_until, self.way(here, size), strict=True)]
         return self.soonest(view, come, rs.graph.tasks[task].function, candidates)[0]
 
     def fetch(self, view: View, worker: int, function: int) -> int:
-        """How long the missing models take to come; twice as long for one that something has to make room for."""
-        missing = self._masks[function] & ~view.resident[worker]
-        total = 0
-        free = view.free[worker]
-        while missing:
-            low = missing & -missing
-            missing ^= low
-            model = low.bit_length() - 1
-            total += self._fetch_times[model] * (1 if free >= self._sizes[model] else 2)
-        return total
+        """Return how long the missing models take to come.
 
-    def way(self, source: int, size_bytes: int) -> list[int]:
-        """By worker: how long bytes take to get there."""
-        found = self._ways.get((source, size_bytes))
-        if found is None:
-            found = [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
-            self._ways[source, size_bytes] = found
-        return found
+        Twice as long for one that something has to make room for.
+        """
+        missing, free = models_in(self._masks[function] & ~view.resident[worker]), view.free[worker]
+        return sum(self._fetch_times[model] * (1 if free >= self._sizes[model] else 2) for model in missing)
+
+    def _way(self, source: int, size_bytes: int) -> list[int]:
+        """Return by worker how long bytes take to get there."""
+        return [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
 
     # --- parts ------------------------------------------------------------------------------------------------
 
     def _joined(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
-        """By worker: when the results of all (worker, end, bytes) are there. Those that are nowhere count as there."""
+        """Return by worker when the results of all (worker, end, bytes) are there.
+
+        Those that are nowhere count as there.
+        """
         come: list[int] = []
         for where, end, size in sources:
             if where < 0:
@@ -222,7 +215,7 @@ class Planner:
         return come or [now] * self._workers
 
     def _occupy(self, view: View, worker: int, function: int, until: int) -> None:
-        """A task was placed here."""
+        """Write into a view that a task was placed on a worker."""
         view.taken_until[worker] = until
         missing = self._masks[function] & ~view.resident[worker]
         if missing:
@@ -230,14 +223,10 @@ class Planner:
             if self.estimate != QUEUED:
                 view.resident[worker] |= missing
 
-    def _bring(self, mask: int) -> tuple[int, int]:
-        """Time and bytes of some models."""
-        found = self._of_mask.get(mask)
-        if found is None:
-            models = models_in(mask)
-            found = sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
-            self._of_mask[mask] = found
-        return found
+    def _time_and_bytes(self, mask: int) -> tuple[int, int]:
+        """Return how long some models take to come, and their bytes."""
+        models = models_in(mask)
+        return sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
 
     def _across(self, size_bytes: int) -> int:
         """Down from one GPU, over to another host and up again."""
@@ -245,5 +234,8 @@ class Planner:
 
 
 def by_rank(ranks: Sequence[int], order: Sequence[int]) -> list[int]:
-    """Tasks by decreasing rank; those of equal rank in the order of the graph, so that none comes before its inputs."""
+    """Return tasks by decreasing rank.
+
+    Those of equal rank in the order of the graph, so that none comes before its inputs.
+    """
     return sorted(order, key=lambda task: -ranks[task])

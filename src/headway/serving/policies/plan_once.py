@@ -8,12 +8,16 @@ differs.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from heapq import heappop, heappush
+from typing import ClassVar
 
 from headway.serving.actions import Action
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, skyband
-from headway.serving.policies.pool import LAST, Key, PoolPolicy
+from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
@@ -21,29 +25,22 @@ _BUCKET = MILLISECOND
 Plan = tuple[Option, ...]
 
 
+@dataclass(eq=False)
 class PlanOnce(PoolPolicy):
     """A configuration a task, fixed on arrival."""
 
     name = "plan-once"
 
-    def __init__(
-        self, cutoff: int = 500, deviations: float = 2.0, late: str = LAST, patience: int = 3, prewarm: bool = True
-    ) -> None:
-        self.cutoff = cutoff
-        self.deviations = deviations
-        self.late = late
-        self.patience = patience
-        self.prewarm = prewarm
-        self.check_options(cutoff=0)
+    least_options: ClassVar[dict[str, int]] = {"cutoff": 0}
+    cutoff: int = 500
 
     def bind(self, state: ServingState) -> None:
-        """No plans yet."""
+        """Begin without plans."""
         super().bind(state)
         self._plans: dict[int, Plan] = {}
-        self._known: dict[tuple[int, int, int], Plan] = {}
-        self._slowest = [
-            sum(self.options[task.function][-1].time for task in graph.tasks) for graph in state.catalogue.graphs
-        ]
+        self._graphs = state.catalogue.graphs
+        self._known = cache(self._search)
+        self._slowest = [sum(self.options[task.function][-1].time for task in graph.tasks) for graph in self._graphs]
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """As in the pool; plans of requests that are over are forgotten."""
@@ -53,35 +50,32 @@ class PlanOnce(PoolPolicy):
         yield from super().decide(now, state)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """What the plan of the first of them says."""
-        graph, task = state.catalogue.graphs[key[0]], key[1]
-        first = requests[0]
+        """Return what the plan of the first of them says."""
+        (graph, task), first = key, requests[0]
         if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
-            return (self._plan(graph, key[0], NEVER, len(requests))[task],)
-        plan = self._plans.get(first)
-        if plan is None:
+            return (self._plan(graph, NEVER, len(requests))[task],)
+        if (plan := self._plans.get(first)) is None:
             request = state.requests[first].request
-            whole = int((request.deadline - request.arrival) / max(self.slower[key[0]]))
-            plan = self._plan(graph, key[0], whole, len(requests))
+            whole = int((request.deadline - request.arrival) / max(self.slower[graph]))
+            plan = self._plan(graph, whole, len(requests))
             for other in requests[: plan[task].configuration.batch]:
                 self._plans.setdefault(other, plan)
         return (plan[task],)
 
-    def _plan(self, graph: Graph, index: int, slack: int, queue: int) -> Plan:
-        rounded = min(slack, self._slowest[index] + _BUCKET) // _BUCKET * _BUCKET
-        plan = self._known.get((index, rounded, queue))
-        if plan is None:
-            fronts = []
-            for task in graph.tasks:
-                options = self.options[task.function]
-                least = min(option.configuration.batch for option in options)
-                fronts.append(skyband(option for option in options if option.configuration.batch <= max(queue, least)))
-            plan = self._known[index, rounded, queue] = best_first(graph, fronts, rounded, self.cutoff)
-        return plan
+    def _plan(self, graph: int, slack: int, queue: int) -> Plan:
+        return self._known(graph, min(slack, self._slowest[graph] + _BUCKET) // _BUCKET * _BUCKET, queue)
+
+    def _search(self, graph: int, slack: int, queue: int) -> Plan:
+        functions = self._graphs[graph].functions
+        fronts = [skyband(within_batch(self.options[function], queue)) for function in functions]
+        return best_first(self._graphs[graph], fronts, slack, self.cutoff)
 
 
 def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int) -> Plan:
-    """The cheapest way to keep a deadline, as far as ``cutoff`` states show it. Fronts: fastest first, by task."""
+    """Return the cheapest way to keep a deadline, as far as ``cutoff`` states show it.
+
+    Fronts: fastest first, by task.
+    """
     start = tuple(len(front) - 1 for front in fronts)
     heap = [(sum(front[-1].cost for front in fronts), start)]
     seen = {start}
@@ -103,14 +97,10 @@ def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, 
 
 
 def _greedy(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]) -> tuple[int, ...]:
-    """Tasks on the longest way faster and faster, until the deadline is kept or none of them can be."""
+    """Return a state with tasks on the longest way made faster, until it keeps the deadline or none can be."""
     while True:
         times = [front[at].time for front, at in zip(fronts, state, strict=True)]
-        to, onward = [0] * len(times), [0] * len(times)
-        for task in graph.order:
-            to[task] = times[task] + max((to[other] for other in graph.predecessors[task]), default=0)
-        for task in reversed(graph.order):
-            onward[task] = times[task] + max((onward[other] for other in graph.successors[task]), default=0)
+        to, onward = graph.lengths_to(times), graph.lengths_from(times)
         longest = max(to)
         critical = [t for t, at in enumerate(state) if at and to[t] + onward[t] - times[t] == longest]
         if longest <= deadline or not critical:

@@ -21,6 +21,7 @@ Where ESG's paper is silent, our reading:
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 from math import ceil, inf, sqrt
@@ -46,34 +47,37 @@ _WEIGHT = 0.1
 """Of the latest gap in the moving average."""
 
 
+@dataclass(eq=False)
 class PoolPolicy(ServingPolicy):
     """Decides in one place; what a queue's head is given is for ``choices`` to say."""
 
     central = True
     authors: ClassVar[dict[str, Any]] = {"late": PLAN, "deviations": 0.0}
     """The fastest configurations where none is in time, and plans that fill the deadline: the search, literally."""
-    deviations: float
-    late: str
-    patience: int
-    prewarm: bool
+    least_options: ClassVar[dict[str, int]] = {}
+    """The least value of each option that a policy adds."""
+    deviations: float = field(default=2.0, kw_only=True)
+    late: str = field(default=LAST, kw_only=True)
+    patience: int = field(default=3, kw_only=True)
+    prewarm: bool = field(default=True, kw_only=True)
 
-    @abstractmethod
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """What to try for the tasks at the head of a queue, in order.
-
-        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
-        """
-
-    def check_options(self, **least: int) -> None:
-        """Raise for an option that makes no sense; ``least``: the least value of those that a policy adds."""
-        for option, low in {**least, "patience": 0, "deviations": 0}.items():
+    def __post_init__(self) -> None:
+        """Raise for an option that makes no sense."""
+        for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
             if not low <= (value := getattr(self, option)) < inf:
                 raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
         if self.late not in (LAST, PLAN):
             raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
 
+    @abstractmethod
+    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+        """Return what to try for the tasks at the head of a queue, in order.
+
+        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
+        """
+
     def bind(self, state: ServingState) -> None:
-        """Options by function, times by task, empty queues."""
+        """Compute options by function and times by task; begin with empty queues."""
         functions = range(len(state.catalogue.functions))
         self.options = [options_on(state, function) for function in functions]
         """By function: what some worker can hold, fastest first."""
@@ -88,22 +92,19 @@ class PoolPolicy(ServingPolicy):
         self._warmth = Warmth(state, [option.time for option in self.least])
 
     def _ahead(self, state: ServingState) -> None:
-        """What lies ahead of each task, itself included: the least time, and by how much more to plan with."""
+        """Compute what lies ahead of each task, itself included: the least time, and by how much more to plan with."""
         self.rest: list[list[int]] = []
         self.slower: list[list[float]] = []
         for graph in state.catalogue.graphs:
-            rest, mean, variance = ([0.0] * len(graph.tasks) for _ in range(3))
+            mean, variance = ([0.0] * len(graph.tasks) for _ in range(2))
             for task in reversed(graph.order):
                 function = graph.tasks[task].function
                 after = max(graph.successors[task], key=lambda other: mean[other], default=None)
                 time, spread = self.least[function].time, state.catalogue.functions[function].profile.spread
                 mean[task] = time + (mean[after] if after is not None else 0.0)
                 variance[task] = (time * spread) ** 2 + (variance[after] if after is not None else 0.0)
-                fastest = self.options[function][0].time
-                rest[task] = fastest + max((rest[other] for other in graph.successors[task]), default=0.0)
-            self.rest.append([int(time) for time in rest])
-            slower = [1.0 + self.deviations * sqrt(v) / m for m, v in zip(mean, variance, strict=True)]
-            self.slower.append(slower)
+            self.rest.append(graph.lengths_from([self.options[function][0].time for function in graph.functions]))
+            self.slower.append([1.0 + self.deviations * sqrt(v) / m for m, v in zip(mean, variance, strict=True)])
 
     # --- queues -----------------------------------------------------------------------------------------------
 
@@ -164,8 +165,7 @@ class PoolPolicy(ServingPolicy):
             options = self.choices(now, state, key, heads, planned)
             if self._waiting.get(key, 0) >= self.patience:
                 options = [*options, self.least[function]]
-            action = self._dispatch(state, function, heads, task, options)
-            if action is None:
+            if (action := self._dispatch(state, function, heads, task, options)) is None:
                 self._waiting[key] = self._waiting.get(key, 0) + 1
                 yield from self._warmth.missing(state, function, options, len(queue))
                 return
@@ -176,15 +176,14 @@ class PoolPolicy(ServingPolicy):
         self._waiting.pop(key, None)
 
     def _serve_late(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
-        """The same for those whose deadline is lost: as cheap as can be, and only while others have room."""
+        """Run those whose deadline is lost: as cheap as can be, and only while others have room."""
         queue, (graph, task) = self._late[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
             if not self._spare(state):
                 return
             options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
-            action = self._dispatch(state, function, heads, task, options)
-            if action is None:
+            if (action := self._dispatch(state, function, heads, task, options)) is None:
                 yield from self._warmth.missing(state, function, options, 1)
                 return
             for request, _ in action.tasks:
@@ -193,7 +192,7 @@ class PoolPolicy(ServingPolicy):
         del self._late[key]
 
     def _spare(self, state: ServingState) -> bool:
-        """Whether there is room beyond what is kept for those who are not late."""
+        """Return whether there is room beyond what is kept for those who are not late."""
         free = 0
         for worker in state.workers:
             free += worker.slices_free
@@ -202,7 +201,7 @@ class PoolPolicy(ServingPolicy):
         return not any(worker.running for worker in state.workers)
 
     def _heads(self, state: ServingState, key: Key, queue: dict[int, None], function: int) -> list[int]:
-        """The first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
+        """Return the first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
         ready = state.ready.get(key, {})
         while True:
             heads = list(islice(queue, self._most[function]))
@@ -217,7 +216,7 @@ class PoolPolicy(ServingPolicy):
     def _dispatch(
         self, state: ServingState, function: int, heads: Sequence[int], task: int, options: Sequence[Option]
     ) -> RunBatch | None:
-        """The first option that fits on a worker where a process is free, and where that is."""
+        """Return the first option that fits on a worker where a process is free, and where that is."""
         kind = state.catalogue.functions[function]
         bit = 1 << function if kind.cold_start else 0
         room = [w for w in state.workers if w.slices_free and w.up and (not bit or w.warm & bit)]
@@ -237,8 +236,7 @@ class PoolPolicy(ServingPolicy):
                 rank = (worker.id != near, worker.slices_free, worker.cpus_free, missing, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
-                evict = _fits(state, worker, function, count, cpus, slices)
-                if evict is not None:
+                if (evict := _fits(state, worker, function, count, cpus, slices)) is not None:
                     best = rank, worker, evict
             if best is not None:
                 tasks = tuple((request, task) for request in heads[:count])
@@ -249,7 +247,10 @@ class PoolPolicy(ServingPolicy):
 def _fits(
     state: ServingState, worker: WorkerState, function: int, batch: int, cpus: int, slices: int
 ) -> tuple[int, ...] | None:
-    """What must be evicted to run a batch on a worker with CPUs and slices enough; None: it cannot be run there."""
+    """Return what must be evicted to run a batch on a worker with CPUs and slices enough.
+
+    None: it cannot be run there.
+    """
     if state.latency.run_time(worker.id, function, batch, cpus, slices) is None:
         return None
     if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
@@ -258,21 +259,17 @@ def _fits(
 
 
 def make_room(state: ServingState, worker: WorkerState, function: int, batch: int) -> tuple[int, ...] | None:
-    """What must go so that a batch fits into a worker's memory, least recently used first; None: it does not fit."""
+    """Return what must go so that a batch fits into a worker's memory, least recently used first.
+
+    None: it does not fit.
+    """
     kind, memory = state.catalogue.functions[function], worker.memory
-    need = kind.activation_bytes * batch - memory.free_bytes
-    if missing := kind.mask & ~memory.resident:
-        need += state.catalogue.size_of(missing)
+    weights = state.catalogue.size_of(kind.mask & ~memory.resident)
+    need = weights + kind.activation_bytes * batch - memory.free_bytes
     if need <= 0:
         return ()
-    evict = []
-    for model in sorted(memory.order, key=memory.order.__getitem__):
-        if not kind.mask >> model & 1 and memory.evictable(model):
-            evict.append(model)
-            need -= memory.size_of((model,))
-            if need <= 0:
-                return tuple(evict)
-    return None
+    oldest = sorted(memory.order, key=memory.order.__getitem__)
+    return memory.enough((m for m in oldest if not kind.mask >> m & 1 and memory.evictable(m)), need)
 
 
 def _time_left(now: int, state: ServingState, request: int) -> int:
@@ -303,7 +300,7 @@ class Warmth:
         }
 
     def wanted(self, function: int) -> int:
-        """How many processes the forecast asks for: the mean of those busy at once, and a reserve for chance."""
+        """Return how many processes the forecast asks for: the mean of those busy at once, and a reserve for chance."""
         busy = 0.0
         for graph, calls in self._calls[function]:
             if gap := self._gaps.get(graph):
@@ -313,8 +310,7 @@ class Warmth:
     def learn(self, now: int, state: ServingState) -> Iterator[Action]:
         """Gaps from what arrived; where processes will be gone by the next arrival, wake before it."""
         for request in state.landed if self._calls else ():
-            rs = state.requests.get(request)
-            if rs is None:
+            if (rs := state.requests.get(request)) is None:
                 continue
             graph = rs.request.graph
             last, known = self._last.get(graph), self._gaps.get(graph)
@@ -344,7 +340,7 @@ class Warmth:
                     yield from self._fill(state, function, wanted)
 
     def missing(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
-        """Tasks wait: start processes where one of the options would fit, unless as many are being started."""
+        """Start processes for tasks that wait, where one of the options would fit, unless as many are being started."""
         if function not in self._calls:
             return
         starting = sum(list(w.starting.values()).count(function) for w in state.workers if w.starting)
@@ -357,7 +353,7 @@ class Warmth:
             for w in state.workers
             if w.up and w.slices_free >= slices and w.cpus_free >= cpus and not w.warm >> function & 1
         ]
-        have = sum(processes(w, function) for w in state.workers if w.up) if room else 0
+        have = sum(w.processes(function) for w in state.workers if w.up) if room else 0
         most = max(1, 2 * self.wanted(function))
         if have >= most and not any(w.running or w.starting for w in state.workers):
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
@@ -367,14 +363,14 @@ class Warmth:
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
-        short = wanted - sum(processes(worker, function) for worker in up)
+        short = wanted - sum(worker.processes(function) for worker in up)
         for worker in _fewest(up, function, short):
             yield from _start(state, worker, function)
 
 
 def _fewest(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
-    """Where to start some processes: each where there are fewest, at most as many as a worker has slices."""
-    heap = [(processes(w, function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
+    """Return where to start some processes: each where there are fewest, at most as many as a worker has slices."""
+    heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
     found: list[WorkerState] = []
     heap.sort(key=lambda entry: entry[:3])
     while heap and len(found) < count:
@@ -391,10 +387,3 @@ def _start(state: ServingState, worker: WorkerState, function: int) -> Iterator[
     for model in models_in(state.catalogue.functions[function].mask & ~worker.memory.resident):
         if 0 < state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:
             yield FetchModel(worker.id, model)
-
-
-def processes(worker: WorkerState, function: int) -> int:
-    """How many of a function's a worker has: idle, running, starting."""
-    count = len(worker.idle.get(function, ()))
-    count += sum(batch.function == function for batch in worker.running.values())
-    return count + list(worker.starting.values()).count(function) if worker.starting else count

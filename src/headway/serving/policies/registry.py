@@ -34,11 +34,11 @@ POLICIES: dict[str, type[ServingPolicy]] = {
 
 
 def build(spec: str, *, authors: bool = False, defaults: Mapping[str, Any] | None = None) -> ServingPolicy:
-    """The policy that a string names. ``authors``: options that are not given as in the papers' own programs."""
+    """Return the policy that a string names. ``authors``: options that are not given as in the papers' own programs."""
     policy, options = chosen(spec, POLICIES, kind="serving policy", example="compass or compass(adjust=off)")
     return made(checked(policy), policy.name, options, {**(defaults or {}), **(policy.authors if authors else {})})
 
 
 def describe(policy: ServingPolicy) -> str:
-    """The string that builds the same policy: its name, and what differs from the defaults."""
+    """Return the string that builds the same policy: its name, and what differs from the defaults."""
     return described(policy, policy.name)

@@ -12,6 +12,7 @@ Paths are in order of cost, then time, then their options, so that ties are sett
 """
 
 from collections.abc import Sequence
+from functools import cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -57,26 +58,23 @@ class Search:
         self.ranks = ranks
         self.bucket = bucket
         self.batches = tuple(sorted({option.configuration.batch for option in stages[0]}))
-        self.fastest = sum(min(options).time for options in stages)
-        """Of all ways, whatever the queue."""
         self._all = stages
         self._together = together
-        self._prepared: dict[int, tuple[list[_Stage], list[Front]]] = {}
+        self._prepared = cache(self._prepare)
         self._slowest = sum(max(options).time for options in stages)
-        self._known: dict[tuple[int, int], tuple[Path, ...]] = {}
+        self._paths = cache(self.paths)
 
     def near(self, slack: int, queue: int) -> tuple[Path, ...]:
         """``paths`` for a little less time: a whole number of buckets."""
         rounded = max(0, min(slack, self._slowest + self.bucket)) // self.bucket * self.bucket
-        key = (self._most(queue), rounded)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self.paths(rounded, queue)
-        return found
+        return self._paths(rounded, self._most(queue))
 
     def paths(self, slack: int, queue: int) -> tuple[Path, ...]:
-        """The K cheapest paths within ``slack``, the first batch ``queue`` at most; else the fastest path alone."""
-        stages, after = self._prepare(self._most(queue))
+        """Return the K cheapest paths within ``slack``, the first batch ``queue`` at most.
+
+        Else the fastest path alone.
+        """
+        stages, after = self._prepared(self._most(queue))
         last = len(stages) - 1
         found: list[Path] = []
         heap: list[tuple[int, int, int, int, tuple[int, ...]]] = [(0, 0, 0, 0, ())]
@@ -105,23 +103,20 @@ class Search:
         return tuple(sorted(found)[: self.ranks]) or (_quickest(stages),)
 
     def _most(self, queue: int) -> int:
-        """The largest batch that a queue can fill; the smallest that there is, if none."""
+        """Return the largest batch that a queue can fill; the smallest that there is, if none."""
         return max((batch for batch in self.batches if batch <= queue), default=self.batches[0])
 
     def _prepare(self, most: int) -> tuple[list[_Stage], list[Front]]:
-        """The stages with a first batch of ``most`` at most, and what time costs after each of them."""
-        prepared = self._prepared.get(most)
-        if prepared is None:
-            first, *later = self._all
-            if self._together:
-                later = [within_batch(options, most) for options in later]
-            stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
-            prepared = self._prepared[most] = stages, rests(later)
-        return prepared
+        """Return the stages with a first batch of ``most`` at most, and what time costs after each of them."""
+        first, *later = self._all
+        if self._together:
+            later = [within_batch(options, most) for options in later]
+        stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
+        return stages, rests(later)
 
 
 def within_batch(options: Sequence[Option], most: int) -> Sequence[Option]:
-    """Those with batches of ``most`` at most, or the smallest that there are."""
+    """Return those with batches of ``most`` at most, or the smallest that there are."""
     most = max(most, min(option.configuration.batch for option in options))
     return [option for option in options if option.configuration.batch <= most]
 
@@ -132,7 +127,7 @@ def _quickest(stages: Sequence[_Stage]) -> Path:
 
 
 def rests(stages: Sequence[Sequence[Option]]) -> list[Front]:
-    """What time costs after each point of a chain: before the first stage, after it, and so on to nothing."""
+    """Return what time costs after each point of a chain: before the first stage, after it, and so on to nothing."""
     fronts = [fixed(0)]
     for options in reversed(stages):
         fronts.append(series(front_of(options), fronts[-1]))
@@ -146,7 +141,7 @@ def _stage(options: tuple[Option, ...]) -> _Stage:
 
 
 def _cheapest(bounds: Numbers, ranks: int) -> list[int]:
-    """Positions of the ``ranks`` least bounds and of all that tie with the last of them."""
+    """Return the positions of the ``ranks`` least bounds and of all that tie with the last of them."""
     if len(bounds) > ranks:
         found: list[int] = np.flatnonzero(bounds <= np.partition(bounds, ranks - 1)[ranks - 1]).tolist()
         return found

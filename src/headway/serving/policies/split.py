@@ -10,6 +10,7 @@ The exact way needs no split: ``fronts.whole`` says what any deadline costs for 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import networkx as nx
@@ -43,8 +44,7 @@ class Level(NamedTuple):
 
 def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[float]:
     """ANL of some functions: the mean over their common configurations of each one's part of the sum."""
-    common = set(profiles[0]).intersection(*profiles[1:])
-    if not common:
+    if not (common := set(profiles[0]).intersection(*profiles[1:])):
         means = [sum(cells.values()) / len(cells) for cells in profiles]
         return [mean / sum(means) for mean in means]
     sums = [0.0] * len(profiles)
@@ -57,21 +57,14 @@ def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[f
 
 
 def levels(graph: Graph, weights: Sequence[float], size: int = GROUP) -> list[tuple[Level, ...]]:
-    """By task: what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
-    found: list[tuple[Level, ...]] = [()] * len(graph.tasks)
-    _divide(graph, frozenset(range(len(graph.tasks))), weights, size, (), found)
-    return found
+    """Return by task what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
+    found = _divide(graph, frozenset(graph.order), weights, size)
+    return [found[task] for task in range(len(graph.tasks))]
 
 
-def _divide(
-    graph: Graph,
-    tasks: frozenset[int],
-    weights: Sequence[float],
-    size: int,
-    outer: tuple[Level, ...],
-    found: list[tuple[Level, ...]],
-) -> None:
-    """The levels of some tasks that lie within the first stage of the last outer level."""
+def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size: int) -> dict[int, tuple[Level, ...]]:
+    """Return by task the levels of some tasks, without those further out."""
+    found: dict[int, tuple[Level, ...]] = {}
     chain = stages_of(graph, tasks)
     lengths = [longest(graph, stage, weights) for stage in chain]
     for at, stage in enumerate(chain):
@@ -79,30 +72,28 @@ def _divide(
         ahead, total = sum(lengths[at + 1 : at + size]), sum(lengths[at + 1 :])
         if len(stage) == 1:
             length = lengths[at]
-            found[stage[0]] = (*outer, Level((stage, *after), (length + ahead) / (length + total)))
+            found[stage[0]] = (Level((stage, *after), (length + ahead) / (length + total)),)
             continue
         for branch in branches_of(graph, stage):
             if branch == tasks:  # neither a chain nor branches: no dominator helps, each task by its longest way
                 for task in branch:
-                    rest = _from(graph, branch, task)
-                    fraction = weights[task] / longest(graph, rest, weights)
-                    found[task] = (*outer, Level(((task,),), fraction))
+                    fraction = weights[task] / longest(graph, _from(graph, branch, task), weights)
+                    found[task] = (Level(((task,),), fraction),)
                 continue
-            inside: list[tuple[Level, ...]] = [()] * len(graph.tasks)
-            _divide(graph, branch, weights, size, (), inside)
+            inside = _divide(graph, branch, weights, size)
             for task in branch:
                 # who begins a stage weighs all its branches; who is further on, what is left of its own
                 begins = not any(other in branch for other in graph.predecessors[task])
                 rest = stage if begins else _from(graph, branch, task)
                 length = longest(graph, rest, weights)
                 level = Level((rest, *after), (length + ahead) / (length + total))
-                found[task] = (*outer, level, *inside[task])
+                found[task] = (level, *inside[task])
+    return found
 
 
 def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
-    """The chain of some tasks: those that dominate their end, and between them what runs side by side."""
-    net = _net(graph, tasks)
-    above = nx.immediate_dominators(net, _IN)
+    """Return the chain of some tasks: those that dominate their end, and between them what runs side by side."""
+    above = nx.immediate_dominators(_net(graph, tasks), _IN)
     chain: list[int] = []
     node = above[_OUT]
     while node != _IN:
@@ -127,7 +118,7 @@ def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
 
 
 def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
-    """The parts of a stage that have nothing to do with each other."""
+    """Return the parts of a stage that have nothing to do with each other."""
     net = nx.Graph()
     net.add_nodes_from(stage)
     net.add_edges_from((a, b) for a, b in graph.edges if a in stage and b in stage)
@@ -135,7 +126,7 @@ def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
 
 
 def longest(graph: Graph, tasks: Iterable[int], weights: Sequence[float]) -> float:
-    """The heaviest way through some tasks."""
+    """Return the heaviest way through some tasks."""
     inside = set(tasks)
     lengths: dict[int, float] = {}
     for task in graph.order:
@@ -157,7 +148,7 @@ def _net(graph: Graph, tasks: frozenset[int]) -> nx.DiGraph:
 
 
 def _from(graph: Graph, tasks: frozenset[int], first: int) -> Stage:
-    """A task and those of some tasks that wait for it."""
+    """Return a task and those of some tasks that wait for it."""
     inside = {first}
     for task in graph.order:
         if task in tasks and any(other in inside for other in graph.predecessors[task]):
@@ -184,37 +175,34 @@ class Split:
         self._options = options
         self._bucket = bucket
         self._together = together
-        self._stages: dict[Stage, Sequence[Option]] = {}
-        self._searches: dict[tuple[tuple[Stage, ...], int], Search] = {}
+        self._choices = cache(self._options_of)
+        self._search = cache(self._search_for)
         self._plans: list[list[tuple[Search, float]]] = [
             [(self._search(level.stages, ranks if level is inmost[-1] else 1), level.fraction) for level in inmost]
             for inmost in levels(graph, weights, size)
         ]
 
     def plan(self, task: int, slack: int, queue: int) -> tuple[Path, ...]:
-        """Paths from a task on, cheapest first; the fastest one alone, if none keeps to the time there is."""
+        """Return the paths from a task on, cheapest first.
+
+        The fastest one alone, if none keeps to the time there is.
+        """
         *outer, (inmost, fraction) = self._plans[task]
         for search, part in outer:
             path = search.near(int(slack * part), queue)[0]
             slack = int(slack * part) - path.time + path.options[0].time
         return inmost.near(int(slack * fraction), queue)
 
-    def _search(self, stages: tuple[Stage, ...], ranks: int) -> Search:
-        search = self._searches.get((stages, ranks))
-        if search is None:
-            search = Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
-            self._searches[stages, ranks] = search
-        return search
+    def _search_for(self, stages: tuple[Stage, ...], ranks: int) -> Search:
+        return Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
 
-    def _choices(self, stage: Stage) -> Sequence[Option]:
-        """A task's options; for several tasks the points of their front."""
+    def _options_of(self, stage: Stage) -> Sequence[Option]:
+        """Return a task's options; for several tasks the points of their front."""
         if len(stage) == 1:
             return self._options[stage[0]]
-        if stage not in self._stages:
-            front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
-            points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
-            self._stages[stage] = [Option(time, cost, _WHATEVER) for time, cost in points]
-        return self._stages[stage]
+        front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
+        points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
+        return [Option(time, cost, _WHATEVER) for time, cost in points]
 
 
 def split_cost(split: Split, deadline: int) -> int | None:

@@ -7,44 +7,38 @@ its business. Queues, dispatch and warm processes are those of ``esg``: only the
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
 
 from headway.serving.policies.fronts import NEVER, Option, skyband
-from headway.serving.policies.pool import LAST, Key, PoolPolicy
+from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState
 
 
+@dataclass(eq=False)
 class Stagewise(PoolPolicy):
     """A share of the deadline a stage, and its cheapest configurations within it."""
 
     name = "stagewise"
 
-    def __init__(
-        self, ranks: int = 5, deviations: float = 2.0, late: str = LAST, patience: int = 3, prewarm: bool = True
-    ) -> None:
-        self.ranks = ranks
-        self.deviations = deviations
-        self.late = late
-        self.patience = patience
-        self.prewarm = prewarm
-        self.check_options(ranks=1)
+    least_options: ClassVar[dict[str, int]] = {"ranks": 1}
+    ranks: int = 5
 
     def bind(self, state: ServingState) -> None:
-        """Shares by graph and task."""
+        """Compute the shares of all tasks."""
         super().bind(state)
         means = [sum(option.time for option in options) / len(options) for options in self.options]
         self._shares: list[list[float]] = []
         for graph in state.catalogue.graphs:
             mean = [means[task.function] for task in graph.tasks]
-            to, onward = [0.0] * len(mean), [0.0] * len(mean)
-            for task in graph.order:
-                to[task] = mean[task] + max((to[other] for other in graph.predecessors[task]), default=0.0)
-            for task in reversed(graph.order):
-                onward[task] = mean[task] + max((onward[other] for other in graph.successors[task]), default=0.0)
-            self._shares.append([mean[task] / (to[task] + onward[task] - mean[task]) for task in range(len(mean))])
-        self._bands: dict[tuple[int, int], tuple[Option, ...]] = {}
+            ways = zip(mean, graph.lengths_to(mean), graph.lengths_from(mean), strict=True)
+            self._shares.append([own / (to + onward - own) for own, to, onward in ways])
+        self._band = cache(self._best)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """The stage's cheapest configurations within what is left of its share; else its fastest."""
+        """Return the stage's cheapest configurations within what is left of its share; else its fastest."""
         graph, task = key
         if slack < NEVER:
             rs = state.requests[requests[0]]
@@ -54,12 +48,6 @@ class Stagewise(PoolPolicy):
         feasible = bisect_right(band, slack, key=lambda option: option.time)
         return sorted(band[:feasible], key=lambda option: (option.cost, option.time))[: self.ranks] or band[:1]
 
-    def _band(self, function: int, queue: int) -> tuple[Option, ...]:
-        """What may be among the cheapest for some time, with batches that a queue fills."""
-        band = self._bands.get((function, queue))
-        if band is None:
-            options = self.options[function]
-            least = min(option.configuration.batch for option in options)
-            within = [option for option in options if option.configuration.batch <= max(queue, least)]
-            band = self._bands[function, queue] = skyband(within, self.ranks)
-        return band
+    def _best(self, function: int, queue: int) -> tuple[Option, ...]:
+        """Return what may be among the cheapest for some time, with batches that a queue fills."""
+        return skyband(within_batch(self.options[function], queue), self.ranks)

@@ -43,7 +43,7 @@ def test_the_longest_branch_says_whether_there_is_hope() -> None:
     graph = Graph("j", (Task("a", 0), Task("b", 1), Task("c", 2), Task("d", 0)), ((0, 1), (0, 2), (1, 3), (2, 3)))
     _, admission = admission_of(two_speeds(10), two_speeds(200), two_speeds(40), graph=graph)
     there = [0, 0, 0]
-    assert admission.least(0, 0) == (5 + 100 + 5) * MS
+    assert admission.earliest(0, 0, 0, there) == (5 + 100 + 5) * MS
     assert not admission.hopeless(0, 0, 0, 110 * MS, there)
     assert admission.hopeless(0, 0, 0, 109 * MS, there)
     assert not admission.hopeless(0, 0, 2, 25 * MS, there), "the other branch is not this task's to judge"

@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from headway.core.tape import TapeRow
-from headway.errors import ExperimentError
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import MIG, Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.headway.configuring import RETRY, Configuring
+from headway.serving.policies.headway.configuring import RETRY
 from headway.serving.policies.headway.offers import hold_usd
 from headway.serving.policies.registry import build
 from headway.serving.request import Request
@@ -294,9 +293,3 @@ def test_a_batch_whose_best_offer_has_no_room_is_split_rather_than_made_to_miss(
     assert sizes(run) == {1: 3}
     assert all(row.value <= 60 * MS for row in run.rows(Kind.DONE) if row.subject > 0)
     assert len(run.rows(Kind.DONE)) == 3
-
-
-@pytest.mark.parametrize(("option", "value"), [("worth", 0.5), ("patience", 0.0), ("spare", -1.0)])
-def test_options_out_of_range_are_refused_in_one_line(option: str, value: float) -> None:
-    with pytest.raises(ExperimentError, match=f"policy headway: option {option}={value} is below"):
-        Configuring(**{option: value})

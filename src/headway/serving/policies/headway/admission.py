@@ -8,7 +8,7 @@ taken by those alone who cannot do without, and a request that would cost more t
 from collections.abc import Sequence
 from math import exp
 
-from headway.serving.policies.headway.offers import Menu, rest_lengths
+from headway.serving.policies.headway.offers import Menu
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
@@ -31,12 +31,8 @@ class Admission:
         self._graphs = state.catalogue.graphs
         self._called = [sorted({task.function for task in graph.tasks}) for graph in self._graphs]
         self._rest = [
-            rest_lengths(graph, [self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
+            graph.lengths_from([self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
         ]
-
-    def least(self, graph: int, task: int) -> int:
-        """What a task and all after it take at least, where every process that they need is there."""
-        return self._rest[graph][task]
 
     def earliest(self, now: int, graph: int, task: int, there: Sequence[int]) -> int:
         """When a request can be answered at the earliest if this task starts now; ``there``: by function, from when
@@ -54,7 +50,7 @@ class Admission:
         return max(ends)
 
     def hopeless(self, now: int, graph: int, task: int, deadline: int, there: Sequence[int]) -> bool:
-        """Whether a request misses its deadline whatever this task and those after it are given."""
+        """Return whether a request misses its deadline whatever this task and those after it are given."""
         return self.earliest(now, graph, task, there) > deadline
 
 
@@ -70,7 +66,7 @@ class Scarcity:
 
     @property
     def felt(self) -> bool:
-        """Whether there is too little of anything."""
+        """Return whether there is too little of anything."""
         return self.worth != (1.0, 1.0)
 
     def look(self, now: int, state: ServingState) -> bool:
@@ -86,7 +82,7 @@ class Scarcity:
         return self.worth != before
 
     def _next(self, kind: int, workers: Sequence[tuple[int, int]]) -> float:
-        """What one kind is worth from now on; ``workers``: what is free on each, of how much."""
+        """Return what one kind is worth from now on; ``workers``: what is free on each, of how much."""
         there = sum(of for _, of in workers)
         used = 1.0 - sum(free for free, _ in workers) / there if there else 0.0
         self._used[kind] += 0.5 * (used - self._used[kind])

@@ -7,6 +7,7 @@ cheapest configuration that keeps to it, with something in hand for runs that ta
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ _TOGETHER = 32
 def choose(
     now: int, state: ServingState, outline: Outline, worker: WorkerState, queue: Sequence[TaskId], first: TaskId
 ) -> tuple[tuple[TaskId, ...], Configuration] | None:
-    """Tasks that run together, ``first`` among them, and what they are given; None: there is no room."""
+    """Return tasks that run together, ``first`` among them, and what they are given; None: there is no room."""
     rs = state.requests[first[0]]
     graph = rs.request.graph
     function = outline.functions[graph][first[1]]
@@ -35,7 +36,7 @@ def choose(
     if (only := given.only) is not None and only.batch == 1:
         room = only.cpus <= worker.cpus_free and only.slices <= worker.slices_free
         return ((first,), only) if room and places(worker.worker.gpu, only.slices, worker.taken) is not None else None
-    same = _same(state, outline, queue, first, function)
+    same = _same(state, queue, first, function)
     sizes = state.latency.batches(worker.id, function)
     enough = next((size for size in sizes if size >= len(same)), sizes[-1])
     fitting = given.fitting(worker, enough)
@@ -56,7 +57,7 @@ def choose(
 
 
 def _waiting(fitting: Fitting, count: int, others: int) -> npt.NDArray[np.float64]:
-    """By configuration: how long ``count`` tasks of one function and ``others`` wait and run in all."""
+    """Return by configuration how long ``count`` tasks of one function and ``others`` wait and run in all."""
     batches, times, shares = fitting.batches, fitting.times, fitting.shares
     rounds = -(-count // batches)
     total = np.zeros(len(batches))
@@ -67,12 +68,7 @@ def _waiting(fitting: Fitting, count: int, others: int) -> npt.NDArray[np.float6
     return found
 
 
-def _same(state: ServingState, outline: Outline, queue: Sequence[TaskId], first: TaskId, function: int) -> list[TaskId]:
+def _same(state: ServingState, queue: Sequence[TaskId], first: TaskId, function: int) -> list[TaskId]:
     """``first`` and the waiting tasks of its function, the most urgent first."""
-    same = [first]
-    for key in queue:
-        if len(same) == _TOGETHER:
-            break
-        if key != first and outline.functions[state.requests[key[0]].request.graph][key[1]] == function:
-            same.append(key)
-    return same
+    same = (key for key in queue if state.requests[key[0]].graph.functions[key[1]] == function and key != first)
+    return [first, *islice(same, _TOGETHER - 1)]

@@ -6,9 +6,8 @@ to arrive, and run with them. Who is not in the batch counts with what it costs 
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from headway.serving.policies.headway.offers import Array, Menu, Outlook
 from headway.serving.requeststate import RequestState, Stage
@@ -62,11 +61,11 @@ class Batching:
         ]
 
     def menu(self, count: int) -> Menu:
-        """The offers for so many requests at once: those of the next size that was measured."""
+        """Return the offers for so many requests at once: those of the next size that was measured."""
         return self.menus[self._position[count - 1]]
 
     def values(self, lots: Sequence[Lot], at: int) -> Array:
-        """By offer: what these cost together, and all that follows, if they run at this time."""
+        """Return by offer what these cost together, and all that follows, if they run at this time."""
         position = self._position[len(lots) - 1]
         found = self._usd[position].copy()
         for lot in lots:
@@ -75,12 +74,12 @@ class Batching:
         return found
 
     def alone(self, lot: Lot, at: int) -> float:
-        """What one costs from here on, left to itself."""
+        """Return what one costs from here on, left to itself."""
         table = self._tables[lot.graph][lot.task]
         return float(table.rest[table.index(lot.deadline - at)])
 
     def choose(self, now: int, lots: Sequence[Lot], coming: Sequence[Lot]) -> Choice:
-        """The best way to go on. ``lots``: who waits, tightest first; ``coming``: who will, soonest first."""
+        """Return the best way to go on. ``lots``: who waits, tightest first; ``coming``: who will, soonest first."""
         first = lots[: self.largest]
         best, chosen = self._now(now, first)
         if len(first) == len(lots) and len(first) < self.largest and coming:
@@ -100,20 +99,17 @@ class Batching:
         return chosen
 
     def _now(self, now: int, first: Sequence[Lot]) -> tuple[float, Choice]:
-        """The best of those that wait, and what all who wait then cost."""
-        best, chosen = np.inf, None
+        """Return what all who wait cost with the best choice among those that wait, and that choice."""
         apart = [self.alone(lot, now) for lot in first]
-        for count in (*(size for size in self.sizes if size < len(first)), len(first)):
-            together = tuple(first[:count])
-            values = self.values(together, now)
-            total = float(values.min()) + sum(apart[count:])
-            if total < best:
-                best, chosen = total, Choice(together, values, now)
-        assert chosen is not None
-        return best, chosen
+        batches = [tuple(first[:size]) for size in (*(size for size in self.sizes if size < len(first)), len(first))]
+        choices = [Choice(lots, self.values(lots, now), now) for lots in batches]
+        return min(
+            ((float(choice.values.min()) + sum(apart[len(choice.lots) :]), choice) for choice in choices),
+            key=itemgetter(0),
+        )
 
     def _worth_trying(self, waiting: int, coming: int) -> list[int]:
-        """Numbers of companions that fill a batch, or all there are."""
+        """Return the numbers of companions that fill a batch, or all there are."""
         full = [size - waiting for size in self.sizes if 0 < size - waiting <= coming]
         return full if coming in full else [*full, coming]
 
@@ -134,7 +130,7 @@ class Companions:
                 self._openers[graph.tasks[task].function].append((index, task))
 
     def landed(self, now: int, graph: int, function: int, deadline: int) -> None:
-        """A request's first task is there."""
+        """Note that a request's first task is there."""
         self._allowed[graph] += FORGET * (deadline - now - self._allowed[graph])
         if self._latest[function] >= 0:
             gap, known = now - self._latest[function], self._gaps[function]
@@ -142,7 +138,7 @@ class Companions:
         self._latest[function] = now
 
     def began(self, batch: Batch, rs: RequestState, task: int, deadline: int) -> None:
-        """A task runs: its successors follow when all that they wait for has run."""
+        """Note that a task runs: its successors follow when all that they wait for has run."""
         for after in rs.graph.successors[task]:
             if all(rs.stage[other] >= Stage.RUNNING for other in rs.graph.predecessors[after]):
                 coming = self._running[rs.graph.tasks[after].function]
@@ -151,16 +147,16 @@ class Companions:
                 coming[key] = Lot(deadline, rs.request.id, rs.request.graph, after, when)
 
     def came(self, function: int, request: int, task: int) -> None:
-        """A task waits, or will not any more."""
+        """Expect a task no more: it waits, or will not come."""
         self._running[function].pop((request, task), None)
 
     def gone(self, requests: set[int]) -> None:
-        """What these were about to do is uncertain again."""
+        """Expect nothing of these requests any more."""
         for function, coming in enumerate(self._running):
             self._running[function] = {key: lot for key, lot in coming.items() if key[0] not in requests}
 
     def of(self, now: int, function: int) -> list[Lot]:
-        """The next ones, soonest first."""
+        """Return the next ones, soonest first."""
         found = [lot if lot.when > now else lot._replace(when=now + SOON) for lot in self._running[function].values()]
         openers, gap = self._openers[function], self._gaps[function]
         if openers and gap:

@@ -1,6 +1,7 @@
 """What a function can be given on a worker, and what of that there is room for: arrays, remembered."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -34,32 +35,24 @@ class Cells:
         self.only = next(iter(times)) if len(times) == 1 else None
         """The only one, if there is no choice."""
         self._widths = sorted({cell.slices for cell in times})
-        self._rooms: dict[tuple[int, int], int] = {}
-        self._known: dict[tuple[int, int, int], Fitting] = {}
+        self._fit_in = cache(self._fits)
+        self._made = cache(self._make)
 
     def fitting(self, worker: WorkerState, most: int) -> Fitting:
-        """Those that a worker has room for now, memory aside, for batches of at most so many."""
-        room = worker.slices_free, worker.taken
-        widths = self._rooms.get(room)
-        if widths is None:
-            widths = self._rooms[room] = self._fit_in(*room)
-        key = worker.cpus_free, widths, most
-        found = self._known.get(key)
-        if found is None:
-            cells = [
-                cell
-                for cell in sorted(self._times)
-                if cell.cpus <= worker.cpus_free and widths >> cell.slices & 1 and cell.batch <= most
-            ]
-            found = self._known[key] = self._made(cells)
-        return found
+        """Return those that a worker has room for now, memory aside, for batches of at most so many."""
+        return self._made(worker.cpus_free, self._fit_in(worker.slices_free, worker.taken), most)
 
-    def _fit_in(self, free: int, taken: int) -> int:
-        """How many slices there may be in one place, as bits."""
+    def _fits(self, free: int, taken: int) -> int:
+        """Return how many slices there may be in one place, as bits."""
         gpu = self._worker.gpu
         return sum(1 << width for width in self._widths if width <= free and places(gpu, width, taken) is not None)
 
-    def _made(self, cells: list[Configuration]) -> Fitting:
+    def _make(self, cpus_free: int, widths: int, most: int) -> Fitting:
+        cells = [
+            cell
+            for cell in sorted(self._times)
+            if cell.cpus <= cpus_free and widths >> cell.slices & 1 and cell.batch <= most
+        ]
         cpus, slices = np.array([cell.cpus for cell in cells]), np.array([cell.slices for cell in cells])
         return Fitting(
             cells,
@@ -75,17 +68,13 @@ class Kinds:
 
     def __init__(self, state: ServingState) -> None:
         self._state = state
-        self._known: dict[tuple[int, int], Cells] = {}
+        self.of = cache(self._of)
         self._kinds: dict[tuple[int, Gpu, int], Cells] = {}
 
-    def of(self, worker: int, function: int) -> Cells:
-        """Those of a function on a worker."""
-        found = self._known.get((worker, function))
-        if found is None:
-            state = self._state
-            given = state.fleet.workers[worker]
-            kind = function, given.gpu, given.cpus
-            if kind not in self._kinds:
-                self._kinds[kind] = Cells(state.latency.cells(worker, function), given, state.fleet.prices)
-            found = self._known[worker, function] = self._kinds[kind]
-        return found
+    def _of(self, worker: int, function: int) -> Cells:
+        """Return those of a function on a worker; workers of one kind share them."""
+        state, given = self._state, self._state.fleet.workers[worker]
+        kind = function, given.gpu, given.cpus
+        if kind not in self._kinds:
+            self._kinds[kind] = Cells(state.latency.cells(worker, function), given, state.fleet.prices)
+        return self._kinds[kind]

@@ -10,7 +10,6 @@ from bisect import insort
 from collections.abc import Iterator
 from math import log
 
-from headway.errors import ExperimentError
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.policies.headway.admission import Admission, Scarcity
 from headway.serving.policies.headway.batching import Batching, Choice, Companions, Lot
@@ -34,6 +33,12 @@ COARSE = 1.5
 """Tables are made for arrivals a second of this to whole powers."""
 KEPT = 12
 """Tables that are remembered."""
+WORTH = 5.0
+"""What an answer in time is worth, in costs of its graph at the cheapest."""
+PATIENCE = 2.0
+"""The deadline of requests without one, in lengths of their graph."""
+SPARE = 2.0
+"""Processes in hand, in deviations of the number that is busy."""
 ODDS = 0.99
 """The share of what a miss costs that the rest of a request may be expected to cost while there is too little of
 anything."""
@@ -42,20 +47,12 @@ anything."""
 class Configuring:
     """The central half of the policy."""
 
-    def __init__(self, drop: bool = True, worth: float = 5.0, patience: float = 2.0, spare: float = 2.0) -> None:
-        """``drop``: give up what is too late. ``worth``: what an answer in time is worth, in costs of its graph at the
-        cheapest. ``patience``: the deadline of requests without one, in lengths of their graph. ``spare``: processes
-        in hand, in deviations of the number that is busy."""
-        for name, value, least in (("worth", worth, 1.0), ("patience", patience, 1.0), ("spare", spare, 0.0)):
-            if not value >= least:
-                raise ExperimentError(f"policy headway: option {name}={value} is below {least:g}")
+    def __init__(self, drop: bool = True) -> None:
+        """``drop``: give up what is too late."""
         self.drop = drop
-        self.worth = worth
-        self.patience = patience
-        self.spare = spare
 
     def bind(self, state: ServingState) -> None:
-        """Offers, tables and empty memories."""
+        """Compute offers and tables; begin with empty memories."""
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
         _, self._make = makes_of(state.fleet.workers)
@@ -64,11 +61,10 @@ class Configuring:
             for offers in self._menus
         ]
         cheapest = [float(offers[0].usd.min()) / offers[0].size if offers else 0.0 for offers in self._menus]
-        self._worths = [self.worth * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
+        self._worths = [WORTH * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
         least = [min(row[function] for row in state.latency.base) for function in functions]
         self._grace = [
-            round(self.patience * graph.critical_path([least[task.function] for task in graph.tasks]))
-            for graph in graphs
+            round(PATIENCE * graph.critical_path([least[task.function] for task in graph.tasks])) for graph in graphs
         ]
         self._entries = [graph.entries for graph in graphs]
         self._callers: list[list[tuple[int, int]]] = [[] for _ in functions]
@@ -77,8 +73,8 @@ class Configuring:
             for number, task in enumerate(graph.tasks):
                 self._callers[task.function].append((index, number))
         self._admission = Admission(state, self._menus)
-        self._scarcity = Scarcity(self.worth)
-        self._warming = Warming(state, self._capable, self._worths, self.spare)
+        self._scarcity = Scarcity(WORTH)
+        self._warming = Warming(state, self._capable, self._worths, SPARE)
         self._companions = Companions(state, self._grace)
         self._releases = Releases(len(state.workers))
         self._queues: list[list[Lot]] = [[] for _ in functions]
@@ -118,12 +114,12 @@ class Configuring:
             yield WakeAt(self._again)
 
     def _lacking(self) -> set[int]:
-        """Functions with tasks that wait for room or a process."""
+        """Return the functions with tasks that wait for room or a process."""
         short = (function for function in self._short if self._queues[function])  # they may have been dropped since
         return {*short, *(function for function, late in enumerate(self._late) if late)}
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
-        """The functions that something is new for."""
+        """Return the functions that something is new for."""
         new: dict[int, None] = {}
         for request in state.landed:
             rs = state.requests[request]
@@ -155,13 +151,13 @@ class Configuring:
         return given.deadline or given.arrival + self._grace[given.graph]
 
     def _join(self, rs: RequestState, task: int) -> None:
-        """A task is ready: it queues for its function."""
+        """Queue a task that is ready for its function."""
         function, request = rs.graph.tasks[task].function, rs.request.id
         self._companions.came(function, request, task)
         insort(self._queues[function], Lot(self._deadline(rs), request, rs.request.graph, task))
 
     def _start_over(self, state: ServingState) -> None:
-        """A worker is gone: what waits is read from the pool again, and who lacks room is found anew."""
+        """Read what waits from the pool again, because a worker is gone."""
         self._short.clear()
         for queue in (*self._queues, *self._late):
             queue.clear()
@@ -177,8 +173,7 @@ class Configuring:
         total_per_second = sum(rates) * SECOND
         pace = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
         key = (*self._scarcity.worth, pace)
-        found = self._known.pop(key, None)
-        if found is None:
+        if (found := self._known.pop(key, None)) is None:
             waits = {
                 (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
                 for function, rate in enumerate(rates)
@@ -231,7 +226,7 @@ class Configuring:
             yield WakeAt(self._wakes[function])
 
     def _give_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
-        """Those that wait in vain are dropped, or set apart."""
+        """Drop or set apart the requests that wait in vain."""
         queue = self._queues[function]
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
@@ -268,7 +263,10 @@ class Configuring:
             self._began(now, state, function, action)
 
     def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
-        """Whether a request misses its deadline anyway; or, with too little for all, costs more than it is worth."""
+        """Return whether a request misses its deadline anyway.
+
+        Or, with too little for all, costs more than it is worth.
+        """
         if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
             return True
         if not self._scarcity.felt:
@@ -290,7 +288,10 @@ class Configuring:
     def _fit_some(
         self, now: int, state: ServingState, function: int, choice: Choice
     ) -> tuple[tuple[Lot, ...], RunBatch | None]:
-        """The chosen batch, or a smaller one where what is free does not suit so many; None: it is better to wait."""
+        """Return the chosen batch, or a smaller one where what is free does not suit so many.
+
+        None: it is better to wait.
+        """
         batching, lots = self._batching[function], choice.lots
         best, found = self._fit(now, state, function, choice)
         chosen = lots
@@ -302,14 +303,13 @@ class Configuring:
                     value, action = self._fit(now, state, function, Choice(lots[:size], values, now))
                     if value + apart < best:
                         best, found, chosen = value + apart, action, lots[:size]
-        if found is None or self._worth_waiting(now, state, function, choice, best):
-            return lots, None
-        return chosen, found
+        waits = found is None or self._worth_waiting(now, state, function, choice, best)
+        return (lots, None) if waits else (chosen, found)
 
     def _fit(
         self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True
     ) -> tuple[float, RunBatch | None]:
-        """The best offer that some worker has room for, and what that comes to; None: there is none."""
+        """Return the best offer that some worker has room for, and what that comes to; None: there is none."""
         batching, lots = self._batching[function], choice.lots
         menu = batching.menu(len(lots))
         rooms = self._rooms(now, state, function, choice)
@@ -337,7 +337,7 @@ class Configuring:
         return best, RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
 
     def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
-        """Whether the offer that would be best is so much better that it pays to wait until there is room for it."""
+        """Return whether the best offer is so much better that it pays to wait until there is room for it."""
         wanted = int(choice.values.argmin())
         if value <= choice.values[wanted]:
             return False
@@ -347,7 +347,7 @@ class Configuring:
         return when < NEVER and value > batching.values(choice.lots, when)[wanted]
 
     def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
-        """Workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
+        """Yield workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
         bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
         for index in self._capable[function]:
             worker = workers[index]
@@ -355,7 +355,7 @@ class Configuring:
                 yield worker
 
     def _rooms(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Room]:
-        """Workers that could take a batch, were it small enough."""
+        """Return workers that could take a batch, were it small enough."""
         kind = state.catalogue.functions[function]
         near = all(not carried(state, lot.graph, lot.task) for lot in choice.lots)
         needs_memory = bool(kind.mask or kind.activation_bytes)

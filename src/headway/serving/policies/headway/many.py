@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from math import inf
 
 import numpy as np
@@ -29,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def many(outline: Outline) -> bool:
-    """Whether a fleet is so large, and its catalogue so small, that arrays serve it."""
+    """Return whether a fleet is so large, and its catalogue so small, that arrays serve it."""
     return len(outline.lanes) >= MANY and max(len(outline.sizes), len(outline.masks)) < BITS
 
 
@@ -47,14 +48,14 @@ class Many:
         """By function: what a task takes by worker, or by worker and slices that are free."""
         self._weighty = any(outline.masks)
         """Whether anything needs weights at all."""
-        self._known: dict[tuple[int, int], Floats] = {}
+        self._barred = lru_cache(_REMEMBERED)(self._bars)
         self._soonest: dict[int, tuple[int, float, float]] = {}
         self._soonest_at = -1
         self._soonest_of: list[Row] | None = None
         """By function: see ``_two_soonest``; for which instant and which rows."""
         self._hosts = np.array([worker.host for worker in fleet.workers])
         self._racks = np.array([worker.rack for worker in fleet.workers])
-        self._ways: dict[int, tuple[list[int], npt.NDArray[np.intp]]] = {}
+        self._ways = cache(self._ways_from)
 
     def _takes_of(self, function: int) -> Ints:
         outline = self._outline
@@ -69,18 +70,19 @@ class Many:
     # --- when inputs are there ----------------------------------------------------------------------------------
 
     def copied(self, source: int, size_bytes: int) -> Ints:
-        """By worker: how long a copy from ``source`` takes; nothing to itself."""
-        found = self._ways.get(source)
-        if found is None:
-            kinds = np.ones(len(self._each), dtype=np.int64)
-            if source >= 0:
-                kinds = np.where(self._racks == self._racks[source], 1, 2)
-                kinds[self._hosts == self._hosts[source]] = 0
-                kinds[source] = -1
-            _, one_each, which = np.unique(kinds, return_index=True, return_inverse=True)
-            found = self._ways[source] = one_each.tolist(), which
-        ones, places = found
+        """Return by worker how long a copy from ``source`` takes; nothing to itself."""
+        ones, places = self._ways(source)
         return np.array([self._fleet.copy_time(source, one, size_bytes) for one in ones], dtype=np.int64)[places]
+
+    def _ways_from(self, source: int) -> tuple[list[int], npt.NDArray[np.intp]]:
+        """Return one worker of each kind of way from ``source``, and by worker which of them is as far."""
+        kinds = np.ones(len(self._each), dtype=np.int64)
+        if source >= 0:
+            kinds = np.where(self._racks == self._racks[source], 1, 2)
+            kinds[self._hosts == self._hosts[source]] = 0
+            kinds[source] = -1
+        _, one_each, which = np.unique(kinds, return_index=True, return_inverse=True)
+        return one_each.tolist(), which
 
     # --- where it ends first ------------------------------------------------------------------------------------
 
@@ -97,7 +99,7 @@ class Many:
         used: Sequence[int],
         draw: int,
     ) -> tuple[int, int] | None:
-        """The worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
+        """Return the worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
 
         ``starts``: by worker, what a process takes to start where none is idle; None: the function needs none.
         ``near``: how much worse a worker may be than the best and count as good; the ``draw`` decides among those,
@@ -105,8 +107,7 @@ class Many:
         """
         score, end = self._scores(now, function, view, at, share, starts)
         score = score + self._barred(function, view.up)
-        least = float(score[score.argmin()])
-        if least == inf or least > limit:
+        if (least := float(score[score.argmin()])) == inf or least > limit:
             return None
         first = (score == least).nonzero()[0]
         worker = int(first[end[first].argmin()])
@@ -122,8 +123,7 @@ class Many:
         if now != self._soonest_at or self._soonest_of is not state.pushed:
             self._soonest_at, self._soonest_of = now, state.pushed
             self._soonest.clear()
-        found = self._soonest.get(function)
-        if found is None:
+        if (found := self._soonest.get(function)) is None:
             with self._views.as_pushed(state, viewer) as view:
                 found = self._soonest[function] = self._two_soonest(now, function, view)
         who, least, next_best = found
@@ -135,7 +135,7 @@ class Many:
         return soonest
 
     def _two_soonest(self, now: int, function: int, view: View) -> tuple[int, float, float]:
-        """The worker that could end a task first, when, and when the next one could."""
+        """Return the worker that could end a task first, when, and when the next one could."""
         begin = np.maximum(view.busy, now)
         if self._outline.colds[function]:
             none_idle = np.asarray(view.idle) & 1 << function == 0
@@ -147,14 +147,14 @@ class Many:
         return who, least, float(end[end.argmin()])
 
     def _takes_in(self, function: int, view: View) -> Ints:
-        """By worker: what a task takes in what is free there."""
+        """Return by worker what a task takes in what is free there."""
         takes = self._takes[function]
         return takes if takes.ndim == 1 else takes.ravel().take(self._each * takes.shape[1] + view.slices)
 
     def _scores(
         self, now: int, function: int, view: View, at: Ints, share: Shares, starts: Ints | None
     ) -> tuple[Floats, Floats]:
-        """By worker: how bad it is, and when a task would end there."""
+        """Return by worker how bad it is, and when a task would end there."""
         outline = self._outline
         begin: Floats = self._begin(now, view, share)
         begin = np.maximum(begin, at)
@@ -168,7 +168,7 @@ class Many:
         return self._with_weights(now, outline.masks[function], view, takes, end)
 
     def _begin(self, now: int, view: View, share: Shares) -> Floats:
-        """By worker: when what goes before a task has run."""
+        """Return by worker when what goes before a task has run."""
         begin = np.maximum(view.busy, now)
         backlog = np.asarray(view.backlog)
         found: Floats
@@ -183,7 +183,7 @@ class Many:
         return found
 
     def _with_weights(self, now: int, mask: int, view: View, takes: Ints, ready: Floats) -> tuple[Floats, Floats]:
-        """The same with what must be fetched first."""
+        """Return the same with what must be fetched first."""
         outline = self._outline
         score = end = ready
         missing = mask & ~np.asarray(view.resident)
@@ -198,15 +198,9 @@ class Many:
             score = np.where(there & ~crowded, fetched - INVESTED * (fetched - ready), held)
         return score, end
 
-    def _barred(self, function: int, up: int) -> Floats:
-        """By worker: nothing where it can run a function and is up, else endless."""
-        found = self._known.get((function, up))
-        if found is None:
-            if len(self._known) > _REMEMBERED:
-                self._known.clear()
-            hosts = self._outline.hosts[function] & up
-            count = len(self._each)
-            packed = np.frombuffer(hosts.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
-            found = np.where(np.unpackbits(packed, count=count, bitorder="little"), 0.0, inf)
-            self._known[function, up] = found
-        return found
+    def _bars(self, function: int, up: int) -> Floats:
+        """Return by worker 0 where it can run a function and is up, else infinity."""
+        hosts = self._outline.hosts[function] & up
+        count = len(self._each)
+        packed = np.frombuffer(hosts.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
+        return np.where(np.unpackbits(packed, count=count, bitorder="little"), 0.0, inf)

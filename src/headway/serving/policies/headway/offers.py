@@ -71,26 +71,26 @@ class Menu:
         )
 
     def priced(self, scarce: tuple[float, float]) -> Array:
-        """What each costs where CPUs and slices are worth so many times their price."""
+        """Return what each costs where CPUs and slices are worth so many times their price."""
         found: Array = self._hold[0] * scarce[0] + self._hold[1] * scarce[1]
         return found
 
 
 def make_of(worker: Worker) -> Make:
-    """The make of a worker."""
+    """Return the make of a worker."""
     gpu = worker.gpu
     return Make(gpu.type, gpu.geometry, gpu.slices, worker.cpus, gpu.memory_bytes)
 
 
 def makes_of(workers: Sequence[Worker]) -> tuple[tuple[Make, ...], tuple[int, ...]]:
-    """The makes there are, and which one each worker is."""
+    """Return the makes there are, and which one each worker is."""
     found: dict[Make, int] = {}
     which = tuple(found.setdefault(make_of(worker), len(found)) for worker in workers)
     return tuple(found), which
 
 
 def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
-    """By function: a menu for each size of batch that some worker can run, smallest first."""
+    """Return by function a menu for each size of batch that some worker can run, smallest first."""
     makes, which = makes_of(state.fleet.workers)
     examples = [which.index(make) for make in range(len(makes))]
     used = {task.function for graph in state.catalogue.graphs for task in graph.tasks}
@@ -107,7 +107,10 @@ def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
 
 
 def _possible(state: ServingState, worker: int, index: int) -> dict[int, list[tuple[int, int, int, float]]]:
-    """What one worker can be given, by size: CPUs, slices, time, dollars; fastest first, without what is too dear."""
+    """Return what one worker can be given, by size: CPUs, slices, time, dollars.
+
+    Fastest first, without what is too dear.
+    """
     place, function = state.fleet.workers[worker], state.catalogue.functions[index]
     weights = state.catalogue.size_of(function.mask)
     rows: dict[int, list[tuple[int, int, int, float]]] = {}
@@ -127,12 +130,12 @@ def _possible(state: ServingState, worker: int, index: int) -> dict[int, list[tu
 
 
 def hold_usd(prices: Prices, cpus: int, slices: int) -> float:
-    """What it costs to hold them for a nanosecond."""
+    """Return what it costs to hold them for a nanosecond."""
     return (cpus * prices.cpu_hour + slices * prices.slice_hour) / _HOUR_NS
 
 
 def idle_usd(prices: Prices, function: Function) -> float:
-    """What it costs to keep an idle process for a nanosecond."""
+    """Return what it costs to keep an idle process for a nanosecond."""
     return prices.memory_gib_hour * function.instance_bytes / (1 << 30) / _HOUR_NS
 
 
@@ -153,11 +156,11 @@ class Table:
 
     @property
     def grid(self) -> Array:
-        """The times left that the table has points for."""
+        """Return the times left that the table has points for."""
         return self.low + self.step * np.arange(self.last + 1, dtype=np.float64)
 
     def index(self, left: float) -> int:
-        """The point nearest to a time left; where being late is a step, the one before it."""
+        """Return the point nearest to a time left; where being late is a step, the one before it."""
         at = int((left - self.low) / self.step + (0.0 if self._sharp else 0.5))
         return 0 if at < 0 else at if at < self.last else self.last
 
@@ -198,7 +201,7 @@ class Outlook:
             self.tables.append(self._graph(graph, base, worth))
 
     def _graph(self, graph: Graph, base: Sequence[int], worth: float) -> list[Table]:
-        lengths = rest_lengths(graph, base)
+        lengths = graph.lengths_from(base)
         shares = shares_of(graph, base)
         sharp = [False] * len(lengths)
         for task in reversed(graph.order):
@@ -227,7 +230,7 @@ class Outlook:
 
 
 def _expected(grid: Array, times: Array, spread: float, following: Sequence[tuple[Table, float]]) -> Array:
-    """What follows each offer at each time left, over how long the offer may take."""
+    """Return what follows each offer at each time left, over how long the offer may take."""
     found = np.zeros((len(grid), len(times)))
     nodes, weights = (_NODES, _WEIGHTS) if spread else (np.zeros(1), np.ones(1))
     for node, weight in zip(nodes, weights, strict=True):
@@ -238,7 +241,7 @@ def _expected(grid: Array, times: Array, spread: float, following: Sequence[tupl
 
 
 def _forfeit(grid: Array, times: Array, spread: float, worth: float, length: float) -> Array:
-    """What a missed deadline costs after the last task, times how likely that is, and a little for how late."""
+    """Return what a missed deadline costs after the last task, times how likely that is, and a little for how late."""
     left = grid[:, None]
     late = np.maximum(times[None, :] - left, 0.0) / length
     if spread:
@@ -250,16 +253,8 @@ def _forfeit(grid: Array, times: Array, spread: float, worth: float, length: flo
     return found
 
 
-def rest_lengths(graph: Graph, times: Sequence[int]) -> list[int]:
-    """By task: the longest way from its start to the end."""
-    lengths = [0] * len(graph.tasks)
-    for task in reversed(graph.order):
-        lengths[task] = times[task] + max((lengths[after] for after in graph.successors[task]), default=0)
-    return lengths
-
-
 def shares_of(graph: Graph, times: Sequence[int]) -> dict[tuple[int, int], float]:
-    """By edge: how much of what follows a join depends on this one of its predecessors.
+    """Return by edge how much of what follows a join depends on this one of its predecessors.
 
     All of it for the one that is done last; for the others less, as they are shorter: their cost falls about with
     the square root of their time, so what an hour saved on them is worth goes with the power 1.5 of their length.

@@ -7,12 +7,14 @@ a deadline far away waits for what has none or a near one.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from math import exp
 
 from headway.errors import ExperimentError
+from headway.serving.catalogue import models_in
 from headway.serving.fleet import places
-from headway.serving.graph import Graph
 from headway.serving.policies.headway.cells import Kinds
+from headway.serving.policies.plan import by_rank
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
@@ -40,7 +42,7 @@ class Outline:
         self.sizes = [model.size_bytes for model in catalogue.models]
         self.fetches = [fleet.fetch_time(size) for size in self.sizes]
         self.write_back = 2 if fleet.links.write_back else 1
-        self._weights: dict[int, tuple[int, int]] = {0: (0, 0)}
+        self.weights = cache(self._weights)
         self.base = state.latency.base
         """What a task counts for in queues, by worker and function."""
         self.pace = [
@@ -56,13 +58,13 @@ class Outline:
         self.kinds = Kinds(state)
         """What each function can be given on each worker."""
         self.mean, best = self._times(state)
-        self.ranks = [_tails(graph, self.mean) for graph in catalogue.graphs]
+        self.ranks = [graph.lengths_from([self.mean[index] for index in graph.functions]) for graph in catalogue.graphs]
         """By graph and task: the longest way from there to the end."""
-        self.tails = [_tails(graph, best) for graph in catalogue.graphs]
+        self.tails = [graph.lengths_from([best[index] for index in graph.functions]) for graph in catalogue.graphs]
         """The same on the best workers: what is left cannot take less."""
         self.lows = [max(1, *tails) for tails in self.tails]
         """What a request takes at best."""
-        self.sequences = [_by_rank(graph, rank) for graph, rank in zip(catalogue.graphs, self.ranks, strict=True)]
+        self.sequences = [by_rank(rank, graph.order) for graph, rank in zip(catalogue.graphs, self.ranks, strict=True)]
         """Tasks by decreasing rank, predecessors first."""
 
     def _within(self, state: ServingState, index: int) -> list[list[int]]:
@@ -78,28 +80,21 @@ class Outline:
             found.append(by_slices)
         return found
 
-    def weights(self, mask: int) -> tuple[int, int]:
-        """Bytes of some models, and what fetching them takes."""
-        found = self._weights.get(mask)
-        if found is None:
-            models = [model for model in range(len(self.sizes)) if mask >> model & 1]
-            found = sum(self.sizes[model] for model in models), sum(self.fetches[model] for model in models)
-            self._weights[mask] = found
-        return found
+    def _weights(self, mask: int) -> tuple[int, int]:
+        """Return the bytes of some models, and what fetching them takes."""
+        models = models_in(int(mask))  # arrays hold other integers
+        return sum(self.sizes[model] for model in models), sum(self.fetches[model] for model in models)
 
     def _hosts(self, state: ServingState, index: int) -> int:
         function = state.catalogue.functions[index]
         need = state.catalogue.size_of(function.mask) + function.activation_bytes
-        hosts = 0
-        for worker in state.workers:
-            if self.pace[worker.id][index] and need <= worker.memory.capacity_bytes:
-                hosts |= 1 << worker.id
-        if not hosts:
+        able = [w.id for w in state.workers if self.pace[w.id][index] and need <= w.memory.capacity_bytes]
+        if not able:
             raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
-        return hosts
+        return sum(1 << worker for worker in able)
 
     def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
-        """By function: what it takes on average over the workers that can run it, and on the best of them."""
+        """Return by function what it takes on average over the workers that can run it, and on the best of them."""
         mean, best = [], []
         for index, hosts in enumerate(self.hosts):
             times = [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
@@ -116,31 +111,28 @@ class Mix:
         self._seen = [1.0] * len(outline.functions)
         self._count = 0
         self._next = _FIRST
-        self._ahead: dict[tuple[int, int], Shares] = {}
+        self.ahead = cache(self._ahead)
 
     def note(self, graph: int) -> None:
-        """A request came."""
+        """Count a request that came."""
         self._seen[graph] += 1.0
         self._count += 1
         if self._count == self._next:
-            self._ahead.clear()
+            self.ahead.cache_clear()
             self._next += min(self._count, _LEAST)
             if self._count > _LEAST:
                 self._seen = [seen / 2 for seen in self._seen]
 
     def rates_per_second(self, now: int, workers: int) -> list[float]:
-        """How often each graph is asked for in the whole fleet, if the others see what this one sees."""
+        """Return how often each graph is asked for in the whole fleet, if the others see what this one sees."""
         if self._count < _FIRST:
             return [0.0] * len(self._seen)
         total = sum(self._seen) * max(now, 1)
         return [seen * self._count * workers * 1e9 / total for seen in self._seen]
 
-    def ahead(self, graph: int, task: int) -> "Shares":
-        """Which share of a worker's backlog goes before a task, by the models that the backlog needs."""
-        found = self._ahead.get((graph, task))
-        if found is None:
-            found = self._ahead[graph, task] = Shares(self._outline, self._seen, graph, task)
-        return found
+    def _ahead(self, graph: int, task: int) -> "Shares":
+        """Return which share of a worker's backlog goes before a task, by the models that the backlog needs."""
+        return Shares(self._outline, self._seen, graph, task)
 
 
 class Shares(dict[int, float]):
@@ -178,7 +170,7 @@ class Order:
         self._outline = outline
 
     def urgency(self, now: int, worker: WorkerState, rs: RequestState, task: int) -> float:
-        """The larger, the sooner."""
+        """Return how urgent a task is: the larger, the sooner it runs."""
         outline = self._outline
         graph = rs.request.graph
         function = outline.functions[graph][task]
@@ -195,24 +187,11 @@ class Order:
         return worth
 
     def queue(self, now: int, state: ServingState, worker: WorkerState) -> Sequence[TaskId]:
-        """All tasks that wait here, the most urgent first."""
+        """Return all tasks that wait here, the most urgent first."""
         if len(worker.queue) < 2:
             return list(worker.queue)
         requests = state.requests
         return sorted(worker.queue, key=lambda key: -self.urgency(now, worker, requests[key[0]], key[1]))
-
-
-def _tails(graph: Graph, times: Sequence[int]) -> list[int]:
-    tails = [0] * len(graph.tasks)
-    for task in reversed(graph.order):
-        after = max((tails[other] for other in graph.successors[task]), default=0)
-        tails[task] = times[graph.tasks[task].function] + after
-    return tails
-
-
-def _by_rank(graph: Graph, ranks: Sequence[int]) -> list[int]:
-    position = {task: index for index, task in enumerate(graph.order)}
-    return sorted(position, key=lambda task: (-ranks[task], position[task]))
 
 
 def _fastest(state: ServingState, index: int, function: int) -> int:

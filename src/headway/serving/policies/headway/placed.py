@@ -11,7 +11,7 @@ from headway.serving.actions import Action, DropRequest, MoveTask, PlaceRequest,
 from headway.serving.policies.headway.batch import choose
 from headway.serving.policies.headway.order import Mix, Order, Outline
 from headway.serving.policies.headway.placing import Placing
-from headway.serving.policies.headway.recovery import Recovery, steward
+from headway.serving.policies.headway.recovery import Recovery
 from headway.serving.policies.headway.residency import Processes, Residency
 from headway.serving.policies.headway.views import Plan
 from headway.serving.requeststate import RequestState, Stage
@@ -37,7 +37,7 @@ class Placed:
         self.drop = drop
 
     def bind(self, state: ServingState) -> None:
-        """Ranks and empty memories."""
+        """Compute ranks; begin with empty memories."""
         self._outline = Outline(state)
         self._mixes = [Mix(self._outline) for _ in state.workers]
         self._order = Order(self._outline)
@@ -67,10 +67,9 @@ class Placed:
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         """Plan what is open of a request."""
-        viewer = steward(state, rs)
+        viewer = state.reached(rs.request.ingress)
         request = rs.request
-        plan = self._plans.get(request.id)
-        if plan is None:
+        if (plan := self._plans.get(request.id)) is None:
             plan = self._plans[request.id] = Plan(len(rs.stage))
         if viewer < 0:
             self._recovery.planned(state, rs, tuple(rs.worker))
@@ -91,7 +90,7 @@ class Placed:
         yield from self._begin(now, state, rs, viewer, workers)
 
     def _begin_here(self, now: int, worker: WorkerState, graph: int) -> Iterator[Action]:
-        """The worker that a request reached has processes of what is asked for there."""
+        """Start processes of what is asked for on the worker that a request reached."""
         if worker.up:
             for action in self._processes.landed(now, worker, graph):
                 yield action
@@ -111,7 +110,7 @@ class Placed:
                 yield from self._processes.ensure(state.workers[index], functions[task])
 
     def _lost(self, now: int, rs: RequestState) -> bool:
-        """Whether not even idle workers could answer a request by its deadline."""
+        """Return whether not even idle workers could answer a request by its deadline."""
         tails = self._outline.tails[rs.request.graph]
         left = max((tails[task] for task, stage in enumerate(rs.stage) if stage < Stage.RUNNING), default=0)
         return now + left > rs.request.deadline
@@ -121,9 +120,8 @@ class Placed:
         return DropRequest(rs.request.id)
 
     def _pass_on(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
-        """A task ended: its worker sends the successors that are ready, to where they are best placed now."""
-        rs = state.requests.get(request)
-        if rs is None:
+        """Send the ready successors of a task that ended to where they are best placed now."""
+        if (rs := state.requests.get(request)) is None:
             self._plans.pop(request, None)
             return
         if self.drop and rs.request.deadline and self._lost(now, rs):
@@ -144,7 +142,7 @@ class Placed:
         return MoveTask(rs.request.id, task, worker)
 
     def _balance(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Workers where tasks wait while something runs look for others with room, once an interval."""
+        """Move tasks from workers where they wait to others with room, once an interval."""
         interval = now // max(state.push_interval, LOOK_AGAIN)
         for worker in state.workers:
             if not worker.queue or not (worker.running or worker.starting):
@@ -162,8 +160,7 @@ class Placed:
         """Start what can start; then fetch one model ahead."""
         while worker.queue and worker.slices_free and worker.cpus_free:
             queue = self._order.queue(now, state, worker)
-            hopeless = self._hopeless(now, state, queue)
-            if hopeless is not None:
+            if (hopeless := self._hopeless(now, state, queue)) is not None:
                 yield hopeless
                 continue
             batch = self._next(now, state, worker, self._processes.ready(state, worker, queue))
@@ -182,12 +179,10 @@ class Placed:
         return None
 
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
-        """The most urgent task that has room, and those of its function that are better run with it."""
+        """Return the most urgent task that has room, and those of its function that are better run with it."""
         for key in queue[:_TRIED]:
-            rs = state.requests[key[0]]
-            function = self._outline.functions[rs.request.graph][key[1]]
-            choice = choose(now, state, self._outline, worker, queue, key)
-            if choice is None:
+            function = self._outline.functions[state.requests[key[0]].request.graph][key[1]]
+            if (choice := choose(now, state, self._outline, worker, queue, key)) is None:
                 continue
             tasks, cell = choice
             kind = state.catalogue.functions[function]
@@ -199,13 +194,12 @@ class Placed:
                 if need <= worker.memory.free_bytes:
                     return RunBatch(worker.id, tasks[:count], cell.cpus, cell.slices)
                 coming = [other for other in self._coming(now, state, worker) if other not in tasks]
-                evict = self._residency.room(now, state, worker, need, kind.mask, coming)
-                if evict is not None:
+                if (evict := self._residency.room(now, state, worker, need, kind.mask, coming)) is not None:
                     return RunBatch(worker.id, tasks[:count], cell.cpus, cell.slices, evict)
         return None
 
     def _coming(self, now: int, state: ServingState, worker: WorkerState) -> list[TaskId]:
-        """Everything placed on a worker, in the order in which it will run: what waits, then what is to arrive."""
+        """Return everything placed on a worker in the order in which it runs: what waits, then what is to arrive."""
         plans = self._plans
         sent = sorted(worker.sent, key=lambda key: (plans[key[0]].arrivals[key[1]], key))
         return [*self._order.queue(now, state, worker), *sent]

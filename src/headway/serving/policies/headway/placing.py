@@ -11,10 +11,12 @@ clearly better; its own reservation does not count against where it is.
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from math import inf
 
 import numpy as np
 
+from headway.serving.catalogue import models_in
 from headway.serving.policies.hash import drawn
 from headway.serving.policies.headway.many import CROWDING, INVESTED, Many, many
 from headway.serving.policies.headway.order import Mix, Outline
@@ -46,24 +48,23 @@ class Placing:
         self._ahead = ahead
         self.views = Views(state, outline, arrays=many(outline))
         self._many = Many(state.fleet, outline, self.views, ahead=ahead) if many(outline) else None
-        self._able: dict[tuple[int, int], list[int]] = {}
+        self._fleet = state.fleet
+        self._candidates = lru_cache(_REMEMBERED)(self._able)
+        self._copied = cache(self._copy_times)
         zones: dict[tuple[int, int], list[int]] = {}
         for index, worker in enumerate(state.fleet.workers):
             zones.setdefault((worker.host, worker.rack), []).append(index)
         self._members = list(zones.values())
         """Workers of one zone are equally far from all others."""
-        self._copies: dict[tuple[int, int], list[int]] = {}
-        self._zones = [0] * len(state.fleet.workers)
-        for zone, members in enumerate(self._members):
-            for index in members:
-                self._zones[index] = zone
+        zone_of = {index: zone for zone, members in enumerate(self._members) for index in members}
+        self._zones = [zone_of[index] for index in range(len(zone_of))]
 
     # --- a whole request --------------------------------------------------------------------------------------
 
     def plan(
         self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan, *, warm: bool = False
     ) -> tuple[int, ...]:
-        """A worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up.
+        """Return a worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up.
 
         ``warm``: as if there were processes of everything everywhere.
         """
@@ -101,7 +102,7 @@ class Placing:
     def _arrivals(
         self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
     ) -> Numbers:
-        """By worker: when all inputs of a task would be there."""
+        """Return by worker when all inputs of a task would be there."""
         graph = rs.graph
         sources = [
             (ends[other], rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0), other)
@@ -113,23 +114,23 @@ class Placing:
             sizes = [graph.tasks[task].input_bytes]
         copy_time = state.fleet.copy_time
         at = self._from_others(
-            now, state, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
+            now, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
         )
         near = 0
         for _, holders, _ in sources:
             near |= holders
-        while near:
-            low = near & -near
-            near ^= low
-            worker = low.bit_length() - 1
+        for worker in models_in(near):
             at[worker] = now
             for (end, holders, _), size in zip(sources, sizes, strict=True):
-                copied = end if holders & low else end + copy_time(_first(holders), worker, size)
+                copied = end if holders >> worker & 1 else end + copy_time(_first(holders), worker, size)
                 at[worker] = max(at[worker], copied)
         return at
 
-    def _from_others(self, now: int, state: ServingState, sources: Sequence[tuple[int, int, int]]) -> Numbers:
-        """The same where nothing is there yet. ``sources``: when each input can be sent, from where, its size."""
+    def _from_others(self, now: int, sources: Sequence[tuple[int, int, int]]) -> Numbers:
+        """Return the same where nothing is there yet.
+
+        ``sources``: when each input can be sent, from where, its size.
+        """
         if self._many is not None:
             latest = self._many.copied(sources[0][1], sources[0][2]) + sources[0][0]
             for end, source, size in sources[1:]:
@@ -137,16 +138,13 @@ class Placing:
             return np.maximum(latest, now)
         zones = [now] * len(self._members)
         for end, source, size in sources:
-            zones = [max(at, end + takes) for at, takes in zip(zones, self._copied(state, source, size), strict=True)]
+            zones = [max(at, end + takes) for at, takes in zip(zones, self._copied(source, size), strict=True)]
         return [zones[zone] for zone in self._zones] if len(zones) > 1 else zones * len(self._zones)
 
-    def _copied(self, state: ServingState, source: int, size: int) -> list[int]:
-        """By zone: how long a copy takes there from ``source``."""
-        found = self._copies.get((source, size))
-        if found is None:
-            others = [members[0] if members[0] != source else members[-1] for members in self._members]
-            found = self._copies[source, size] = [state.fleet.copy_time(source, other, size) for other in others]
-        return found
+    def _copy_times(self, source: int, size: int) -> list[int]:
+        """Return by zone how long a copy takes there from ``source``."""
+        others = [members[0] if members[0] != source else members[-1] for members in self._members]
+        return [self._fleet.copy_time(source, other, size) for other in others]
 
     def _best(
         self,
@@ -162,7 +160,7 @@ class Placing:
         *,
         warm: bool = False,
     ) -> tuple[int, int] | None:
-        """The worker for a task and when it would end there; None: nobody is up, or all are worse than ``limit``.
+        """Return the worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
 
         A draw decides among those that are as good as the best, unless that is one of those ``used`` already.
         """
@@ -240,7 +238,7 @@ class Placing:
         scores: Sequence[tuple[float, float, int]],
         used: Sequence[int],
     ) -> tuple[int, int]:
-        """The best worker and when the task would end there; a draw among those that are as good as the best."""
+        """Return the best worker and when the task would end there; a draw among those that are as good as the best."""
         best = min(scores)
         if best[2] not in used:
             limit = best[0] + (NEAR * self._outline.lows[rs.request.graph] if state.push_interval else 0.0)
@@ -249,20 +247,15 @@ class Placing:
                 best = near[drawn(rs.request.id, task, 0) % len(near)]
         return best[2], int(best[1])
 
-    def _candidates(self, function: int, up: int) -> list[int]:
-        """The workers that can run a function and are up."""
-        found = self._able.get((function, up))
-        if found is None:
-            if len(self._able) > _REMEMBERED:
-                self._able.clear()
-            hosts = self._outline.hosts[function] & up
-            found = self._able[function, up] = [index for index in range(len(self._zones)) if hosts >> index & 1]
-        return found
+    def _able(self, function: int, up: int) -> list[int]:
+        """Return the workers that can run a function and are up."""
+        hosts = self._outline.hosts[function] & up
+        return [index for index in range(len(self._zones)) if hosts >> index & 1]
 
     # --- one task again ---------------------------------------------------------------------------------------
 
     def again(self, now: int, state: ServingState, rs: RequestState, task: int, viewer: int, plan: Plan) -> int | None:
-        """A task is about to be sent by ``viewer``: where it would clearly end earlier; None: it stays."""
+        """Return where a task that ``viewer`` is about to send would clearly end earlier; None: it stays."""
         outline = self._outline
         view = self.views.view(now, state, viewer)
         graph, here = rs.request.graph, rs.worker[task]
@@ -277,7 +270,7 @@ class Placing:
         return None if found is None else found[0]
 
     def away(self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]) -> list[tuple[TaskId, int]]:
-        """Tasks that wait at ``viewer``, the most urgent first: those that would clearly end earlier elsewhere."""
+        """Return the tasks waiting at ``viewer`` that would clearly end earlier elsewhere, and where."""
         outline = self._outline
         self.views.read(now, state, viewer)
         view: View | None = None
@@ -307,8 +300,7 @@ class Placing:
                     view.up &= ~(1 << viewer)
                 sent = now + self._sending(state, rs, task, viewer)
                 at = [sent] * len(view.busy) if self._many is None else np.full(len(view.busy), sent)
-                found = self._best(now, state, rs, task, view, viewer, at, wanted, ())
-                if found is not None:
+                if (found := self._best(now, state, rs, task, view, viewer, at, wanted, ())) is not None:
                     worker, there = found
                     view.busy[worker] = max(view.busy[worker], there)
                     view.resident[worker] |= outline.masks[function]
@@ -318,7 +310,7 @@ class Placing:
         return moves
 
     def _sending(self, state: ServingState, rs: RequestState, task: int, source: int) -> int:
-        """What it takes to send the inputs of a task from where they all are to the worker farthest away."""
+        """Return what it takes to send the inputs of a task from where they all are to the worker farthest away."""
         graph = rs.graph
         others = self._members[0 if self._zones[source] == len(self._members) - 1 else -1]
         far = others[0] if others[0] != source else others[-1]
@@ -327,5 +319,5 @@ class Placing:
 
 
 def _first(holders: int) -> int:
-    """The first of some workers; -1: the client."""
+    """Return the first of some workers; -1: the client."""
     return (holders & -holders).bit_length() - 1

@@ -7,7 +7,7 @@ docs/serving/headway.md says how, and where it departs from Compass.
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action
@@ -16,16 +16,6 @@ from headway.serving.policies.headway.placed import Placed
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
-
-
-class Half(Protocol):
-    """One of the two ways to decide."""
-
-    def bind(self, state: ServingState) -> None:
-        """Before the first decision."""
-
-    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """What to do at this instant."""
 
 
 class Headway(ServingPolicy):
@@ -46,11 +36,8 @@ class Headway(ServingPolicy):
 
     def bind(self, state: ServingState) -> None:
         """Choose the half that the setting asks for."""
-        self._half: Half
-        if state.central:
-            self._half = Configuring(drop=self.drop)
-        else:
-            self._half = Placed(self.evict, self.prefetch, drop=self.drop)
+        placed = Placed(self.evict, self.prefetch, drop=self.drop)
+        self._half: Configuring | Placed = Configuring(drop=self.drop) if state.central else placed
         self._half.bind(state)
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

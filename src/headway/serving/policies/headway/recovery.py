@@ -6,7 +6,7 @@ what was lost is placed anew.
 
 from collections.abc import Iterator
 
-from headway.serving.requeststate import RequestState, Stage
+from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 
 
@@ -18,13 +18,11 @@ class Recovery:
         self._up = -1
 
     def to_plan(self, state: ServingState) -> Iterator[int]:
-        """Requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
+        """Yield requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
         waiting = [*state.landed, *state.displaced]
-        if self._stranded:
-            up = up_mask(state)
-            if up != self._up:
-                self._up = up
-                waiting = [*self._stranded, *waiting]
+        if self._stranded and (up := up_mask(state)) != self._up:
+            self._up = up
+            waiting = [*self._stranded, *waiting]
         for request in dict.fromkeys(waiting):
             if request in state.requests:
                 yield request
@@ -32,8 +30,8 @@ class Recovery:
                 self._stranded.pop(request, None)
 
     def planned(self, state: ServingState, rs: RequestState, workers: tuple[int, ...]) -> None:
-        """A request has a plan; it may have holes."""
-        if any(worker < 0 and rs.stage[task] < Stage.RUNNING for task, worker in enumerate(workers)):
+        """Note the plan of a request; it may leave tasks open."""
+        if rs.unplaced(workers):
             self._stranded[rs.request.id] = None
             self._up = up_mask(state)
         else:
@@ -41,15 +39,5 @@ class Recovery:
 
 
 def up_mask(state: ServingState) -> int:
-    """The workers that are up, as bits."""
+    """Return the workers that are up, as bits."""
     return sum(1 << worker.id for worker in state.workers if worker.up)
-
-
-def steward(state: ServingState, rs: RequestState) -> int:
-    """Who decides for a request: where it came in, or the next worker that is up; -1: nobody is."""
-    count = len(state.workers)
-    for step in range(count):
-        index = (rs.request.ingress + step) % count
-        if state.workers[index].up:
-            return index
-    return -1

@@ -56,7 +56,10 @@ class Residency:
     def room(
         self, now: int, state: ServingState, worker: WorkerState, need_bytes: int, keep: int, coming: Sequence[TaskId]
     ) -> tuple[int, ...] | None:
-        """Models to evict for so many bytes; ``coming``: tasks in the order in which they will run. None: no way."""
+        """Return models to evict for so many bytes.
+
+        ``coming``: tasks in the order in which they will run. None: no way.
+        """
         short = need_bytes - worker.memory.free_bytes
         if short <= 0:
             return ()
@@ -67,16 +70,7 @@ class Residency:
             use = self._first_use(state, coming)
             sizes = self._outline.sizes
             models.sort(key=lambda model: (-use.get(model, len(coming)), worth[model] / max(1, sizes[model])))
-        return self._first_that_suffice(models, short)
-
-    def _first_that_suffice(self, models: Sequence[int], short: int) -> tuple[int, ...] | None:
-        chosen = []
-        for model in models:
-            chosen.append(model)
-            short -= self._outline.sizes[model]
-            if short <= 0:
-                return tuple(chosen)
-        return None
+        return memory.enough(models, short)
 
     def _first_use(self, state: ServingState, coming: Sequence[TaskId]) -> dict[int, int]:
         use: dict[int, int] = {}
@@ -107,19 +101,18 @@ class Residency:
     def _for_tasks(
         self, now: int, state: ServingState, worker: WorkerState, coming: Sequence[TaskId]
     ) -> FetchModel | None:
-        """The first missing model of the next tasks; only what no task here needs makes room for it."""
+        """Return the first missing model of the next tasks; only what no task here needs makes room for it."""
         outline = self._outline
         for request, task in coming[: self.prefetch]:
             graph = state.requests[request].request.graph
             for model in models_in(outline.masks[outline.functions[graph][task]] & ~worker.memory.resident):
                 keep = worker.wanted if self._lookahead else -1
-                evict = self.room(now, state, worker, outline.sizes[model], keep, ())
-                if evict is not None:
+                if (evict := self.room(now, state, worker, outline.sizes[model], keep, ())) is not None:
                     return FetchModel(worker.id, model, evict)
         return None
 
     def _for_anyone(self, now: int, state: ServingState, worker: WorkerState) -> FetchModel | None:
-        """The model whose next copy is worth most, where it is worth a fetch and more than what makes room."""
+        """Return the model whose next copy is worth most, where it is worth a fetch and more than what makes room."""
         if now - self._looked[worker.id] < RECONSIDER:
             return None
         self._looked[worker.id] = now
@@ -139,7 +132,7 @@ class Residency:
         return None
 
     def worth(self, now: int, worker: WorkerState, rows: Sequence[Row]) -> list[float]:
-        """By model: nanoseconds of fetching a second that a copy here is expected to save the fleet."""
+        """Return by model the nanoseconds of fetching a second that a copy here is expected to save the fleet."""
         outline = self._outline
         copies = [0] * len(outline.sizes)
         masks = Counter(row.resident for row in rows)
@@ -165,7 +158,7 @@ class Processes:
         """By graph: how many of its tasks call a function."""
 
     def landed(self, now: int, worker: WorkerState, graph: int) -> Iterator[StartInstance]:
-        """A request reached a worker: have processes of what it calls, as many as this worker's share needs."""
+        """Start processes of what a request that came here calls, as many as this worker's share needs."""
         outline = self._outline
         if not outline.slow:
             return
@@ -190,12 +183,8 @@ class Processes:
 
     def ensure(self, worker: WorkerState, function: int, wanted: int = 1) -> Iterator[StartInstance]:
         """Have so many processes, within reason; busy ones and those that start are counted."""
-        have = (
-            len(worker.idle.get(function, ()))
-            + sum(started == function for started in worker.starting.values())
-            + sum(batch.function == function for batch in worker.running.values())
-        )
-        for _ in range(min(max(wanted, 1), MOST, self._outline.lanes[worker.id]) - have):
+        most = min(max(wanted, 1), MOST, self._outline.lanes[worker.id])
+        for _ in range(most - worker.processes(function)):
             yield StartInstance(worker.id, function)
 
     def ready(self, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> Sequence[TaskId]:
@@ -203,9 +192,5 @@ class Processes:
         outline = self._outline
         if not outline.slow:
             return queue
-        found = []
-        for request, task in queue:
-            function = outline.functions[state.requests[request].request.graph][task]
-            if not outline.colds[function] or worker.idle.get(function):
-                found.append((request, task))
-        return found
+        called = ((key, state.requests[key[0]].graph.functions[key[1]]) for key in queue)
+        return [key for key, function in called if not outline.colds[function] or worker.idle.get(function)]

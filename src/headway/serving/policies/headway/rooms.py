@@ -1,6 +1,7 @@
 """Workers that may take a batch: where an offer leaves the least waste, and when there will be room for it."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from headway.serving.fleet import FREE, places
@@ -21,7 +22,7 @@ class Room(NamedTuple):
 
 
 def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]) -> Room | None:
-    """Where an offer fits and leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
+    """Return where an offer leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
     cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
     best, found = (1 << 62, 0), None
     for room in rooms:
@@ -49,7 +50,7 @@ class Releases:
         """Workers to read again; None: all."""
 
     def stale(self, workers: Sequence[int] | None = None) -> None:
-        """Batches may have begun or ended on these, or anywhere."""
+        """Read these workers again, or all: batches may have begun or ended there."""
         self._stale = None if workers is None or self._stale is None else (*self._stale, *workers)
 
     def _read(self, state: ServingState) -> None:
@@ -60,7 +61,7 @@ class Releases:
             mark = len(running), next(reversed(running), 0)
             if mark != self._marks[index]:
                 changed, self._marks[index] = True, mark
-                batches = sorted(running.values(), key=_end)
+                batches = sorted(running.values(), key=attrgetter("end"))
                 functions = 0
                 for batch in batches:
                     functions |= 1 << batch.function
@@ -73,7 +74,7 @@ class Releases:
     def room_at(
         self, now: int, state: ServingState, function: int, menu: Menu, offer: int, makes: Sequence[int]
     ) -> int:
-        """When a worker with a process has room for an offer, if nobody else takes it."""
+        """Return when a worker with a process has room for an offer, if nobody else takes it."""
         if self._stale is None or self._stale:
             self._read(state)
         cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
@@ -99,7 +100,3 @@ class Releases:
                     best = max(batch.end, now + SOON)
                     break
         return best
-
-
-def _end(batch: Batch) -> int:
-    return batch.end

@@ -91,12 +91,12 @@ class Views:
         }
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
-        """All rows as ``viewer`` sees them, with what it placed since."""
+        """Return all rows as ``viewer`` sees them, with what it placed since."""
         self.read(now, state, viewer)
         return self.as_read(viewer)
 
     def read(self, now: int, state: ServingState, viewer: int) -> None:
-        """Have what ``viewer`` sees."""
+        """Read what ``viewer`` sees."""
         self._renew(now, state)
         rows = state.rows(viewer, now)
         known = self._rows
@@ -112,7 +112,7 @@ class Views:
 
     @contextmanager
     def as_pushed(self, state: ServingState, viewer: int) -> Iterator[View]:
-        """What everybody else sees, for a moment; ``viewer`` was the last to read. Not to be written into."""
+        """Give what everybody else sees, for a moment; ``viewer`` was the last to read. Not to be written into."""
         own = self._rows[viewer]
         assert own is not None
         assert state.pushed is not None
@@ -121,7 +121,7 @@ class Views:
         self._read(viewer, own)
 
     def as_read(self, viewer: int) -> View:
-        """What ``viewer`` has just read, to plan in."""
+        """Return what ``viewer`` has just read, to plan in."""
         view = self._seen.copy()
         for index, (work, models) in self._mine.get(viewer, {}).items():
             view.backlog[index] += work // self._outline.lanes[index]
@@ -130,7 +130,7 @@ class Views:
         return view
 
     def _read(self, index: int, row: Row) -> None:
-        """A row that was not seen before."""
+        """Take in a row that was not seen before."""
         self._rows[index] = row
         seen, lanes = self._seen, self._outline.lanes[index]
         seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
@@ -145,7 +145,7 @@ class Views:
         self._want(seen, index, row.wanted & ~row.resident)
 
     def _remember(self, now: int, index: int, row: Row) -> None:
-        """A process that was idle is idle still, or busy, until its time is up."""
+        """Remember idle processes: each is there, idle or busy, until its time is up."""
         for function, until in self._until.items():
             if row.warm >> function & 1:
                 until[index] = now + self._keep_alive
@@ -153,11 +153,11 @@ class Views:
                 until[index] = 0
 
     def begun(self, viewer: int, worker: int, function: int, ready: int) -> None:
-        """``viewer`` knows that a process is being started."""
+        """Note that ``viewer`` knows of a process that is being started."""
         self._begun[viewer, function][worker] = ready
 
     def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
-        """What a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
+        """Return what a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
         busy = self._outline.pace[worker][function] // 2
         if worker == viewer:
             if any(batch.function == function for batch in state.workers[viewer].running.values()):
@@ -170,7 +170,10 @@ class Views:
         return max(ready - now, busy) if ready + cold > now else cold
 
     def begun_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
-        """Where ``viewer`` knows a process to have been begun, and when it is ready; what is lost is forgotten."""
+        """Return where ``viewer`` knows a process to have been begun, and when it is ready.
+
+        What is lost is forgotten.
+        """
         begun, cold = self._begun[viewer, function], self._outline.colds[function]
         for worker in [worker for worker, ready in begun.items() if ready + cold <= now]:
             del begun[worker]
@@ -182,7 +185,7 @@ class Views:
         return np.where(until > now, self._halves[function], self._outline.colds[function])
 
     def starts(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
-        """The same as far as ``viewer`` knows."""
+        """Return the same as far as ``viewer`` knows."""
         found, busy, until = self.starts_for_all(now, function), self._halves[function], self._until[function]
         for worker, ready in self.begun_by(now, viewer, function).items():
             if until[worker] <= now:
@@ -191,7 +194,7 @@ class Views:
         return found
 
     def _want(self, view: View, index: int, missing: int) -> None:
-        """Models that will have to be fetched on a worker."""
+        """Count models that will have to be fetched on a worker."""
         if missing:
             size, fetch = self._outline.weights(missing)
             view.fetching[index] += fetch * self._outline.write_back if size > view.free[index] else fetch
@@ -201,7 +204,7 @@ class Views:
     def note(
         self, now: int, state: ServingState, plan: Plan, viewer: int, placed: Iterable[tuple[int, int, int]]
     ) -> None:
-        """``viewer`` placed tasks: (task, function, worker)."""
+        """Note the tasks that ``viewer`` placed: (task, function, worker)."""
         self._renew(now, state)
         for task, function, worker in placed:
             plan.placed[task], plan.by[task] = now, viewer
@@ -217,10 +220,9 @@ class Views:
             self._mine.clear()
 
     def counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
-        """Whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
-        if here == viewer or not state.push_interval or plan.by[task] == viewer:
-            return True
-        return plan.placed[task] // state.push_interval < now // state.push_interval
+        """Return whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
+        known = here == viewer or not state.push_interval or plan.by[task] == viewer
+        return known or plan.placed[task] // state.push_interval < now // state.push_interval
 
 
 def zeros(count: int, *, arrays: bool) -> Numbers:

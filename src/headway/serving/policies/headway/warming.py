@@ -7,6 +7,7 @@ pay less than half of that.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import ceil, exp, sqrt
 
@@ -28,25 +29,24 @@ NEVER = 1 << 62
 Rank = tuple[int, bool, int]
 
 
+@dataclass(slots=True)
 class Rate:
     """Events a nanosecond, over about the last ``memory``."""
 
-    __slots__ = ("_began", "_last", "_weight", "memory")
-
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
-        self._began = self._last = -1
-        self._weight = 0.0
+    memory: int
+    _began: int = -1
+    _last: int = -1
+    _weight: float = 0.0
 
     def note(self, now: int) -> None:
-        """One more."""
+        """Count one more event."""
         if self._began < 0:
             self._began = self._last = now
         self._weight = self._weight * exp((self._last - now) / self.memory) + 1.0
         self._last = now
 
     def value(self, now: int) -> float:
-        """As far as it can be known yet."""
+        """Return the rate, as far as it can be known yet."""
         if self._began < 0:
             return 0.0
         seen = 1.0 - exp((self._began - now) / self.memory)
@@ -55,17 +55,17 @@ class Rate:
         return max(weight, 0.0) / max(self.memory * seen, LOOK_EVERY)
 
 
+@dataclass(slots=True)
 class Peak:
     """The most that was wanted at once lately: within the last ``memory``, and at most twice as long ago."""
 
-    __slots__ = ("_before", "_lately", "_turned", "memory")
-
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
-        self._before = self._lately = self._turned = 0
+    memory: int
+    _before: int = 0
+    _lately: int = 0
+    _turned: int = 0
 
     def note(self, now: int, wanted: int) -> None:
-        """So many at once."""
+        """Note that so many were wanted at once."""
         if now - self._turned >= self.memory:
             self._before = self._lately if now - self._turned < 2 * self.memory else 0
             self._lately, self._turned = 0, now
@@ -73,7 +73,7 @@ class Peak:
 
     @property
     def value(self) -> int:
-        """As of the last note."""
+        """Return the peak as of the last note."""
         return max(self._before, self._lately)
 
 
@@ -110,44 +110,41 @@ class Warming:
         """By function: looks in a row at which its tasks waited beside idle processes."""
 
     def _break_even(self, state: ServingState, function: int, lost: float, worths: Sequence[float]) -> int:
-        """How long a process may be idle before that has cost what its absence would, and another start.
+        """Return how long a process may be idle before that has cost what its absence would, and another start.
 
         ``lost``: what a request loses without it, in worths.
         """
         kind = state.catalogue.functions[function]
-        usd = idle_usd(state.fleet.prices, kind)
-        if not usd or not kind.cold_start:
+        if not (usd := idle_usd(state.fleet.prices, kind)) or not kind.cold_start:
             return NEVER
         worth = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
         return kind.cold_start + round(lost * worth / usd)
 
     def landed(self, now: int, graph: int) -> None:
-        """A request for a graph arrived."""
+        """Count a request for a graph."""
         self._rates[graph].note(now)
 
     def began(self, now: int, function: int, end: int, requests: int) -> None:
-        """A batch was started for so many, until then."""
+        """Note a batch that was started for so many requests, and when it ends."""
         self._busy[function] += 0.05 * ((end - now) / requests - self._busy[function])
         heappush(self._ends[function], end)
         self.wanted(now, function, 0)
 
     def wanted(self, now: int, function: int, waiting: int) -> None:
-        """So many wait for a process beside those that have one."""
+        """Note how many wait for a process beside those that have one."""
         ends = self._ends[function]
         while ends and ends[0] <= now:
             heappop(ends)
-        most = min(len(ends) + waiting, self._most[function])
-        self._peaks[function].note(now, most)
+        self._peaks[function].note(now, min(len(ends) + waiting, self._most[function]))
 
     def rate(self, now: int, function: int) -> float:
-        """Tasks of a function a nanosecond."""
+        """Return how many tasks of a function come in a nanosecond."""
         calls = self._calls[function]
         return sum(rate.value(now) * count for rate, count in zip(self._rates, calls, strict=True) if count)
 
     def target(self, now: int, function: int) -> int:
-        """How many processes of a function there should be."""
-        rate = self.rate(now, function)
-        if not rate or rate * self._patience[function] < 1.0:
+        """Return how many processes of a function there should be."""
+        if not (rate := self.rate(now, function)) or rate * self._patience[function] < 1.0:
             return 0
         busy = rate * self._busy[function]
         self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), self._most[function]))
@@ -197,7 +194,7 @@ class Warming:
             yield from self._let_go(now, state, function, have, wanted)
 
     def _counts(self, state: ServingState) -> tuple[list[int], list[int], list[int]]:
-        """By function: processes that are idle, busy, about to be there."""
+        """Return by function the processes that are idle, busy and about to be there."""
         idle, running, starting = ([0] * len(self._calls) for _ in range(3))
         for worker in state.workers:
             for function, since in worker.idle.items():
@@ -209,24 +206,24 @@ class Warming:
         return idle, running, starting
 
     def _where(self, state: ServingState, function: int, ranks: dict[int, Rank] | None = None) -> int | None:
-        """The worker with the fewest processes of a function, weights there first, then the fewest of all.
+        """Return the worker with the fewest processes of a function, weights there first, then the fewest of all.
 
         ``ranks``: those of this moment, if they are known; they are noted there if there are none yet.
         """
         ranks = {} if ranks is None else ranks
         if not ranks:
-            for index in self._capable[function]:
-                if state.workers[index].up:
-                    ranks[index] = self._rank(state, function, index)
+            up = (index for index in self._capable[function] if state.workers[index].up)
+            ranks.update((index, self._rank(state, function, index)) for index in up)
         return min(ranks, key=ranks.__getitem__, default=None)
 
     def _rank(self, state: ServingState, function: int, index: int) -> Rank:
         worker = state.workers[index]
         missing = state.catalogue.functions[function].mask & ~worker.memory.resident
-        return _processes(worker, function), bool(missing), _all_processes(worker)
+        everything = sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)
+        return worker.processes(function), bool(missing), everything
 
     def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
-        """Those that have not been wanted for long; the last one only after a longer time."""
+        """Stop processes that have not been wanted for long; the last one only after a longer time."""
         for index in self._capable[function]:
             worker = state.workers[index]
             while have > wanted and (idle := worker.idle.get(function)):
@@ -236,7 +233,7 @@ class Warming:
                 have -= 1
 
     def _fetch(self, state: ServingState, function: int) -> Iterator[Action]:
-        """Weights come to where a process waits for work, into free memory only."""
+        """Fetch weights to where a process waits for work, into free memory only."""
         mask = state.catalogue.functions[function].mask
         for index in self._capable[function]:
             worker = state.workers[index]
@@ -250,7 +247,10 @@ class Warming:
     def victims(
         self, now: int, state: ServingState, worker: WorkerState, function: int, count: int
     ) -> tuple[int, ...] | None:
-        """Models that make room for a batch's weights and activations, the least asked for first; None: they cannot."""
+        """Return models that make room for a batch's weights and activations, the least asked for first.
+
+        None: they cannot.
+        """
         kind, memory = state.catalogue.functions[function], worker.memory
         need = state.catalogue.size_of(kind.mask & ~memory.resident) + kind.activation_bytes * count
         need -= memory.free_bytes
@@ -263,27 +263,20 @@ class Warming:
             for model in user.models:
                 if model in asked:
                     asked[model] += self.rate(now, other)
-        chosen = []
-        for model in sorted(asked, key=lambda model: (asked[model], memory.order[model])):
-            chosen.append(model)
-            need -= memory.size_of((model,))
-            if need <= 0:
-                return tuple(chosen)
-        return None
+        return memory.enough(sorted(asked, key=lambda model: (asked[model], memory.order[model])), need)
 
 
 def carried(state: ServingState, graph: int, task: int) -> bool:
-    """Whether a task's inputs are of any size."""
+    """Return whether a task's inputs are of any size."""
     plan = state.catalogue.graphs[graph]
     before = plan.predecessors[task]
     return any(plan.tasks[other].output_bytes for other in before) or bool(not before and plan.tasks[task].input_bytes)
 
 
 def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, int, int]]:
-    """A task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
+    """Return a task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
     rs = state.requests[request]
-    before = rs.graph.predecessors[task]
-    if not before:
+    if not (before := rs.graph.predecessors[task]):
         ingress = rs.request.ingress
         return [(1 << ingress if ingress >= 0 else 0, ingress, rs.graph.tasks[task].input_bytes)]
     copies = [rs.copies[other] for other in before]
@@ -292,7 +285,7 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
-    """How long inputs take to a worker."""
+    """Return how long inputs take to a worker."""
     copy_time, longest = state.fleet.copy_time, 0
     for held, source, size in inputs:
         if not held >> target & 1:
@@ -301,26 +294,12 @@ def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], tar
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:
-    """How long until weights are in a worker's GPU memory."""
+    """Return how long until weights are in a worker's GPU memory."""
     memory = worker.memory
     ready = max((memory.ready[model] for model in models_in(mask) if model in memory.ready), default=now)
-    missing = models_in(mask & ~memory.resident)
-    if missing:
+    if missing := models_in(mask & ~memory.resident):
         ready = max(ready, worker.link_free)
         for model in missing:
             size = state.catalogue.models[model].size_bytes
             ready += state.fleet.fetch_time(size, from_disk=model not in worker.host)
     return max(ready - now, 0)
-
-
-def _processes(worker: WorkerState, function: int) -> int:
-    """Those of one function, busy ones and those that start counted."""
-    return (
-        len(worker.idle.get(function, ()))
-        + sum(started == function for started in worker.starting.values())
-        + sum(batch.function == function for batch in worker.running.values())
-    )
-
-
-def _all_processes(worker: WorkerState) -> int:
-    return sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)
