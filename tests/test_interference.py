@@ -17,7 +17,8 @@ from headway.experiment.domain import RunResult
 from headway.experiment.folder import open_run
 from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment, ServingRunTable
+from headway.formats.serving_settings import ServingExperiment
+from headway.formats.settings import SeedTable
 from headway.formats.settings import Experiment
 from headway.kernels.interference import PairTable
 from headway.serving.rows import Kind as ServingKind
@@ -216,7 +217,7 @@ def test_a_run_of_a_fleet_reads_a_table_and_keeps_it(folder: Path) -> None:
     took = {}
     for name in ("", "mine.json"):
         each = asked_fleet(folder, interference=name)
-        found = play.run(msgspec.structs.replace(each, run=ServingRunTable(out="felt" if name else "alone")))
+        found = play.run(msgspec.structs.replace(each, run=SeedTable(out="felt" if name else "alone")))
         tape = found.tape
         kinds, times = tape.column("kind"), tape.column("time")
         begun = times[kinds == int(ServingKind.RUN)].tolist()

@@ -19,7 +19,8 @@ from headway.experiment.fleet.planning import Plan, kind_name, plans
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment, ServingPolicyTable
+from headway.formats.serving_settings import ServingExperiment
+from headway.formats.settings import PolicyNameTable
 from headway.metrics.serving.summary import summarise
 
 T4 = {"count": 3, "gpu": "T4", "memory": "14GB"}
@@ -363,8 +364,8 @@ def test_the_help_names_the_policy_that_is_used(
     monkeypatch.setattr(plans_command, "_show", lambda *_: None)
     assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
     told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
-    assert used == [ServingPolicyTable().name]
-    assert f"If left out {ServingPolicyTable().name}." in told
+    assert used == [PolicyNameTable().name]
+    assert f"If left out {PolicyNameTable().name}." in told
     assert "fifo" not in told
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ExperimentError
-from headway.formats.serving_settings import ServingExperiment, ServingRunTable, WorkerFailuresTable
+from headway.formats.serving_settings import ServingExperiment, WorkerFailuresTable
+from headway.formats.settings import SeedTable
 from headway.serving.events import WorkerFailed, WorkerRecovered
 from headway.sim.worker_faults import ByTick, ByWorker, DrawnFaults, Fault, faults_of
 from headway.units import SECOND
@@ -83,7 +84,7 @@ def test_one_worker_is_left_when_all_the_others_are_down() -> None:
 
 
 def of(workers: int = 5, **failures: str) -> DrawnFaults | None:
-    experiment = ServingExperiment(failures=WorkerFailuresTable(**failures), run=ServingRunTable(seed=4))
+    experiment = ServingExperiment(failures=WorkerFailuresTable(**failures), run=SeedTable(seed=4))
     return faults_of(experiment, workers, 600 * SECOND)
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from headway.errors import InputError
 from headway.formats.scenario_file import load
-from headway.formats.serving_settings import ServingExperiment, ServingRunTable, ServingTable, WorkloadTable
+from headway.formats.serving_settings import ServingExperiment, ServingTable, WorkloadTable
+from headway.formats.settings import SeedTable
 from headway.serving.request import Request
 from headway.traces.serving_arrivals import chosen, draw
 from headway.units import MILLISECOND, SECOND
@@ -25,7 +26,7 @@ def of(seed: int = 1, scenario: str = "compass", setting: str = "", **workload: 
     return ServingExperiment(
         serving=ServingTable(scenario=scenario, setting=setting, profile="law" if scenario == "esg" else ""),
         workload=WorkloadTable(**workload),
-        run=ServingRunTable(seed=seed),
+        run=SeedTable(seed=seed),
     )
 
 

@@ -14,7 +14,8 @@ from headway.errors import ExperimentError
 from headway.experiment.files import copied, typed
 from headway.experiment.fleet.planning import Plan, kind_name, plans, scenario_with
 from headway.formats.cluster_table import within
-from headway.formats.serving_settings import ServingPolicyTable, check
+from headway.formats.serving_settings import check
+from headway.formats.settings import PolicyNameTable
 from headway.report.progress import share_bar
 from headway.report.terminal import width_of
 from headway.units import counted
@@ -33,7 +34,7 @@ def add(group: typer.Typer) -> None:
         ),
         option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
         option(
-            "policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {ServingPolicyTable().name}."
+            "policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {PolicyNameTable().name}."
         ),
         option("arrivals", str | None, "poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests."),
         option("scenario", str | None, "The scenario that the pipeline is of."),

@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from headway.formats.settings import Span, Variant
+from headway.formats.settings import PolicyNameTable, SeedTable, Span, Variant
 
 
 class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -24,19 +24,6 @@ class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The share that those below keep, e.g. 5%, for policies that have such a floor."""
 
 
-class GpuPolicyTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who decides."""
-
-    name: str = "headway"
-
-
-class GpuRunTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The seed of everything that is drawn, and the folder of the run."""
-
-    seed: int = 0
-    out: str = ""
-
-
 class GpuMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Over how many seeds, against which run, and how sure the intervals are."""
 
@@ -50,7 +37,7 @@ class GpuExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
 
     scale: str = "gpu"
     gpu: GpuTable = field(default_factory=GpuTable)
-    policy: GpuPolicyTable = field(default_factory=GpuPolicyTable)
-    run: GpuRunTable = field(default_factory=GpuRunTable)
+    policy: PolicyNameTable = field(default_factory=PolicyNameTable)
+    run: SeedTable = field(default_factory=SeedTable)
     measure: GpuMeasureTable = field(default_factory=GpuMeasureTable)
     variants: list[Variant] = field(default_factory=list)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.settings import LEAST_MTBF, LONGEST, MOST_SEEDS, Span, Variant, span
+from headway.formats.settings import LEAST_MTBF, LONGEST, MOST_SEEDS, PolicyNameTable, SeedTable, Span, Variant, span
 from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
@@ -77,12 +77,6 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Whether a rate that the fleet cannot carry is meant."""
 
 
-class ServingPolicyTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who decides."""
-
-    name: str = "headway"
-
-
 class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """What befalls workers; without ``mtbf`` and ``every`` they do not fail."""
 
@@ -92,13 +86,6 @@ class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Instead: so often one worker, drawn at random, fails."""
     repair: Span = "10s"
     """Until a worker is back: the mean (exponential) with ``mtbf``, exactly this with ``every``."""
-
-
-class ServingRunTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The seed of everything that is drawn, and the folder of the run."""
-
-    seed: int = 0
-    out: str = ""
 
 
 class ServingMeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -120,9 +107,9 @@ class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
     scale: str = "fleet"
     serving: ServingTable = field(default_factory=ServingTable)
     workload: WorkloadTable = field(default_factory=WorkloadTable)
-    policy: ServingPolicyTable = field(default_factory=ServingPolicyTable)
+    policy: PolicyNameTable = field(default_factory=PolicyNameTable)
     failures: WorkerFailuresTable = field(default_factory=WorkerFailuresTable)
-    run: ServingRunTable = field(default_factory=ServingRunTable)
+    run: SeedTable = field(default_factory=SeedTable)
     measure: ServingMeasureTable = field(default_factory=ServingMeasureTable)
     variants: list[Variant] = field(default_factory=list)
 
@@ -171,21 +158,6 @@ def check_mix(mix: dict[str, float]) -> None:
             raise ExperimentError(f"mix: the weight {weight!r} of {graph} must be a number, at least 0")
     if not any(mix.values()):
         raise ExperimentError("mix is empty: no graph has a weight above 0")
-
-
-def parse_mix(text: str) -> dict[str, float]:
-    """``translation=2,perception=1`` as weights."""
-    mix = {}
-    for part in text.split(","):
-        graph, equals, weight = (piece.strip() for piece in part.partition("="))
-        try:
-            mix[graph] = float(weight)
-        except ValueError:
-            equals = ""
-        if not graph or not equals:
-            raise ExperimentError(f"mix {text!r} is not understood: write weights by graph, like translation=2,qa=1")
-    check_mix(mix)
-    return mix
 
 
 def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:

@@ -71,6 +71,12 @@ class TraceTable(Struct, kw_only=True):
     """Go on although one rule drops more than a tenth of the rows."""
 
 
+class PolicyNameTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who decides, at the scales whose policies have no parts."""
+
+    name: str = "headway"
+
+
 class PolicyTable(Struct, kw_only=True):
     """Who decides. The other keys fill in what the name leaves open."""
 
@@ -126,11 +132,16 @@ class SpeedTable(Struct, kw_only=True):
     """How far the truth lies from the profiles: each cell off by up to this share, drawn from the seed."""
 
 
-class RunTable(Struct, kw_only=True):
+class SeedTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The seed of everything that is drawn, and the folder of the run."""
 
     seed: int = 0
     out: str = ""
+
+
+class RunTable(SeedTable):
+    """The same for training jobs."""
+
     completions: str = "exact"
     """When the end of a job is noticed: exact, or round: at the end of the round it falls into."""
 
@@ -207,7 +218,7 @@ def check_synergy(table: Synergy) -> Synergy:
 
 
 def check_measure(table: MeasureTable) -> MeasureTable:
-    """The table, its numbers checked."""
+    """Return the table after checking its numbers."""
     within("seeds", table.seeds, 1, MOST_SEEDS)
     if table.confidence:
         within("confidence", table.confidence, 0.5, 0.999)
