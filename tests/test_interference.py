@@ -18,8 +18,7 @@ from headway.experiment.folder import open_run
 from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
 from headway.formats.serving_settings import ServingExperiment
-from headway.formats.settings import SeedTable
-from headway.formats.settings import Experiment
+from headway.formats.settings import Experiment, SeedTable
 from headway.kernels.interference import PairTable
 from headway.serving.rows import Kind as ServingKind
 from headway.training.audit import audit

@@ -33,9 +33,7 @@ def add(group: typer.Typer) -> None:
             "slo", str | None, "How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
         ),
         option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
-        option(
-            "policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {PolicyNameTable().name}."
-        ),
+        option("policy", str | None, f"A serving policy: compass, esg(k=3), …. If left out {PolicyNameTable().name}."),
         option("arrivals", str | None, "poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests."),
         option("scenario", str | None, "The scenario that the pipeline is of."),
         option("control", str | None, "central or decentralised; as the scenario or the policy wants it."),

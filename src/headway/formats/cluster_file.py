@@ -35,18 +35,12 @@ SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, s
 
 def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
     """The cluster that files describe together, and what a reader of results should know about them."""
-    tables: list[ClusterTable] = []
-    found: list[Described] = []
-    for path in paths:
-        if path.endswith(".toml"):
-            tables.append(_table(Path(path)))
-        else:
-            found.append(_described(path))
+    tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
+    found = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    table = merged(found, base) if found else base
-    return table, tuple(note for each in found for note in each.notes)
+    return merged(found, base) if found else base, tuple(note for each in found for note in each.notes)
 
 
 def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
@@ -91,8 +85,7 @@ def _partitions(found: Sequence[Described], nodes: dict[str, NodeRecord]) -> lis
 
 def _table(path: Path) -> ClusterTable:
     document = toml.read(path)
-    inner = document.get("cluster", document)
-    return toml.typed(inner, ClusterTable, str(path))
+    return toml.typed(document.get("cluster", document), ClusterTable, str(path))
 
 
 def _described(path: str) -> Described:

@@ -11,7 +11,7 @@ names, so that nothing imports them, unless the user trusts it.
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
@@ -48,9 +48,12 @@ def resolve(spec: str) -> str:
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{slurm_site.read(path).policy}{plus}{more}"
-    if not is_from_outside(spec):
-        return spec
-    return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
+    return "+".join(map(_term, _terms(spec)))
+
+
+def _terms(spec: str) -> list[str]:
+    """Return the parts of a policy: cut at each + that is not inside brackets."""
+    return re.split(r"\+(?![^()]*\))", spec)
 
 
 def is_from_outside(spec: str) -> bool:
@@ -79,9 +82,7 @@ def anchored(spec: str) -> str:
     """The same policy with the paths of its files made absolute, so that it can be found again from anywhere."""
     if spec.startswith(SITE):
         return resolve(spec)
-    if ".py:" not in spec:
-        return spec
-    return "+".join(_anchored(term) for term in re.split(r"\+(?![^()]*\))", spec))
+    return "+".join(_with_path(term, lambda path: Path(path).expanduser().resolve()) for term in _terms(spec))
 
 
 def of_run(spec: str, folder: Path, *, trust: bool) -> str:
@@ -92,9 +93,7 @@ def of_run(spec: str, folder: Path, *, trust: bool) -> str:
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{SITE}{folder.resolve() / path}{plus}{more}"
-    if not is_from_outside(spec):
-        return spec
-    return "+".join(_of_run(term, folder, trust) for term in re.split(r"\+(?![^()]*\))", spec))
+    return "+".join(_of_run(term, folder, trust) for term in _terms(spec))
 
 
 def disarmed(path: str) -> str:
@@ -114,23 +113,23 @@ def as_named(spec: str) -> str:
 
 def check_trusted(spec: str, what: str) -> None:
     """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
-    if is_disarmed(spec) and GIVEN in spec:
-        why = "was given as a Python object, and is not known in this program: give it where its class is defined"
-        raise TapeError(f"{what} {as_named(spec)}: {why}")
     if is_disarmed(spec):
         why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
+        if GIVEN in spec:
+            why = "was given as a Python object, and is not known in this program: give it where its class is defined"
         raise TapeError(f"{what} {as_named(spec)}: {why}")
 
 
 def _of_run(term: str, folder: Path, trust: bool) -> str:
     if term.strip().startswith(GIVEN):
         return term if _given_name(term) in _OFFERED else disarmed(term.strip())
+    return _with_path(term, lambda path: f"{'' if trust else _UNTRUSTED}{folder.resolve() / path}")
+
+
+def _with_path(term: str, change: Callable[[str], object]) -> str:
+    """Return a part that is from a file with the path changed, any other part as it is."""
     match = _FROM_FILE.fullmatch(term)
-    if match is None:
-        return term
-    path, name, options = match.groups()
-    file = str(folder.resolve() / path)
-    return f"{file if trust else disarmed(file)}:{name}{options or ''}"
+    return term if match is None else f"{change(match[1])}:{match[2]}{match[3] or ''}"
 
 
 def rooted(spec: str) -> str:
@@ -139,14 +138,6 @@ def rooted(spec: str) -> str:
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{SITE}{Path(path).expanduser().resolve()}{plus}{more}"
     return anchored(spec)
-
-
-def _anchored(term: str) -> str:
-    match = _FROM_FILE.fullmatch(term)
-    if match is None:
-        return term
-    path, name, options = match.groups()
-    return f"{Path(path).expanduser().resolve()}:{name}{options or ''}"
 
 
 def _given_name(term: str) -> str:
@@ -172,13 +163,18 @@ def _term(term: str) -> str:
 
 @cache
 def _module(path: Path) -> Any:
+    return imported(path, "policy", f"policy file {path}")
+
+
+def imported(path: Path, kind: str, where: str) -> Any:
+    """Return a user's Python file as a module; ``where`` names it in errors."""
     if not path.is_file():
-        raise ExperimentError(f"policy file {path}: there is no such file")
-    spec = importlib.util.spec_from_file_location(f"headway_policy_{path.stem}", path)
+        raise ExperimentError(f"{where}: there is no such file")
+    spec = importlib.util.spec_from_file_location(f"headway_{kind}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with loading(f"policy file {path}"):
+    with loading(where):
         spec.loader.exec_module(module)
     return module
 

@@ -19,6 +19,7 @@ from headway.formats.scenario_tables import (
 )
 from headway.formats.serving_profile import FunctionProfile, ServingProfile, size
 from headway.formats.serving_settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
+from headway.formats.settings import optional_span
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import Fleet, Worker, places, share_bytes
 from headway.serving.graph import Graph, Task
@@ -99,15 +100,11 @@ class Builder:
         functions = [runnable(function, models, fleet, self.where) for function in functions]
         graphs = [self._graph(name, tasks[name], names) for name in tasks]
         catalogue = Catalogue(tuple(models), tuple(functions), tuple(graphs))
-        control = self._control()
-        central = control == "central" if control else None
-        return Built(catalogue, fleet, self._interference(used), workload, central, self.table.fleet.preloaded)
-
-    def _control(self) -> str:
         control = self.experiment.serving.control or self.table.fleet.control
         if control and control not in CONTROLS:
             raise ExperimentError(f"{self.where}: {unknown_name('control', control, CONTROLS)}")
-        return control
+        central = control == "central" if control else None
+        return Built(catalogue, fleet, self._interference(used), workload, central, self.table.fleet.preloaded)
 
     def _fleet(self) -> Fleet:
         write_back = self.table.fleet.links.write_back
@@ -199,7 +196,7 @@ class Builder:
         table = self.functions[name]
         measured = [found for _, found in self._measured(name)]
         numbers = {
-            "cold_start": serving_profile.duration(table.cold_start, f"{where}: cold_start"),
+            "cold_start": optional_span(table.cold_start, f"{where}: cold_start"),
             "instance_bytes": size(table.instance_memory, f"{where}: instance_memory"),
             "activation_bytes": size(table.activation, f"{where}: activation"),
         }
@@ -328,7 +325,7 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
     weights = sum(models[model].size_bytes for model in set(function.models))
     kept: dict[str, Mapping[Configuration, int]] = {}
     for gpu in dict.fromkeys(worker.gpu.type for worker in fleet.workers):
-        kinds = {_room(worker): worker for worker in fleet.workers if worker.gpu.type == gpu}.values()
+        kinds = {(worker.cpus, worker.gpu): worker for worker in fleet.workers if worker.gpu.type == gpu}.values()
         cells = function.profile.on(gpu)
         kept[gpu] = {
             cell: time
@@ -343,10 +340,6 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
                 f"and {format_size(worker.gpu.memory_bytes)}"
             )
     return replace(function, profile=Profile(kept, function.profile.spread))
-
-
-def _room(worker: Worker) -> tuple[int, int, int, str]:
-    return worker.cpus, worker.gpu.memory_bytes, worker.gpu.slices, worker.gpu.geometry
 
 
 def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:

@@ -4,7 +4,6 @@ A scenario is one of those that ship with the package, by name, or the user's ow
 ``scenario(experiment)`` that returns the same tables as a dictionary, or a ``Built`` made by hand.
 """
 
-import importlib.util
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats import serving_profile, toml
-from headway.formats.plugins import check_trusted, loading
+from headway.formats.plugins import check_trusted, imported, loading
 from headway.formats.scenario_build import LAW, Builder, check_memory
 from headway.formats.scenario_build import Built as Built
 from headway.formats.scenario_build import WorkloadDefaults as WorkloadDefaults
@@ -145,14 +144,8 @@ def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Docume
 
 def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
     where = f"scenario {path}"
-    if not path.is_file():
-        raise ExperimentError(f"{where}: there is no such file")
-    described = importlib.util.spec_from_file_location(f"headway_scenario_{path.stem}", path)
-    assert described is not None
-    assert described.loader is not None
-    module = importlib.util.module_from_spec(described)
+    module = imported(path, "scenario", where)
     with loading(where):
-        described.loader.exec_module(module)
         made = module.scenario(experiment) if hasattr(module, "scenario") else None
     if not isinstance(made, dict | Built):
         raise ExperimentError(f"{where}: needs a function scenario(experiment) that returns a dictionary or a Built")

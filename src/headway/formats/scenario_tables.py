@@ -9,9 +9,9 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.serving_profile import LawTable, Rows, Size, duration, size
+from headway.formats.serving_profile import LawTable, Rows, Size, size
 from headway.formats.serving_settings import MOST_WORKERS
-from headway.formats.settings import Span
+from headway.formats.settings import Span, optional_span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
 
 MOST_SLICES = 64
@@ -195,7 +195,7 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     if not workers:
         raise ExperimentError(f"{where}: the fleet has no workers")
     prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
-    keep_alive = duration(table.keep_alive, f"{where}: keep_alive") or 0
+    keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
 
 
@@ -254,5 +254,5 @@ def links_of(table: LinksTable, measured: int | None, write_back: bool, where: s
         rates[key] = getattr(plain, key) if given is None else given
     if measured and not table.host_to_gpu:
         rates["host_to_gpu"] = measured
-    latency = duration(table.latency, f"{where}: latency")
+    latency = optional_span(table.latency, f"{where}: latency")
     return Links(**rates, latency=plain.latency if latency is None else latency, write_back=write_back)

@@ -19,16 +19,6 @@ _NEAR = 1.0 + 1e-9
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-def critical_path(built: Built, graph: int) -> int:
-    """L: the longest way through a graph at least configurations, each task on the GPU that is fastest at it."""
-    return LatencyModel(built.catalogue, built.fleet).critical_path(built.catalogue.graphs[graph])
-
-
-def fastest_path(built: Built, graph: int) -> int:
-    """The same at the fastest configurations: no request is answered sooner."""
-    return LatencyModel(built.catalogue, built.fleet).fastest_path(built.catalogue.graphs[graph])
-
-
 def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
     """By graph: how long a request may take; 0: as long as it likes. None may be below the graph's fastest path."""
     found = []

@@ -120,8 +120,6 @@ def read(path: Path) -> ServingProfile:
             at = f"{where}, function {name}"
             functions[name] = _function(toml.typed(rows, FunctionRows, at), at)
         link = size(table.host_to_gpu, f"{where}: host_to_gpu", least=1)
-    except ProfileError:
-        raise
     except InputError as problem:
         raise ProfileError(str(problem)) from None
     return ServingProfile(path, table.gpu, functions, link or _rate_of(functions.values()))
@@ -135,8 +133,8 @@ def _function(table: FunctionRows, where: str) -> FunctionProfile:
         checked_spread(spread, where),
         size(table.weights, f"{where}: weights"),
         size(table.activation, f"{where}: activation"),
-        duration(table.cold_start, f"{where}: cold_start"),
-        duration(table.load, f"{where}: load"),
+        optional_span(table.cold_start, f"{where}: cold_start"),
+        optional_span(table.load, f"{where}: load"),
         size(table.instance_memory, f"{where}: instance_memory"),
     )
 
@@ -259,8 +257,3 @@ def size(given: Size, what: str, *, least: int = 0) -> int | None:
     if found > MOST_BYTES:
         raise ExperimentError(f"{what} {given!r} must be at most {MOST_BYTES:,} bytes")
     return found
-
-
-def duration(given: Span, what: str) -> int | None:
-    """Nanoseconds; None where nothing was given."""
-    return optional_span(given, what)

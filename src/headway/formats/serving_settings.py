@@ -141,23 +141,15 @@ def check_workload(table: WorkloadTable) -> None:
         raise ExperimentError(
             f"rate {table.rate:g}: must be above 0 and at most {MOST_A_SECOND:,.0f} requests a second"
         )
-    if table.requests is not None:
-        within("requests", table.requests, 1, MOST_REQUESTS)
-    if table.tenants is not None:
-        within("tenants", table.tenants, 1, MOST_TENANTS)
-    if table.mix is not None:
-        check_mix(table.mix)
-    if table.slo:
-        parse_slo(table.slo)
-
-
-def check_mix(mix: dict[str, float]) -> None:
-    """Weights that something can be drawn by."""
-    for graph, weight in mix.items():
+    for key, most in (("requests", MOST_REQUESTS), ("tenants", MOST_TENANTS)):
+        if (count := getattr(table, key)) is not None:
+            within(key, count, 1, most)
+    for graph, weight in (table.mix or {}).items():
         if not (isfinite(weight) and weight >= 0):
             raise ExperimentError(f"mix: the weight {weight!r} of {graph} must be a number, at least 0")
-    if not any(mix.values()):
+    if table.mix is not None and not any(table.mix.values()):
         raise ExperimentError("mix is empty: no graph has a weight above 0")
+    parse_slo(table.slo)
 
 
 def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import InputError, ProfileError
-from headway.profiling.limits import LEAST_CPUS, Limits
+from headway.profiling.limits import LEAST_CPUS, NO_PROGRAM, Limits
 from headway.units import format_size, parse_size
 
 LEAST_STEPS = 10
@@ -34,14 +34,15 @@ class Asked:
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.command:
-            raise ProfileError("no program was given: write it behind --, like headway profile job -- python train.py")
-        if self.steps < LEAST_STEPS:
-            raise ProfileError(f"--steps {self.steps}: at least {LEAST_STEPS} are needed to say anything")
-        if self.gpus < 1:
-            raise ProfileError(f"--gpus {self.gpus}: at least 1; a program without a GPU counts as having one")
-        if self.timeout_s <= 0:
-            raise ProfileError(f"--timeout {self.timeout_s:g}: must be above 0")
+        rules = (
+            (not self.command, NO_PROGRAM),
+            (self.steps < LEAST_STEPS, f"--steps {self.steps}: at least {LEAST_STEPS} are needed to say anything"),
+            (self.gpus < 1, f"--gpus {self.gpus}: at least 1; a program without a GPU counts as having one"),
+            (self.timeout_s <= 0, f"--timeout {self.timeout_s:g}: must be above 0"),
+        )
+        for broken, rule in rules:
+            if broken:
+                raise ProfileError(rule)
 
     @property
     def name(self) -> str:

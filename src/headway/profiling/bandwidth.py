@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.errors import ProfileError
+from headway.profiling.store import files_of
 
 ALIGNED = 4096
 LONGEST_S = 2.0
@@ -36,13 +37,6 @@ class Storage:
     direct: bool
     """Whether the page cache was kept out for certain."""
     where: str
-
-
-def files_of(path: Path) -> list[Path]:
-    """The files of a data set, in order; a file is its own."""
-    if path.is_file():
-        return [path]
-    return sorted(each for each in path.rglob("*") if each.is_file())
 
 
 def memory(longest_s: float = 0.0) -> float:

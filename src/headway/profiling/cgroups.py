@@ -10,7 +10,7 @@ runs the machine: a folder with processes in it becomes a threaded domain by it,
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -36,11 +36,6 @@ class Room:
     folders: Mapping[str, Path]
 
     @property
-    def cpu(self) -> bool:
-        """Whether CPU time can be limited."""
-        return "cpu" in self.folders
-
-    @property
     def memory(self) -> bool:
         """Whether memory can be limited."""
         return "memory" in self.folders
@@ -48,15 +43,20 @@ class Room:
 
 def find(process: Path = Path("/proc/self")) -> Room | None:
     """Where this process may make groups that limit CPU time or memory; None where it may not."""
-    try:
-        joined = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-        mounts = _mounts((process / "mountinfo").read_text())
-    except OSError:
-        return None
+    joined, mounts = _joined(process)
     for version, found in ((2, _second(joined, mounts)), (1, _first(joined, mounts))):
         if "cpu" in found:
             return Room(version, found)
     return None
+
+
+def _joined(process: Path) -> tuple[list[list[str]], list["_Mount"]]:
+    """Return the groups that a process is in, (number, controllers, path) each, and where the trees are mounted."""
+    try:
+        lines = (process / "cgroup").read_text().splitlines()
+        return [line.split(":", 2) for line in lines], _mounts((process / "mountinfo").read_text())
+    except OSError:
+        return [], []
 
 
 def allowed_cpus(process: Path = Path("/proc/self")) -> float | None:
@@ -78,11 +78,7 @@ def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
 def _above(process: Path, controller: str) -> list[Path]:
     """The folders, from this process's own up to the top, that may limit it by a controller."""
     found: list[Path] = []
-    try:
-        joined = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-        mounts = _mounts((process / "mountinfo").read_text())
-    except OSError:
-        return found
+    joined, mounts = _joined(process)
     for number, names, path in joined:
         for mount in mounts:
             second = mount.kind == "cgroup2" and number == "0" and not names
@@ -262,39 +258,55 @@ class Group:
 
     def cpu_seconds(self) -> float | None:
         """CPU time that all its processes used, those that have ended too; None where it is not counted."""
+        if self.room.version == 2:
+            used = numbers_of(self.folders["cpu"] / "cpu.stat", "usage_usec")
+            return used[0] / 1e6 if used else None
         with suppress(OSError, KeyError):
-            if self.room.version == 1:
-                return int((self.folders["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
-            for line in (self.folders["cpu"] / "cpu.stat").read_text().splitlines():
-                if line.startswith("usage_usec "):
-                    return int(line.split()[1]) / 1e6
+            return int((self.folders["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
         return None
 
     def out_of_memory(self) -> bool:
         """Whether the kernel killed a process of it for its memory."""
-        folder = self.folders.get("memory")
-        if folder is None:
+        if "memory" not in self.folders:
             return False
-        for name in ("memory.events", "memory.oom_control"):
-            with suppress(OSError):
-                for line in (folder / name).read_text().splitlines():
-                    if line.startswith("oom_kill ") and int(line.split()[1]) > 0:
-                        return True
-        return False
+        files = (self.folders["memory"] / name for name in ("memory.events", "memory.oom_control"))
+        return any(sum(numbers_of(file, "oom_kill")) for file in files)
 
     def end(self) -> None:
         """Kill everything in it, and take it away."""
-        began = time.monotonic()
         with suppress(OSError):
             if self.room.version == 2:
                 (self.folders["cpu"] / "cgroup.kill").write_text("1")
-        while (left := self.processes()) and time.monotonic() - began < 10:
-            for process in left:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            time.sleep(0.01)
+        kill_all(self.processes)
         for folder in set(self.folders.values()):
             take_away(folder)
+
+
+def numbers_of(path: Path, key: str) -> list[int]:
+    """Return the numbers behind a key in a file of lines like ``usage_usec 1200``; none where there is no such line."""
+    with suppress(OSError):
+        for line in path.read_text().splitlines():
+            if line.startswith((f"{key} ", f"{key}:")):
+                return [int(word) for word in line.split()[1:] if word.isdecimal()]
+    return []
+
+
+def ended(process: int) -> bool:
+    """Return whether a process is gone, or is only kept until somebody asks for its status."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def kill_all(found: Callable[[], Iterable[int]], longest_s: float = 10.0) -> None:
+    """Kill processes until none is found any more: they may start others meanwhile."""
+    until = time.monotonic() + longest_s
+    while (left := [process for process in found() if not ended(process)]) and time.monotonic() < until:
+        for process in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def take_away(folder: Path, tries: int = 100) -> None:

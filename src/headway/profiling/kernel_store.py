@@ -6,7 +6,6 @@ loads and saves through this, ``headway profile kernels`` writes it on purpose, 
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,23 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
-from headway.files import write_whole
+from headway.formats.pair_file import VERSION, folder
+from headway.profiling.store import put
 
-VERSION = 1
 PAIRS = "pairs"
 PAIR_KEYS = ("program", "co_runner", "sm_share_ppm")
 """What a row of pairs is found by: a newer one with the same replaces it."""
 _PAIR_NUMBERS = ("sm_share_ppm", "slowdown_ppm", "harvest_ppm")
 _MOST_NAME = 100
 Row = dict[str, Any]
-
-
-def folder() -> Path:
-    """Where the store lies."""
-    if given := os.environ.get("HEADWAY_PROFILES"):
-        return Path(given)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "headway" / "kernels"
 
 
 def plain(name: str, otherwise: str = "unknown") -> str:
@@ -75,7 +66,8 @@ class KernelStore:
         """Keep what is known now. Without a summary the one that was there stays."""
         if summary is None:
             with suppress(ProfileError):  # what cannot be read is replaced
-                summary = _table(self.entry(program) or {}, "summary")
+                before = (self.entry(program) or {}).get("summary")
+                summary = before if isinstance(before, dict) else {}
         document = {
             "version": VERSION,
             "program": program,
@@ -91,10 +83,6 @@ class KernelStore:
         """All that is kept of a program."""
         path = self.path(program)
         return _read(path) if path.exists() else None
-
-    def summary(self, program: str) -> Row:
-        """Busy share and the like; empty where none was measured."""
-        return _table(self.entry(program) or {}, "summary")
 
     def pairs(self) -> list[Row]:
         """What programs do to each other: rows of program, co-runner and share of the SMs."""
@@ -117,11 +105,8 @@ class KernelStore:
 def stores(place: Path | None = None) -> list[KernelStore]:
     """One for each GPU and driver that something is known of."""
     home = place or folder()
-    found = []
-    for path in sorted(home.glob("*/*")):
-        if path.is_dir() and any(path.glob("*.json")):
-            found.append(KernelStore(path.parent.name, path.name, home))
-    return found
+    known = [path for path in sorted(home.glob("*/*")) if path.is_dir() and any(path.glob("*.json"))]
+    return [KernelStore(path.parent.name, path.name, home) for path in known]
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -145,11 +130,6 @@ def _rows(document: Mapping[str, Any], key: str) -> list[Row]:
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
-def _table(document: Mapping[str, Any], key: str) -> Row:
-    found = document.get(key)
-    return found if isinstance(found, dict) else {}
-
-
 def _read(path: Path) -> Row:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -164,8 +144,4 @@ def _read(path: Path) -> Row:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ProfileError(f"{path}: cannot be written ({problem.strerror or problem})") from None
-    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n", ProfileError)
+    put(path, json.dumps(document, indent=1, allow_nan=False) + "\n", str(path))

@@ -6,8 +6,7 @@ worked out from them. The first launch of a kernel loads its code and takes mill
 launches are left out.
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,6 @@ from headway.errors import ProfileError
 from headway.formats.kernel_trace import KernelTrace
 from headway.profiling.kernels_file import Recorded
 from headway.profiling.kernels_join import Joined, join
-from headway.profiling.kernels_run import run
-from headway.profiling.kernels_summary import Summary, summarise
-
-__all__ = ["Summary", "kernel_rows", "record", "step_rows", "summarise", "times_of", "trace_of"]
 
 LATENCY_NS = 6_000
 """From a launch to its start on an idle GPU, where nothing says better."""
@@ -29,21 +24,6 @@ _FEW = 4
 """Samples that a traced step counts as: tracing slows launches, so what comes later soon counts for more."""
 _MOST_BLOCKS = 2**31 - 1
 Ints = NDArray[np.int64]
-
-
-def record(
-    command: Sequence[str],
-    seconds: float | None = None,
-    *,
-    library: Path,
-    program: str = "",
-    gpu: str = "",
-    driver: str = "",
-    say: Callable[[str], None] | None = None,
-) -> KernelTrace:
-    """Run a command with the shim (``library``) and give its trace; ``seconds`` counts from its first launch."""
-    recorded = run(command, seconds, library=library, program=program, say=say)
-    return trace_of(recorded, command, program=program, gpu=gpu, driver=driver)
 
 
 def times_of(recorded: Recorded) -> Joined:

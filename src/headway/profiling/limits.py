@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from headway.profiling import cgroups
 from headway.units import format_size
 
 LEAST_CPUS = 0.05
+NO_PROGRAM = "no program was given: write it behind --, like headway profile job -- python train.py"
 MARK = "HEADWAY_RUN"
 THREADS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS"),
@@ -134,7 +134,7 @@ def thread_variables(cpus: float, threads: int = 0) -> dict[str, str]:
 
 def _found(command: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
     if not command:
-        raise ProfileError("no program was given: write it behind --, like headway profile job -- python train.py")
+        raise ProfileError(NO_PROGRAM)
     path = {**os.environ, **(env or {})}.get("PATH")
     if (program := shutil.which(command[0], path=path)) is None:
         there = " (it is there, but cannot be executed)" if Path(command[0]).is_file() else ""
@@ -199,24 +199,8 @@ class Held:
                 os.killpg(self.process.pid, signal.SIGKILL)
         if self.group is not None:
             self.group.end()
-        self._kill_rest()
+        cgroups.kill_all(self.processes)  # what left the group or never was in one
         self.process.wait()
-
-    def _kill_rest(self) -> None:
-        """What left the group or never was in one."""
-        until = time.monotonic() + 10
-        while (left := [each for each in self.processes() if not ended(each)]) and time.monotonic() < until:
-            for process in left:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            time.sleep(0.01)
-
-
-def ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 def _cpu_seconds(process: int) -> float:
@@ -227,11 +211,7 @@ def _cpu_seconds(process: int) -> float:
 
 
 def _memory_bytes(process: int) -> int:
-    with suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return 1024 * sum(cgroups.numbers_of(Path(f"/proc/{process}/smaps_rollup"), "Pss"))
 
 
 def busy_seconds() -> float:

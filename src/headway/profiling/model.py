@@ -153,11 +153,6 @@ def log_of(factory: str, device: str, effort: Effort) -> Path:
 # --- from lines to a profile ------------------------------------------------------------------------------------
 
 
-def spread_of(taken: Sequence[float]) -> float:
-    """The standard deviation of the logarithms."""
-    return stdev(map(math.log, taken)) if len(taken) > 1 else 0.0
-
-
 class _Part(NamedTuple):
     """A part of a cell: its median in milliseconds, and its spread."""
 
@@ -167,10 +162,8 @@ class _Part(NamedTuple):
     @classmethod
     def of(cls, *passes: Sequence[int]) -> "_Part":
         """The median of the passes' medians; the spread of all runs, whichever pass they are of."""
-        return cls(median(map(median, passes)) / MS, spread_of([each for taken in passes for each in taken]))
-
-
-_NOTHING = _Part(0.0, 0.0)
+        logarithms = [math.log(each) for taken in passes for each in taken]
+        return cls(median(map(median, passes)) / MS, stdev(logarithms) if len(logarithms) > 1 else 0.0)
 
 
 def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:

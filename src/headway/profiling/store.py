@@ -81,11 +81,15 @@ def program(command: Sequence[str]) -> dict[str, Any]:
 
 def data_set(path: Path) -> dict[str, Any]:
     """A file or a folder of data: where, how large, when last changed."""
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    stats = [each.stat() for each in files]
+    stats = [each.stat() for each in files_of(path)]
     newest = max((stat.st_mtime_ns for stat in stats), default=0)
     size = sum(stat.st_size for stat in stats)
-    return {"path": str(path.resolve()), "files": len(files), "bytes": size, "changed_ns": newest}
+    return {"path": str(path.resolve()), "files": len(stats), "bytes": size, "changed_ns": newest}
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a data set, in order; a file is its own."""
+    return [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
 
 
 def hardware(cpus: float, memory_bytes: int) -> dict[str, Any]:
@@ -94,15 +98,17 @@ def hardware(cpus: float, memory_bytes: int) -> dict[str, Any]:
     for each in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         with suppress(OSError):
             gpus += re.findall(r"^Model:\s*(.+?)\s*$", each.read_text(), re.MULTILINE)
-    model = ""
+    models = []
     with suppress(OSError):
-        found = re.search(r"^model name\s*:\s*(.+?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        model = found[1] if found else ""
-    machine: dict[str, Any] = {"cpu": model or os.uname().machine, "cpus": cpus, "gpu": ", ".join(gpus)}
-    machine["memory_bytes"] = memory_bytes
-    if share := os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"):
-        machine["gpu_percent"] = share
-    return machine
+        models = re.findall(r"^model name\s*:\s*(.+?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    share = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+    return {
+        "cpu": models[0] if models else os.uname().machine,
+        "cpus": cpus,
+        "gpu": ", ".join(gpus),
+        "memory_bytes": memory_bytes,
+        **({"gpu_percent": share} if share else {}),
+    }
 
 
 # --- finding and writing --------------------------------------------------------------------------------------------
@@ -153,8 +159,13 @@ def write(document: Document, path: Path) -> None:
     """A profile as a file: all of it under its name, or nothing."""
     text = toml_text.write(document)
     tomllib.loads(text)  # what cannot be read back is not written
+    put(path, text, f"profile {path}")
+
+
+def put(path: Path, text: str, what: str) -> None:
+    """Write a file whole or not at all, and make the folders above it; an error begins with ``what``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise ProfileError(f"profile {path}: cannot be written ({problem.strerror or problem})") from None
-    write_whole(path, text, ProfileError, f"profile {path}")
+        raise ProfileError(f"{what}: cannot be written ({problem.strerror or problem})") from None
+    write_whole(path, text, ProfileError, what)

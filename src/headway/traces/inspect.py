@@ -6,7 +6,7 @@ point: nothing here goes back into a run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -58,7 +58,7 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "gpu_types": _owners(jobs, "gpu_types", brought),
         "outcomes": _outcomes(jobs, brought),
         "estimates": _estimates(columns),
-        "oddities": [each.record() for each in oddities(jobs, columns, gpus)],
+        "oddities": [asdict(oddity) for oddity in oddities(jobs, columns, gpus)],
         "notes": [*trace.notes, *_refused(trace.dropped, trace.rows - trace.passed_over)],
     }
 
@@ -68,7 +68,6 @@ def inspect_requests(trace: RequestTrace) -> dict[str, Any]:
     arrival = trace.arrival / SECOND
     span = float(arrival[-1] - arrival[0]) if arrival.size else 0.0
     edges = edges_of(span)
-    seen = _seen_before(trace.hash_ids)
     return {
         "format": trace.format,
         "rows": trace.rows,
@@ -84,8 +83,8 @@ def inspect_requests(trace: RequestTrace) -> dict[str, Any]:
         "step_s": float(edges[1] - edges[0]) if span else None,
         "submissions": _counted(edges, arrival) if span else [],
         "blocks": sum(map(len, trace.hash_ids)),
-        "blocks_seen_before": seen,
-        "oddities": [each.record() for each in (*jumps(arrival), *_wordless(trace))],
+        "blocks_seen_before": _seen_before(trace.hash_ids),
+        "oddities": [asdict(oddity) for oddity in (*jumps(arrival), *_wordless(trace))],
         "notes": [*trace.notes, *_refused(trace.dropped, trace.rows)],
     }
 
@@ -214,8 +213,7 @@ def _wanted(columns: Columns) -> _Wanted:
 def edges_of(span: float) -> FloatArray:
     """The steps in which a span is shown: seconds, minutes, hours, days, …; the last may be cut short."""
     step = next((step for step in _STEPS if span <= step * MOST_STEPS), _STEPS[-1])
-    edges = np.arange(0.0, span, step)
-    return np.append(edges, span)
+    return np.append(np.arange(0.0, span, step), span)
 
 
 def _counted(edges: FloatArray, times: FloatArray) -> list[int]:
@@ -256,11 +254,10 @@ def _over(wanted: _Wanted, span: float, gpus: int) -> float:
 def _owners(jobs: Sequence[Job], field: str, brought: FloatArray) -> dict[str, Any]:
     """How many different ones there are, and those that bring the most GPU time."""
     names = list(map(attrgetter(field), jobs))
-    default = DEFAULTS[field]
     found = {name: at for at, name in enumerate(dict.fromkeys(names))}
     kind = np.fromiter(map(found.__getitem__, names), dtype=np.int64, count=len(names))
     counts, time = np.bincount(kind), np.bincount(kind, brought)
-    given = [at for name, at in found.items() if name != default]
+    given = [at for name, at in found.items() if name != DEFAULTS[field]]
     listed = list(found)
     most = sorted(given, key=lambda at: (-time[at], -counts[at], listed[at]))[:TOP]
     return {

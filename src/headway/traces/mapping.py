@@ -189,12 +189,14 @@ def _meanings(said: str, source: str) -> dict[str, int]:
 
 
 def _complete(found: dict[str, Mapped]) -> dict[str, Mapped]:
-    if "submit" not in found:
-        raise ExperimentError(f"map: field 'submit' is missing, e.g. {EXAMPLE}")
-    if "work" in found and ("start" in found or "end" in found):
-        raise ExperimentError("map: give work, or start and end, not both")
-    if "work" not in found and not {"start", "end"} <= set(found):
-        raise ExperimentError("map: field 'work' is missing (or start and end, whose difference it is)")
-    if "gpus" not in found and "cpus" not in found:
-        raise ExperimentError("map: field 'gpus' is missing (or cpus, for jobs without GPUs)")
+    work, edges = "work" in found, {"start", "end"} & set(found)
+    rules = (
+        ("submit" not in found, f"field 'submit' is missing, e.g. {EXAMPLE}"),
+        (work and edges, "give work, or start and end, not both"),
+        (not work and len(edges) < 2, "field 'work' is missing (or start and end, whose difference it is)"),
+        ("gpus" not in found and "cpus" not in found, "field 'gpus' is missing (or cpus, for jobs without GPUs)"),
+    )
+    for broken, rule in rules:
+        if broken:
+            raise ExperimentError(f"map: {rule}")
     return found

@@ -21,6 +21,7 @@ from headway.errors import TraceError
 from headway.files import write_whole
 from headway.traces.build import DEFAULTS
 from headway.traces.head import Head
+from headway.traces.mapping import FLAGS
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table, listed, parquet_table
 from headway.traces.trace import Trace
@@ -29,7 +30,6 @@ from headway.training.job import Job, Outcome, workload
 NAME = "headway"
 _REQUIRED = ("submit", "work", "gpus")
 _OUTCOMES = {outcome.name.lower(): int(outcome) for outcome in Outcome}
-_FLAGS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _LONGEST = 2**63 - 1
 _TIME_DIGITS = 9
 
@@ -93,20 +93,19 @@ def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
     least = 1 if column.field == "work" else 0
     match column.kind:
         case "time" if name.endswith("_s"):
-            values = sheet.time(name, least=least, default=column.default)
+            return sheet.time(name, least=least, default=column.default)
         case "time" | "whole":
-            values = sheet.whole(name, least=least, default=column.default)
+            return sheet.whole(name, least=least, default=column.default)
         case "any whole":
-            values = sheet.whole(name, default=column.default)
+            return sheet.whole(name, default=column.default)
         case "fixed":
-            values = sheet.fixed(name, column.digits, least=0, default=column.default)
+            return sheet.fixed(name, column.digits, least=0, default=column.default)
         case "flag":
-            values = sheet.choice(name, _FLAGS, column.default)
+            return sheet.choice(name, FLAGS, column.default)
         case "outcome":
-            values = sheet.choice(name, _OUTCOMES, int(column.default))
+            return sheet.choice(name, _OUTCOMES, int(column.default))
         case _:
-            values = sheet.text(name, default=column.default or "", strip=False)
-    return values
+            return sheet.text(name, default=column.default or "", strip=False)
 
 
 def recognises(head: Head) -> bool:

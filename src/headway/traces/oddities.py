@@ -7,7 +7,6 @@ want to know of before believing a result.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +53,6 @@ class Oddity:
     jobs: int
     line: str
 
-    def record(self) -> dict[str, Any]:
-        """The same for ``--json``."""
-        return {"kind": self.kind, "jobs": self.jobs, "line": self.line}
-
 
 def oddities(jobs: Sequence[Job], columns: Columns, gpus: int = 0) -> list[Oddity]:
     """All that is odd about these jobs; with ``gpus`` also about them on a cluster of so many."""
@@ -84,13 +79,12 @@ def _same_durations(run: FloatArray) -> Iterator[Oddity]:
         return
     last = int(counts[-1])
     if last >= max(FEWEST, _CUT_SHARE * run.size) and lengths.size > 1:
-        line = f"{last:,} jobs last exactly {_told(lengths[-1])} and none lasts longer: they may have been cut there"
-        yield Oddity("cut", last, line)
+        rule = "and none lasts longer: they may have been cut there"
+        yield Oddity("cut", last, f"{last:,} jobs last exactly {_told(lengths[-1])} {rule}")
     often = (counts >= max(FEWEST, _SAME_SHARE * run.size)) & (lengths >= _SAME_LEAST_S)
     often[-1] &= lengths.size == 1
     for at in np.flatnonzero(often):
-        share = 100 * counts[at] / run.size
-        line = f"{counts[at]:,} jobs ({share:.0f} %) last exactly {_told(lengths[at])}"
+        line = f"{counts[at]:,} jobs ({100 * counts[at] / run.size:.0f} %) last exactly {_told(lengths[at])}"
         yield Oddity("same-duration", int(counts[at]), line)
 
 

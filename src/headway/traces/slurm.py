@@ -14,12 +14,12 @@ import polars as pl
 
 from headway.errors import TraceError
 from headway.formats.slurm import Fate
-from headway.traces import slurm_tables
-from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_fold import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
+from headway.traces.slurm_tables import recognises as recognises
+from headway.traces.slurm_tables import table
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
 from headway.units import SECOND
@@ -60,11 +60,6 @@ class History:
         return {each.name: each for each in self.recorded}
 
 
-def recognises(head: Head) -> bool:
-    """Whether a file begins like something that Slurm wrote about jobs."""
-    return slurm_tables.recognises(head)
-
-
 def read(path: Path, strict: bool) -> Trace:
     """The jobs of a file, and when they really started."""
     return _read(path, strict)[0]
@@ -78,7 +73,7 @@ def history(path: str | Path, *, strict: bool = False) -> History:
 
 
 def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
-    source = slurm_tables.table(path)
+    source = table(path)
     column = _checked(source)
     frame, own, notes = without_steps(source.frame, column)
     if not frame.height:
@@ -95,9 +90,9 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept)]
-    steps = source.frame.height - frame.height
-    read = replace(trace, rows=source.frame.height, dropped=dropped, notes=tuple(notes), starts=starts)
-    return replace(read, passed_over=steps), kept
+    height = source.frame.height
+    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts)
+    return replace(read, passed_over=height - frame.height), kept
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
