@@ -166,20 +166,17 @@ def _only_group(table: ClusterTable) -> NodeGroup:
 def _node(name: str, group: NodeGroup, index: int, outer: list[tuple[str, int]], islands: tuple[int, ...]) -> Node:
     within("gpus", group.gpus, 0, MOST_GPUS_A_NODE)
     cpus = None if group.cpus is None else within("cpus_per_node", group.cpus, 1, MOST_CPUS_A_NODE)
+    memory = parse_size(group.memory, what="memory_per_node") if group.memory else None
     return Node(
         name=name,
         gpus=group.gpus,
         gpu_type=group.gpu_type,
         cpu_milli=None if cpus is None else cpus * 1000,
-        memory_bytes=_bytes("memory_per_node", group.memory),
+        memory_bytes=None if memory is None else within("memory_per_node (bytes)", memory, 1, MOST_BYTES),
         storage_bytes_per_second=rate("storage_per_node", group.storage) if group.storage else None,
         path=tuple(f"{level}{index // size}" for level, size in outer),
         island_gpus=islands,
     )
-
-
-def _bytes(what: str, text: str) -> int | None:
-    return None if not text else int(within(f"{what} (bytes)", parse_size(text, what=what), 1, MOST_BYTES))
 
 
 def rate(what: str, text: str) -> int:

@@ -17,7 +17,7 @@ _MEBIBYTE = 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _SPAN = re.compile(r"(?:(\d{1,9})-)?(\d{1,12})(?::(\d{1,9}))?(?::(\d{1,9})(?:\.(\d{1,9}))?)?")
 _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?([KMGTP]?)B?", re.IGNORECASE)
-_PLAIN = {"cpu": "cpu", "mem": "mem", "node": "node"}
+_PLAIN = ("cpu", "mem", "node")
 _MOST_DIGITS = 20
 _GRES_PREFIX = re.compile(r"^(?:per_(?:node|job|task|socket)\s*:)?(?:gres\s*[:/])?", re.IGNORECASE)
 _ODD_COUNT = re.compile(r"|[+-].*|[0-9]*[.,][0-9]+")
@@ -101,7 +101,7 @@ def tres(text: str) -> Resources | None:
         if key not in _PLAIN and not key.startswith("gres"):
             continue
         number = size(amount) if key == "mem" else _whole(amount)
-        kind = _PLAIN.get(key) or _gpu_kind(name.strip())
+        kind = key if key in _PLAIN else _gpu_kind(name.strip())
         if kind is None:
             parts = parts or (key.startswith(("gres/shard", "gres/mps")) and number != 0)
         elif number is None:
@@ -132,7 +132,7 @@ def gres(text: str) -> Resources | None:
     """The GPUs in a list of generic resources: ``gpu:a100:4(S:0-1),gpu:2``, ``gres:gpu:2``, ``gres/gpu:a100:1``."""
     if absent(text):
         return Resources()
-    counted = _Count(typed={})
+    counted = _Count()
     for part in _IN_BRACKETS.sub("", text).split(","):
         kind, *words = re.split(r"[:=]", _GRES_PREFIX.sub("", part.strip(), count=1))
         if kind.lower() != "gpu":

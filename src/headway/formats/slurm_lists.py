@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 from headway.errors import InputError
 from headway.formats.slurm import absent
@@ -41,13 +42,11 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _names(part: str, text: str) -> list[str]:
-    choices: list[list[str]] = []
-    for prefix, inside, plain in _PIECE.findall(part):
-        choices.append([plain] if plain else [f"{prefix}{number}" for number in _numbers(inside, text)])
-    count = 1
-    for choice in choices:
-        count *= len(choice)
-    if not choices or count > MOST:
+    choices = [
+        [plain] if plain else [f"{prefix}{number}" for number in _numbers(inside, text)]
+        for prefix, inside, plain in _PIECE.findall(part)
+    ]
+    if not choices or prod(map(len, choices)) > MOST:
         raise InputError(
             f"list {text!r} is not understood: it has {'an empty name' if not choices else 'too many names'}"
         )

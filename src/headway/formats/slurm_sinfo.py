@@ -11,6 +11,7 @@ from headway.formats import slurm
 from headway.formats.cluster_records import Described, NodeRecord, PartitionRecord
 from headway.formats.slurm_scontrol import away_note, devices, gone, mebibytes, names, whole
 
+_ADVICE = "sinfo -N -o '%N %P %c %m %G %t' or scontrol show node -o"
 _NAME = ("NODELIST", "HOSTNAMES")
 _HEADINGS = frozenset({"PARTITION", "STATE", "GRES", "CPUS", "MEMORY", "NODES", "AVAIL"})
 _PLAIN = ("NODELIST", "NODES", "PARTITION", "STATE")
@@ -46,21 +47,16 @@ def cluster(text: str, where: str) -> Described:
         for name, cell in zip(columns, cells, strict=False):
             row.setdefault(name, cell.strip())
         hosts = names(next((row[name] for name in _NAME if name in row), ""), place)
-        partition = row.get("PARTITION", "").rstrip("*")
-        members.setdefault(partition, {}).update(dict.fromkeys(hosts))
+        members.setdefault(row.get("PARTITION", "").rstrip("*"), {}).update(dict.fromkeys(hosts))
         away.update(dict.fromkeys(hosts if gone(row.get("STATE", "")) else ()))
         if "GRES" in columns:
             nodes.update((host, _node(row, host, place, notes)) for host in hosts if host not in nodes)
     found = tuple(PartitionRecord(name, tuple(hosts)) for name, hosts in members.items() if not slurm.absent(name))
     if "GRES" not in columns:
-        notes.append(f"{where}: has no column GRES: it tells partitions, not what a node holds (use {_advice()})")
+        notes.append(f"{where}: has no column GRES: it tells partitions, not what a node holds (use {_ADVICE})")
     if not any(members.values()):
         raise ExperimentError(f"{where}: names no node")
     return Described(tuple(nodes.values()), found, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
-
-
-def _advice() -> str:
-    return "sinfo -N -o '%N %P %c %m %G %t' or scontrol show node -o"
 
 
 def _layout(text: str) -> tuple[tuple[str, ...], int, bool] | None:

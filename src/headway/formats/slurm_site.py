@@ -104,8 +104,7 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
         notes.append(f"PriorityType={kind} is taken for priority/multifactor")
     options = [f"{name}={weight}" for name, weight in weights.items()]
     for key, name in _SPANS.items():
-        text = settings.get(key) or (_DEFAULT_HALF_LIFE if name != "period" else "5")
-        length = _span(text, key)
+        length = _span(settings.get(key) or (_DEFAULT_HALF_LIFE if name != "period" else "5"), key)
         if name == "half_life" and length == 0:
             length = _FOR_EVER  # 0 means that usage is never forgotten
         options.append(f"{name}={max(1, length // SECOND)}s")

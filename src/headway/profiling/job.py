@@ -200,17 +200,15 @@ class Measuring:
                 suspect |= {lower.cpus, upper.cpus}
         return [point if point.cpus not in suspect else point.joined(self._point(point.cpus)) for point in points]
 
-    def _point(self, cpus: float) -> Point:
-        reading = self._reading(cpus, self._cache_budget())
-        rate = reading.rate
-        self.say(f"  {cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
-        return Point(cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
-
-    def _reading(self, cpus: float, cache_bytes: int) -> Reading:
+    def _point(self, cpus: float, cache_bytes: int | None = None) -> Point:
+        """Measure the program at a CPU count, with a cache of this size or of all the memory there is."""
+        cache_bytes = self._cache_budget() if cache_bytes is None else cache_bytes
         memory = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else 0
         reading = watch(self.program, self.offers, cpus, memory_bytes=memory, cache_bytes=cache_bytes, tell=self.tell)
         self.readings.append(reading)
-        return reading
+        rate = reading.rate
+        self.say(f"  {cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
+        return Point(cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
 
     def _cache_budget(self) -> int:
         """Memory pinned at the maximum: as much as there is, less what the program itself may need."""
@@ -242,8 +240,5 @@ class Measuring:
         if not told.get("cached_bytes"):
             return cache, None
         self.say("  without its cache:")
-        reading = self._reading(points[-1].cpus, 0)
-        rate = reading.rate
-        self.say(f"  {reading.cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
-        point = Point(reading.cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
-        return cache.calibrated(1 / rate_at(repaired(points), reading.cpus), 1 / rate.per_second), point
+        point = self._point(points[-1].cpus, cache_bytes=0)
+        return cache.calibrated(1 / rate_at(repaired(points), point.cpus), 1 / point.per_second), point

@@ -24,11 +24,6 @@ class Coverage:
     equal: bool
     ns_a_launch: int
 
-    @property
-    def share(self) -> float:
-        """Of the launches that CUPTI counted those that the shim saw."""
-        return min(1.0, self.seen / self.counted) if self.counted else 0.0
-
 
 def coverage(
     command: Sequence[str], seconds: float | None = None, *, library: Path, say: Say | None = None

@@ -6,8 +6,7 @@ idle time between two kernels. What can be harvested is the idle time in gaps th
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +76,6 @@ class Summary:
         """What the store keeps of it."""
         keys = ("busy_share", "idle_share", "launches_per_s", "harvestable_share")
         return {key: getattr(self, key) for key in keys}
-
-    def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
 
 
 def summarise(trace: KernelTrace, threshold_ns: int = THRESHOLD_NS) -> Summary:

@@ -117,7 +117,7 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
     table = _throughput(asked, found, points, [parse_size(size) for size in sizes])
     most = table[-1][-1]
     cache = found.cache
-    document = {
+    document: dict[str, Any] = {
         "model": asked.name,
         "source": f"measured {datetime.now(UTC):%Y-%m-%d}: {' '.join(asked.command)}",
         "reference": {"cpus": _short(points[-1].cpus / asked.gpus), "memory": sizes[-1]},
@@ -131,7 +131,7 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
         "measured": {
             "samples_per_second": _short(most),
             "limits": found.means,
-            **_asked(asked, found),
+            "asked": _asked(asked, found),
             "points": [_point(point, fitted) for point, fitted in zip(found.points, points, strict=True)],
             "checks": [_check(point, points) for point in found.checks],
             "cost": _cost(asked, found, len(sizes)),
@@ -140,7 +140,13 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
             **parts,
         },
     }
-    _sound(document)
+    # Raises where a rule of profiles is broken: nothing of that kind is ever written.
+    Profile(
+        model=asked.name,
+        cpu_milli=tuple(round(cpus * 1000) for cpus in document["cpus"]),
+        memory_bytes=tuple(parse_size(size) for size in sizes),
+        ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in document["throughput"]),
+    )
     return document
 
 
@@ -168,27 +174,15 @@ def _throughput(asked: Asked, found: Found, points: Sequence[Point], sizes: Sequ
     return [[1 / found.cache.seconds(1 / point.per_second, share) for share in shares] for point in points]
 
 
-def _sound(document: dict[str, Any]) -> None:
-    """Raises where a rule of profiles is broken: nothing of that kind is ever written."""
-    Profile(
-        model=document["model"],
-        cpu_milli=tuple(round(cpus * 1000) for cpus in document["cpus"]),
-        memory_bytes=tuple(parse_size(size) for size in document["memory"]),
-        ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in document["throughput"]),
-    )
-
-
 def _asked(asked: Asked, found: Found) -> dict[str, Any]:
-    cpus = list(asked.cpus or ()) if asked.exactly else [found.low, found.high]
-    said = {
-        "cpus": cpus,
+    return {
+        "cpus": list(asked.cpus or ()) if asked.exactly else [found.low, found.high],
         "exactly": asked.exactly,
         "check": list(asked.check),
         "memory_bytes": list(asked.memory),
         "memory_range": asked.memory_range,
         "steps": asked.steps,
     }
-    return {"asked": said}
 
 
 def _point(point: Point, fitted: Point) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -208,14 +209,11 @@ class Session:
             if not self.log.all("gpu", name=name, batch=batch, share=share):
                 yield "gpu", {"batch": batch}
         for turn in range(self.effort.passes):
-            if self.shares[-1 - turn % len(self.shares)] == share:
-                yield from self._missing_pass(name, turn)
+            if self.shares[-1 - turn % len(self.shares)] != share:
+                continue
+            for batch, cpus in product(self.grid.batches, self.grid.cpus):
+                if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, turn=turn):
+                    yield "cpu", {"batch": batch, "cpus": cpus, "turn": turn}
         for batch, cpus, at in checks_of(Grid(self.grid.batches, self.grid.cpus, self.shares)):
             if at == share and not self.log.all("joint", name=name, batch=batch, cpus=cpus, share=share):
                 yield "joint", {"batch": batch, "cpus": cpus}
-
-    def _missing_pass(self, name: str, turn: int) -> Iterator[tuple[str, dict[str, int]]]:
-        for batch in self.grid.batches:
-            for cpus in self.grid.cpus:
-                if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, turn=turn):
-                    yield "cpu", {"batch": batch, "cpus": cpus, "turn": turn}

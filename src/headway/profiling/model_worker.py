@@ -13,7 +13,7 @@ import importlib.util  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from contextlib import suppress  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -133,22 +133,14 @@ class Networks:
         self._hold_these((self.all_cpus[place:] + self.all_cpus[:place])[:cpus])
         subject = self.subjects[name]
         outputs = self._run(subject, subject.made_inputs(batch))
-        before: list[int] = []
-        after: list[int] = []
 
         def once() -> None:
-            begin = time.perf_counter_ns()
             if subject.prepare is not None:
                 subject.prepare(batch, cpus)
-            middle = time.perf_counter_ns()
             if subject.finish is not None:
                 subject.finish(outputs, cpus)
-            before.append(middle - begin)
-            after.append(time.perf_counter_ns() - middle)
 
-        taken = timed(once, runs, least_s)
-        split = {"prepare_ns": before[-len(taken) :], "finish_ns": after[-len(taken) :]}
-        return {"ns": taken, **split, **subject.sizes()}
+        return {"ns": timed(once, runs, least_s), **subject.sizes()}
 
     def joint(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
         """All of it, one part after the other, as a request sees it."""
@@ -192,8 +184,7 @@ class Networks:
                     target.copy_(source, non_blocking=True)
                 self.synchronise()
 
-            taken = timed(copy, LOADS, 0.0)
-            found[f"{kind}_ns"] = taken
+            found[f"{kind}_ns"] = timed(copy, LOADS, 0.0)
         return found
 
     def drop(self, name: str) -> dict[str, Any]:
@@ -210,8 +201,7 @@ class Networks:
         with torch.inference_mode():
             given = inputs if isinstance(inputs, tuple) else (inputs,)
             there = [each.to(self.device, non_blocking=True) if torch.is_tensor(each) else each for each in given]
-            found = subject.network(*there)
-            here = moved(found, torch)
+            here = moved(subject.network(*there), torch)
         self.synchronise()
         return here
 
@@ -284,12 +274,6 @@ def resident_bytes() -> int:
     return 1024 * sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
 
 
-def orders() -> Iterator[dict[str, Any]]:
-    """What the profiler says, until it is gone."""
-    for line in sys.stdin:
-        yield json.loads(line)
-
-
 def main() -> None:
     """Answer each order with a line."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -305,7 +289,8 @@ def main() -> None:
     except (ProfileError, RuntimeError, ImportError) as problem:
         answer({"refused": first_line(problem)})
         return
-    for order in orders():
+    for line in sys.stdin:  # until the profiler is gone
+        order = json.loads(line)
         try:
             answer(getattr(networks, order.pop("do"))(**order))
         except ProfileError as problem:

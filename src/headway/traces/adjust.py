@@ -44,8 +44,7 @@ def _positive(value: object, what: str) -> Fraction:
 def load_scale(jobs: Sequence[Job], factor: float | str | Fraction) -> tuple[Job, ...]:
     """The same jobs arriving ``factor`` times as fast: submit times are divided, and rounded down."""
     exact = _positive(factor, "load factor")
-    submit = [job.submit * exact.denominator // exact.numerator for job in jobs]
-    return altered(jobs, {"submit": submit})
+    return altered(jobs, {"submit": [job.submit * exact.denominator // exact.numerator for job in jobs]})
 
 
 def offered_load(jobs: Sequence[Job], gpus: int) -> float:

@@ -28,15 +28,10 @@ def cut(
         if start <= job.submit and (end is None or job.submit < end) and (not tenants or job.tenant in tenants)
     ]
     if not chosen:
-        raise TraceError(
-            f"of {len(jobs):,} jobs over {_span(jobs)} none is left: {_asked(start, end, numbers, tenants)}"
-        )
+        over = format_duration(jobs[-1].submit - jobs[0].submit) if jobs else "no time"
+        raise TraceError(f"of {len(jobs):,} jobs over {over} none is left: {_asked(start, end, numbers, tenants)}")
     begin = chosen[0].submit
     return altered(chosen, {"id": range(len(chosen)), "submit": [job.submit - begin for job in chosen]})
-
-
-def _span(jobs: Sequence[Job]) -> str:
-    return format_duration(jobs[-1].submit - jobs[0].submit) if jobs else "no time"
 
 
 def _asked(start: int, end: int | None, numbers: tuple[int, int | None], tenants: Collection[str]) -> str:

@@ -172,8 +172,7 @@ class _Reading:
         if "gpus" not in self.fields:
             return {"gpus": pl.repeat(0, len(self.sheet.lines), dtype=pl.Int64, eager=True)}
         each = self.fields["gpus"]
-        unit = each.unit or WHOLE_GPU_MILLI
-        milli = self.scaled(each.column, unit, least=0)
+        milli = self.scaled(each.column, each.unit or WHOLE_GPU_MILLI, least=0)
         part = milli.is_between(1, WHOLE_GPU_MILLI - 1)
         uneven = (milli % WHOLE_GPU_MILLI != 0) & ~part
         self.sheet.drop(uneven, each.column, "must be whole GPUs, or less than one: a share never spans devices")

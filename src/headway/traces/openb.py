@@ -13,6 +13,7 @@ import polars as pl
 
 from headway.errors import TraceError
 from headway.traces.head import Head
+from headway.traces.lifetimes import ending
 from headway.traces.sheet import Sheet
 from headway.traces.table import Table, csv_table
 from headway.traces.trace import Dropped, Trace
@@ -90,8 +91,7 @@ def _trace(sheet: Sheet, strict: bool) -> Trace:
         "cpu_milli": sheet.whole("cpu_milli", least=0),
         "memory_bytes": sheet.whole("memory_mib", least=0) * 2**20,
         "qos": sheet.text("qos", default=""),
-        "outcome": outcome,
-        "outcome_after": work.zip_with(outcome != int(Outcome.FINISHES), pl.Series([0], dtype=pl.Int64)),
+        **ending(outcome, work),
         "patience": work.zip_with(never, pl.Series([0], dtype=pl.Int64)),
     }
     _explain(sheet, never, gone)

@@ -138,8 +138,7 @@ class Sheet:
     def _drop_unread(
         self, raw: pl.Series, values: pl.Series, column: str, why: Callable[[str | None], str], default: int | None
     ) -> None:
-        unread = values.is_null() if default is None else values.is_null() & raw.is_not_null()
-        self.drop(unread, column, why)
+        self.drop(values.is_null() if default is None else values.is_null() & raw.is_not_null(), column, why)
 
     def choice(self, column: str, meanings: Mapping[str, Any], default: Any) -> pl.Series:
         """One of a few words, whatever its case, as what it means."""

@@ -58,8 +58,7 @@ def _known(values: pl.Series) -> pl.Series:
 
 
 def _label(sheet: Sheet, field: str, prefix: str, unknown: str) -> pl.Series:
-    number = _known(sheet.whole(field, default=-1))
-    return (prefix + number.cast(pl.String)).fill_null(unknown)
+    return (prefix + _known(sheet.whole(field, default=-1)).cast(pl.String)).fill_null(unknown)
 
 
 def _work(sheet: Sheet, status: pl.Series) -> pl.Series:

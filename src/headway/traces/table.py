@@ -145,11 +145,6 @@ def _parsed(names: list[str], body: str, separator: str, quote: str | None) -> p
     return frame.rename(dict(zip(plain, [*names, SURPLUS], strict=True)))
 
 
-def _line_breaks(frame: pl.DataFrame) -> pl.Series:
-    """How many line breaks the fields of each row hold."""
-    return frame.select(pl.sum_horizontal(pl.all().str.count_matches("\n").fill_null(0).cast(pl.Int64))).to_series()
-
-
 def _quoted(names: list[str], body: str, separator: str, multiline: bool) -> tuple[pl.DataFrame, pl.Series] | None:
     """Rows and the line breaks in each, with quotes understood; None where the quotes cannot be trusted."""
     try:
@@ -158,7 +153,8 @@ def _quoted(names: list[str], body: str, separator: str, multiline: bool) -> tup
         return None
     if '"' not in body:
         return frame, pl.repeat(0, frame.height, dtype=pl.Int64, eager=True)
-    breaks = _line_breaks(frame)
+    counts = frame.select(pl.sum_horizontal(pl.all().str.count_matches("\n").fill_null(0).cast(pl.Int64)))
+    breaks = counts.to_series()
     return (frame, breaks) if multiline or not breaks.sum() else None
 
 

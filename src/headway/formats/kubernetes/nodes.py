@@ -73,10 +73,7 @@ def gpu_type(label: str) -> str:
 
 def product(labels: Mapping[str, str]) -> str:
     """The label that names the GPUs, as it is written; empty where there is none."""
-    for name in PRODUCTS:
-        if label := labels.get(name):
-            return label
-    return ""
+    return next((labels[name] for name in PRODUCTS if labels.get(name)), "")
 
 
 def slicing(labels: Mapping[str, str]) -> Slicing:
@@ -129,12 +126,11 @@ def _notes(nodes: Iterable[Item]) -> list[str]:
         capacity, allocatable = amounts(item.status.capacity), amounts(item.status.allocatable)
         if any(allocatable.get(name, amount) < amount for name, amount in capacity.items() if name.endswith("/gpu")):
             short.append(item.metadata.name)
-    notes = []
-    if away:
-        notes.append(f"nodes that are cordoned or not ready count all the same: {_named(away)}")
-    if short:
-        notes.append(f"nodes whose allocatable GPUs are fewer than they have count with those: {_named(short)}")
-    return notes
+    told = (
+        (away, "nodes that are cordoned or not ready count all the same"),
+        (short, "nodes whose allocatable GPUs are fewer than they have count with those"),
+    )
+    return [f"{what}: {_named(names)}" for names, what in told if names]
 
 
 def _named(names: list[str]) -> str:

@@ -307,10 +307,8 @@ def _started(status: Status) -> datetime | None:
 
 
 def _since(status: Status, condition: str) -> datetime | None:
-    for each in conditions(status):
-        if each.type == condition and each.status == "True":
-            return each.last_transition_time
-    return None
+    true = (each for each in conditions(status) if each.type == condition and each.status == "True")
+    return next((each.last_transition_time for each in true), None)
 
 
 def _starts(statuses: Iterable[ContainerStatus] | None) -> Iterable[datetime]:
