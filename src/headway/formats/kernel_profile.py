@@ -32,8 +32,7 @@ def from_profile(name: str, kernels: Sequence[Row], steps: Sequence[Row]) -> Pro
     try:
         known = {int(str(row["id"]), 16): row for row in kernels if int(row["work_ns"]) > 0}
         stored = {int(str(row["key"]), 16): row for row in steps if int(row["samples"]) > 0}
-        edges = _edges(known, stored)
-        return Program(name, _kernels(known), tuple(_walk(list(known), known, edges)))
+        return Program(name, _kernels(known), tuple(_walk(list(known), known, _edges(known, stored))))
     except (KeyError, TypeError, ValueError) as problem:
         raise ProfileError(f"profile of {name}: its tables are not understood ({problem!r})") from None
 

@@ -200,6 +200,7 @@ def _installed() -> None:
 
 
 def _kind(part: Any) -> dict[str, Any] | None:
+    """Return the table that a class of the user's belongs into; None for what is no part of a policy."""
     tables: list[tuple[type, dict[str, Any]]] = [
         (Order, registry.ORDERS),
         (Backfill, registry.BACKFILLS),
@@ -209,11 +210,9 @@ def _kind(part: Any) -> dict[str, Any] | None:
         (ServingPolicy, serving.POLICIES),
         (KernelsPolicy, kernels.POLICIES),
     ]
-    if isinstance(part, type):
-        for kind, table in tables:
-            if issubclass(part, kind) and part is not kind:
-                return table
-    return None
+    if not isinstance(part, type):
+        return None
+    return next((table for kind, table in tables if issubclass(part, kind) and part is not kind), None)
 
 
 def is_own(kind: type) -> bool:

@@ -176,8 +176,6 @@ class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, where: str) -> Fleet:
     """The fleet, with so many workers if that is asked for; ``gpu`` is the type of those that do not say theirs."""
-    if not table.workers:
-        raise ExperimentError(f"{where}: the fleet has no workers")
     for kind in table.workers:
         _check_kind(kind, where)
     within(f"{where}: hosts_per_rack", table.hosts_per_rack, 0, MOST_WORKERS)

@@ -212,12 +212,10 @@ def check_law(law: LawTable, where: str) -> LawTable:
             raise ProfileError(
                 f"{where}: {axis} of the law must be 1 to {MOST_VALUES} different whole numbers from 1 up"
             )
-    for key in ("batch_fixed", "cpu_share"):
-        if not 0 <= (share := getattr(law, key)) <= 1:
-            raise ProfileError(f"{where}: {key} of the law is {share:g}: must lie in 0 to 1")
-    for key in ("batch_power", "cpu_power", "slice_power"):
-        if not 0 <= (power := getattr(law, key)) <= 3:
-            raise ProfileError(f"{where}: {key} of the law is {power:g}: must lie in 0 to 3")
+    limits = {"batch_fixed": 1, "cpu_share": 1, "batch_power": 3, "cpu_power": 3, "slice_power": 3}
+    for key, most in limits.items():
+        if not 0 <= (value := getattr(law, key)) <= most:
+            raise ProfileError(f"{where}: {key} of the law is {value:g}: must lie in 0 to {most}")
     for gpu, factor in law.gpus.items():
         if not (isfinite(factor) and factor > 0):
             raise ProfileError(f"{where}: the factor of GPU {gpu} in the law is {factor:g}: must be above 0")

@@ -44,7 +44,7 @@ def cluster(text: str, where: str) -> Described:
     notes: list[str] = []
     nodes: dict[str, NodeRecord] = {}
     away: dict[str, None] = {}
-    partitions: dict[str, PartitionRecord] = {}
+    partitions: list[PartitionRecord] = []
     for place, each in _numbered(file.nodes, "node", where):
         state = "+".join([*words(each.get("state")), *words(each.get("state_flags"))])
         record = _node(each, place, notes)
@@ -55,14 +55,11 @@ def cluster(text: str, where: str) -> Described:
         away.update(dict.fromkeys(hosts if gone("+".join(words(within(each, "node", "state")))) else ()))
         for record in _alike(each, hosts, place, notes):
             nodes.setdefault(record.name, record)
-        known = _partition(within(each, "partition"), place, hosts)
-        before = partitions.get(known.name)
-        members = (*(before.nodes or () if before else ()), *(known.nodes or ()))
-        partitions[known.name] = PartitionRecord(known.name, tuple(dict.fromkeys(members)), known.priority)
+        partitions.append(_partition(within(each, "partition"), place, hosts))
     for place, each in _numbered(file.partitions, "partition", where):
         listed = names(str(within(each, "nodes", "configured") or ""), place)
-        partitions[str(each.get("name"))] = _partition(each, place, listed)
-    named = tuple(record for record in partitions.values() if not slurm.absent(record.name))
+        partitions.append(_partition(each, place, listed))
+    named = tuple(record for record in partitions if not slurm.absent(record.name))
     return Described(tuple(nodes.values()), named, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
 
 

@@ -121,9 +121,7 @@ def _piece(path: Path, buffer: mmap.mmap, room: int, order: random.Random) -> tu
     except OSError:  # some file systems know no such thing
         file, direct = os.open(path, os.O_RDONLY), False
     try:
-        size = os.fstat(file).st_size
-        places = max(1, size // room)
-        offset = order.randrange(places) * room
+        offset = order.randrange(max(1, os.fstat(file).st_size // room)) * room
         if not direct:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         return os.preadv(file, [memoryview(buffer)[:room]], offset), direct

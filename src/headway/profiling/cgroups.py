@@ -250,11 +250,7 @@ class Group:
 
     def processes(self) -> list[int]:
         """Who is in it."""
-        found: set[int] = set()
-        for folder in set(self.folders.values()):
-            with suppress(OSError):
-                found.update(map(int, (folder / "cgroup.procs").read_text().split()))
-        return sorted(found)
+        return sorted(set().union(*(inside(folder) for folder in set(self.folders.values()))))
 
     def cpu_seconds(self) -> float | None:
         """CPU time that all its processes used, those that have ended too; None where it is not counted."""
@@ -280,6 +276,13 @@ class Group:
         kill_all(self.processes)
         for folder in set(self.folders.values()):
             take_away(folder)
+
+
+def inside(folder: Path) -> set[int]:
+    """Return the processes of a group; none where it is gone."""
+    with suppress(OSError):
+        return set(map(int, (folder / "cgroup.procs").read_text().split()))
+    return set()
 
 
 def numbers_of(path: Path, key: str) -> list[int]:

@@ -55,14 +55,12 @@ class Mps:
         return {"CUDA_MPS_PIPE_DIRECTORY": f"{place}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{place}/log"}
 
     def _tell(self, arguments: list[str], order: str, limit_s: float) -> None:
-        environment = {**os.environ, **self._meeting()}
-        command = ["nvidia-cuda-mps-control", *arguments]
         # Output goes nowhere: the daemon keeps what it inherits open, and a pipe would never end.
         subprocess.run(
-            command,
+            ["nvidia-cuda-mps-control", *arguments],
             input=order,
             text=True,
-            env=environment,
+            env={**os.environ, **self._meeting()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=limit_s,

@@ -26,8 +26,8 @@ def leftovers(room: cgroups.Room | None) -> None:
     cgroups.kill_all(_marked, _LONGEST_S)
     for parent in set(room.folders.values()) if room is not None else ():
         for folder in _groups(parent):
-            if all(map(_seen_here, _inside(folder))):
-                cgroups.kill_all(partial(_inside, folder), _LONGEST_S)
+            if all(map(_seen_here, cgroups.inside(folder))):
+                cgroups.kill_all(partial(cgroups.inside, folder), _LONGEST_S)
                 cgroups.take_away(folder, tries=20)
 
 
@@ -51,12 +51,6 @@ def _groups(parent: Path) -> list[Path]:
         if name and folder.name not in cgroups.own and (int(name[1]) == os.getpid() or ended(int(name[1]))):
             found.append(folder)
     return found
-
-
-def _inside(folder: Path) -> set[int]:
-    with suppress(OSError):
-        return set(map(int, (folder / "cgroup.procs").read_text().split()))
-    return set()
 
 
 def _seen_here(process: int) -> bool:

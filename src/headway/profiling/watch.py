@@ -206,8 +206,10 @@ class _Watched:
                 self.output.wait()
             times, samples = self._records()
             self._read_cache()
-            if times and not self._limited:
-                self._limit()
+            if times and not self._limited:  # the start is over, which is not measured and was not slowed
+                self.held.limit()
+                self._limited = True
+                self._cold_until_ns = time.monotonic_ns()
             self._empty = self._why_empty(samples)
             found = rate(times, samples, self._cold_until_ns)
             if tell is not None:
@@ -221,12 +223,6 @@ class _Watched:
             if time.monotonic() >= ends:
                 return self._at_the_limit(found, len(times))
             time.sleep(_POLL_S)
-
-    def _limit(self) -> None:
-        """It has begun to step, so the start is over, which is not measured and was not slowed."""
-        self.held.limit()
-        self._limited = True
-        self._cold_until_ns = time.monotonic_ns()
 
     def _enough(self, found: Rate) -> bool:
         wanted = self.program.steps

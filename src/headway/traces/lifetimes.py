@@ -5,8 +5,6 @@ and the two clusters of Acme do not mean the same by it. Stamps have whole secon
 the same one ran for less: it is taken as 1 s.
 """
 
-from collections.abc import Mapping
-
 import polars as pl
 
 from headway.traces.clock import stamps
@@ -26,10 +24,10 @@ TIMES = ("submit_time", "start_time", "end_time")
 NEVER_STARTED = "is empty: it never started, how long it would have run is not known"
 
 
-def lifetimes(sheet: Sheet, states: Mapping[str, int] = STATES) -> dict[str, pl.Series]:
+def lifetimes(sheet: Sheet) -> dict[str, pl.Series]:
     """Submission, start, work and outcome, from the columns ``state`` and ``TIMES``."""
     sheet.text("state")
-    outcome = sheet.choice("state", states, int(Outcome.FINISHES))
+    outcome = sheet.choice("state", STATES, int(Outcome.FINISHES))
     times = stamps(sheet, TIMES, optional=TIMES[1:])
     submit, start, end = (times[name] for name in TIMES)
     sheet.drop(start.is_null(), "start_time", NEVER_STARTED, fault=False)
