@@ -24,17 +24,17 @@ class Source(Protocol):
     """What the module of a parser offers."""
 
     def describes(self, text: str) -> bool:
-        """Whether this is a text that the parser is for."""
+        """Return whether this is a text that the parser is for."""
 
     def cluster(self, text: str, where: str) -> Described:
-        """What the text says; ``where`` names it in errors."""
+        """Return what the text says; ``where`` names it in errors."""
 
 
 SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, slurm_cluster_json)
 
 
 def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
-    """The cluster that files describe together, and what a reader of results should know about them."""
+    """Return the cluster that files describe together, and what a reader of results should know about them."""
     tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
     found = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
@@ -44,7 +44,7 @@ def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
 
 
 def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
-    """Descriptions as one table: runs of equal nodes become groups, with their names."""
+    """Merge descriptions into one table: runs of equal nodes become groups, with their names."""
     nodes: dict[str, NodeRecord] = {}
     for record in (record for each in found for record in each.nodes):
         before = nodes.get(record.name)

@@ -88,7 +88,7 @@ class ClusterTable(Struct, kw_only=True):
 
 
 def build(table: ClusterTable) -> Cluster:
-    """The cluster that a table describes."""
+    """Return the cluster that a table describes."""
     for what, name, valid in (("tenancy", table.tenancy, TENANCIES), ("sizing", table.sizing, SIZINGS)):
         if name not in valid:
             raise ExperimentError(unknown_name(what, name, valid))
@@ -121,7 +121,7 @@ def _names(groups: list[NodeGroup], count: int) -> list[str]:
 
 
 def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
-    """The table with the partitions and tenants of the cluster written out, where they were derived from a trace."""
+    """Return the table with the cluster's partitions and tenants written out, also those derived from a trace."""
     partitions = [PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority) for p in cluster.partitions]
     tenants = [
         TenantTable(
@@ -133,7 +133,7 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
 
 
 def within(what: str, value: Any, least: float, most: float) -> Any:
-    """A number that lies where it must, or a line that says where."""
+    """Return a number if it lies within its bounds; raise an error that names them otherwise."""
     if not least <= value <= most:
         raise ExperimentError(f"{what} {value} must lie in {least:,} to {most:,}")
     return value
@@ -180,7 +180,7 @@ def _node(name: str, group: NodeGroup, index: int, outer: list[tuple[str, int]],
 
 
 def rate(what: str, text: str) -> int:
-    """``25GB/s`` in bytes a second."""
+    """Parse a rate like ``25GB/s`` into bytes a second."""
     size, slash, unit = text.partition("/")
     if slash and unit.strip() != "s":
         raise InputError(f"{what} {text!r} is not understood: write it like 25GB/s")
@@ -188,7 +188,7 @@ def rate(what: str, text: str) -> int:
 
 
 def _levels(table: ClusterTable) -> tuple[list[tuple[str, int]], tuple[Level, ...], tuple[int, ...]]:
-    """(outer levels with their sizes, all levels, sizes of islands)."""
+    """Return (outer levels with their sizes, all levels, sizes of islands)."""
     given = list(table.levels)
     if not any(level.name == "node" for level in given):
         given.append(LevelTable(name="node"))
@@ -215,7 +215,7 @@ def _levels(table: ClusterTable) -> tuple[list[tuple[str, int]], tuple[Level, ..
 
 
 def positions(text: str, what: str) -> list[int]:
-    """``0-15,32`` as a list."""
+    """Parse positions like ``0-15,32`` into a list."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))

@@ -42,7 +42,7 @@ _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
 def resolve(spec: str) -> str:
-    """The same policy with every class from a file registered and replaced by its name."""
+    """Register the classes from files that a policy names, and return the policy with their names instead."""
     _installed()
     check_trusted(spec, "policy")
     if spec.startswith(SITE):
@@ -79,14 +79,14 @@ def offer(part: Any) -> str:
 
 
 def anchored(spec: str) -> str:
-    """The same policy with the paths of its files made absolute, so that it can be found again from anywhere."""
+    """Return the policy with the paths of its files made absolute, so that it can be found from anywhere."""
     if spec.startswith(SITE):
         return resolve(spec)
     return "+".join(_with_path(term, lambda path: Path(path).expanduser().resolve()) for term in _terms(spec))
 
 
 def of_run(spec: str, folder: Path, *, trust: bool) -> str:
-    """A policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
+    """Return a policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
 
     Headway stores absolute paths. A relative one is taken from the run folder, never from the current one.
     """
@@ -97,17 +97,17 @@ def of_run(spec: str, folder: Path, *, trust: bool) -> str:
 
 
 def disarmed(path: str) -> str:
-    """A file that a run folder names, so that ``check_trusted`` refuses it."""
+    """Mark a file that a run folder names, so that ``check_trusted`` refuses it."""
     return f"{_UNTRUSTED}{path}"
 
 
 def is_disarmed(spec: str) -> bool:
-    """Whether a policy or a scenario is a file, or has one, that is not trusted."""
+    """Return whether a policy or a scenario is a file, or has one, that is not trusted."""
     return _UNTRUSTED in spec
 
 
 def as_named(spec: str) -> str:
-    """The same as the run folder names it, to be shown."""
+    """Return a policy or scenario as the run folder names it, to be shown."""
     return spec.replace(_UNTRUSTED, "")
 
 
@@ -133,7 +133,7 @@ def _with_path(term: str, change: Callable[[str], object]) -> str:
 
 
 def rooted(spec: str) -> str:
-    """The same as it was written, but for the paths of files, a site's settings too: those become absolute."""
+    """Return a policy as it was written, with the paths of its files and of a site's settings made absolute."""
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{SITE}{Path(path).expanduser().resolve()}{plus}{more}"
@@ -181,7 +181,7 @@ def imported(path: Path, kind: str, where: str) -> Any:
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Whatever a user's own file raises while it is imported or called is one line; Ctrl-C is not its doing."""
+    """Turn whatever a user's own file raises while it is imported or called into one line, but for Ctrl-C."""
     try:
         yield
     except (InputError, KeyboardInterrupt):
@@ -216,7 +216,7 @@ def _kind(part: Any) -> dict[str, Any] | None:
 
 
 def is_own(kind: type) -> bool:
-    """Whether a class is headway's, all the way down; else it comes from a file or an installed package."""
+    """Return whether a class is headway's, all the way down; else it comes from a file or an installed package."""
     roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return roots <= {"headway", *sys.stdlib_module_names}
 

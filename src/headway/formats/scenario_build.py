@@ -86,7 +86,7 @@ class Builder:
         return {name: toml.typed(entry, kind, f"{self.where}, {what} {name}") for name, entry in tables.items()}
 
     def build(self) -> Built:
-        """Everything."""
+        """Build the catalogue, the fleet and the default workload."""
         workload = self._workload()
         fleet = self._fleet()
         tasks = {name: self._tasks(name, graph) for name, graph in self.graphs.items()}
@@ -149,11 +149,11 @@ class Builder:
     # --- functions and models ---
 
     def _within(self, graph: str, name: str) -> str:
-        """What a function or model is called where each graph has its own."""
+        """Return what a function or model is called where each graph has its own."""
         return name if not self.authors or self.table.authors.share_models else f"{graph}/{name}"
 
     def _used(self, tasks: Mapping[str, list[TaskTable]]) -> dict[str, tuple[str, str]]:
-        """The functions that graphs call, in the order of the file: to the graph and the name in the file."""
+        """Return the functions that graphs call, in the order of the file: to the graph and the name in the file."""
         calls = {(graph, task.function) for graph, listed in tasks.items() for task in listed}
         found: dict[str, tuple[str, str]] = {}
         for graph in tasks:
@@ -169,7 +169,7 @@ class Builder:
         return [(profile, profile.functions[name]) for profile in self.profiles]
 
     def _models_of(self, name: str) -> dict[str, int]:
-        """The models of a function and their bytes; weights that were measured come before the scenario's."""
+        """Return the models of a function and their bytes; weights that were measured come before the scenario's."""
         where = f"{self.where}, function {name}"
         listed = self.functions[name].models
         for model in listed:
@@ -210,7 +210,7 @@ class Builder:
         return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()})
 
     def _times(self, name: str, gpus: set[str], where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
-        """Cells by type of GPU, and the spread that belongs to them."""
+        """Return the cells by type of GPU, and the spread that belongs to them."""
         table = self.functions[name]
         if measured := self._measured(name):
             found: dict[str, Mapping[Configuration, int]] = {profile.gpu: own.cells for profile, own in measured}
@@ -302,7 +302,7 @@ def _chained(graph: GraphTable) -> list[TaskTable]:
 
 
 def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: Fleet) -> None:
-    """Every worker must be able to run every function, one request at a time: policies may send any task anywhere."""
+    """Refuse a function that some worker has no memory for: policies may send any task anywhere."""
     largest = max((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
     smallest = min((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
     for model in models:
@@ -321,7 +321,7 @@ def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: 
 
 
 def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: str) -> Function:
-    """The function with those cells only that every worker with their type of GPU can run when it is empty."""
+    """Return the function with those cells only that every worker with their type of GPU can run when it is empty."""
     weights = sum(models[model].size_bytes for model in set(function.models))
     kept: dict[str, Mapping[Configuration, int]] = {}
     for gpu in dict.fromkeys(worker.gpu.type for worker in fleet.workers):

@@ -27,7 +27,7 @@ PYTHON = ".py"
 
 
 def load(experiment: ServingExperiment) -> Built:
-    """The scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
+    """Return the scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
     found = _found(experiment)
     if isinstance(found, Built):
         _for_built(experiment)
@@ -43,7 +43,7 @@ def load(experiment: ServingExperiment) -> Built:
 
 
 def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
-    """The profile files that an experiment reads; none where its scenario holds all times itself."""
+    """Return the profile files that an experiment reads; none where its scenario holds all times itself."""
     found = _found(experiment)
     if isinstance(found, Built):
         return ()
@@ -51,14 +51,14 @@ def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
 
 
 def profile_file(experiment: ServingExperiment) -> Path | None:
-    """The one profile file that an experiment or its scenario asks for; None where there is none, or named ones."""
+    """Return the profile file that an experiment or its scenario asks for by path; None where there is none."""
     found = _found(experiment)
     asked = "" if isinstance(found, Built) else experiment.serving.profile or found.get("profile", "")
     return Path(asked).expanduser() if asked and asked not in NAMED_PROFILES else None
 
 
 def written(experiment: ServingExperiment) -> str | None:
-    """The scenario as one TOML text, its base included, so that it can be read anywhere, and no code has to be run.
+    """Return the scenario as one TOML text, its base included, so that it can be read anywhere without code.
 
     None for a Python file whose catalogue is made by hand.
     """
@@ -77,7 +77,7 @@ def written(experiment: ServingExperiment) -> str | None:
 
 
 def path_of(name: str) -> Path:
-    """Where a scenario is: a shipped one by its name, any other by its path."""
+    """Return where a scenario is: a shipped one by its name, any other by its path."""
     check_trusted(name, "scenario")
     if name in SHIPPED:
         return FOLDER / f"{name}.toml"
@@ -88,7 +88,7 @@ def path_of(name: str) -> Path:
 
 
 def files_of(name: str) -> list[Path]:
-    """The files that a scenario is read from: its own, its bases, and the profiles that it names."""
+    """Return the files that a scenario is read from: its own, its bases, and the profiles that it names."""
     path = path_of(name)
     if name in SHIPPED or path.suffix == PYTHON:
         return [path]
@@ -111,7 +111,7 @@ def _found(experiment: ServingExperiment) -> toml.Document | Built:
 
 
 def _document(path: Path, above: tuple[Path, ...] = ()) -> toml.Document:
-    """A file's document, put onto that of its base if it has one."""
+    """Return a file's document, put onto that of its base if it has one."""
     return _on_base(toml.read(path, "scenario"), path, above)
 
 
@@ -128,13 +128,13 @@ def _on_base(document: toml.Document, path: Path, above: tuple[Path, ...]) -> to
 
 
 def _base_path(base: str, above: Path) -> Path:
-    """Where the base of a scenario is: beside it, or a shipped one."""
+    """Return where the base of a scenario is: beside it, or a shipped one."""
     beneath = path_of(base)
     return beneath if base in SHIPPED or beneath.is_absolute() else above.parent / beneath
 
 
 def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Document:
-    """Tables key by key; anything else as the upper one has it."""
+    """Merge two documents: tables key by key, anything else as the upper one has it."""
     whole = dict(beneath)
     for key, value in above.items():
         old = whole.get(key)
@@ -153,7 +153,7 @@ def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
 
 
 def _for_built(experiment: ServingExperiment) -> None:
-    """Keys that would have no effect on what a Python file made by hand."""
+    """Refuse keys that would have no effect on a catalogue that a Python file made."""
     for key in ("setting", "profile"):
         if given := getattr(experiment.serving, key):
             raise ExperimentError(f"{key} {given!r}: {experiment.serving.scenario} makes its catalogue itself")
@@ -179,6 +179,6 @@ def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple
 
 
 def _beside(folder: Path, name: str) -> Path:
-    """A profile beside its scenario, or beside the shipped ones that it may be based on."""
+    """Return a profile beside its scenario, or beside the shipped ones that it may be based on."""
     path = folder / Path(name).expanduser()
     return path if path.exists() or not (FOLDER / name).exists() else FOLDER / name

@@ -175,7 +175,7 @@ class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, where: str) -> Fleet:
-    """The fleet, with so many workers if that is asked for; ``gpu`` is the type of those that do not say theirs."""
+    """Build the fleet, with ``wanted`` workers if given; ``gpu`` is the type of workers that name none."""
     for kind in table.workers:
         _check_kind(kind, where)
     within(f"{where}: hosts_per_rack", table.hosts_per_rack, 0, MOST_WORKERS)
@@ -198,7 +198,7 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
 
 
 def check_prices(fleet: Fleet, where: str) -> Fleet:
-    """The fleet, if all its prices are finite and at least 0."""
+    """Check that all prices of a fleet are finite and at least 0, and return it."""
     named = {f"{where}: {key}": getattr(fleet.prices, key) for key in ("cpu_hour", "slice_hour", "memory_gib_hour")}
     named |= {f"{where}, worker {each.name}: hour_usd": each.hour_usd or 0.0 for each in fleet.workers}
     for what, price in named.items():
@@ -232,7 +232,7 @@ def _worker(kind: WorkersTable, name: str, gpu: str, host: int, rack: int) -> Wo
 
 
 def shared_out(wanted: int, counts: list[int]) -> list[int]:
-    """So many workers in the proportions of ``counts``, by largest remainders."""
+    """Divide so many workers in the proportions of ``counts``, by largest remainders."""
     total = sum(counts)
     if not total:
         return counts
@@ -244,7 +244,7 @@ def shared_out(wanted: int, counts: list[int]) -> list[int]:
 
 
 def links_of(table: LinksTable, measured: int | None, write_back: bool, where: str) -> Links:
-    """The links; ``measured`` is what a profile says of the one to the GPU, where the scenario says nothing."""
+    """Build the links; ``measured`` is a profile's rate to the GPU, for a scenario that gives none."""
     plain = Links()
     rates = {}
     for key in ("host_to_gpu", "disk_to_host", "within_host", "within_rack", "between_racks"):

@@ -109,7 +109,7 @@ class ServingProfile:
 
 
 def read(path: Path) -> ServingProfile:
-    """The profile in a file."""
+    """Return the profile in a file."""
     where = f"profile {path}"
     try:
         table = toml.typed(toml.read(path, "profile"), ProfileTable, where)
@@ -140,7 +140,7 @@ def _function(table: FunctionRows, where: str) -> FunctionProfile:
 
 
 def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
-    """Bytes a second to the GPU: all weights in the time that they took one after the other."""
+    """Return bytes a second to the GPU: all weights over the time that loading them one by one took."""
     timed = [each for each in functions if each.weights_bytes and each.load]
     took = sum(each.load or 0 for each in timed)
     return max(1, sum(each.weights_bytes or 0 for each in timed) * SECOND // took) if timed else None
@@ -152,7 +152,7 @@ def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
 def cells_of(
     rows: Sequence[Sequence[float]], where: str, *, sparse: bool = False
 ) -> tuple[dict[Configuration, int], list[float]]:
-    """Rows as cells, and the spreads that they have; every row and the grid checked."""
+    """Return rows as cells, and the spreads that they have; every row and the grid are checked."""
     cells: dict[Configuration, int] = {}
     spreads = []
     for number, row in enumerate(rows, start=1):
@@ -195,7 +195,7 @@ def _said(cell: Configuration) -> str:
 
 
 def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configuration, int]:
-    """What the law makes of a time at (1, 1, 1), on a type of GPU."""
+    """Return what the law makes of a time at (1, 1, 1), on a type of GPU."""
     base = time_of(ms, where) * law.gpus.get(gpu, 1.0)
     cells = {}
     for batch, cpus, slices in product(law.batches, *(_listed(given) for given in (law.cpus, law.slices))):
@@ -206,7 +206,7 @@ def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configurat
 
 
 def check_law(law: LawTable, where: str) -> LawTable:
-    """The law, its numbers checked."""
+    """Check the numbers of a law, and return it."""
     for axis, values in (("batches", law.batches), ("cpus", _listed(law.cpus)), ("slices", _listed(law.slices))):
         if not 0 < len(values) <= MOST_VALUES or min(values) < 1 or len(set(values)) < len(values):
             raise ProfileError(
@@ -231,21 +231,21 @@ def _listed(given: list[int] | int) -> list[int]:
 
 
 def time_of(ms: float, where: str) -> int:
-    """Milliseconds of a run, in nanoseconds."""
+    """Return a run's milliseconds in nanoseconds, checked."""
     if not (isfinite(ms) and 0 < ms <= MOST_MS):
         raise ProfileError(f"{where}: takes {ms:g} ms: must be above 0 and at most {MOST_MS:,.0f}")
     return max(1, round(ms * MILLISECOND))
 
 
 def checked_spread(spread: float, where: str) -> float:
-    """A standard deviation of logarithms."""
+    """Return a standard deviation of logarithms, checked."""
     if not (isfinite(spread) and 0 <= spread <= MOST_SPREAD):
         raise ProfileError(f"{where}: the spread is {spread:g}: must lie in 0 to {MOST_SPREAD:g}")
     return spread
 
 
 def size(given: Size, what: str, *, least: int = 0) -> int | None:
-    """Bytes, also where ``/s`` follows; None where nothing was given."""
+    """Parse a size, also one with ``/s`` behind it, into bytes; None where nothing was given."""
     if given == "":
         return None
     text = str(given).strip().removesuffix("/s")

@@ -115,7 +115,7 @@ class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def check(experiment: ServingExperiment) -> ServingExperiment:
-    """The experiment, every value checked that can be checked without its scenario."""
+    """Check every value of an experiment that can be checked without its scenario, and return it."""
     table = experiment.serving
     if not table.scenario:
         raise ExperimentError("serving.scenario is missing: name a scenario (e.g. compass) or give its file")
@@ -136,7 +136,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
 
 
 def check_workload(table: WorkloadTable) -> None:
-    """The numbers of a workload; what its arrivals mean is known where they are drawn."""
+    """Check the numbers of a workload; what its arrivals mean is checked where they are drawn."""
     if table.rate is not None and not 0 < table.rate <= MOST_A_SECOND:
         raise ExperimentError(
             f"rate {table.rate:g}: must be above 0 and at most {MOST_A_SECOND:,.0f} requests a second"
@@ -153,7 +153,7 @@ def check_workload(table: WorkloadTable) -> None:
 
 
 def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
-    """A deadline as (nanoseconds, 0.0) or (0, factor of L); None: there is none."""
+    """Parse a deadline into (nanoseconds, 0.0) or (0, factor of L); None where there is none."""
     if text.strip() in ("", NO_DEADLINE):
         return None
     if (factor := _FACTOR.fullmatch(text)) is not None:
@@ -171,7 +171,7 @@ def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
 
 
 def check_failures(table: WorkerFailuresTable) -> None:
-    """At most one way of failing, its times above 0."""
+    """Check that workers fail in at most one way, and that its times are above 0."""
     if table.mtbf != "" and table.every != "":
         raise ExperimentError("failures have both mtbf and every: give one")
     for key in ("mtbf", "every", "repair"):
@@ -182,7 +182,7 @@ def check_failures(table: WorkerFailuresTable) -> None:
 
 
 def warmup_share(experiment: ServingExperiment) -> float:
-    """The share of requests that is not measured."""
+    """Return the share of requests that is not measured."""
     text = str(experiment.measure.warmup)
     matched = _SHARE.fullmatch(text)
     share = float(matched[1]) / 100 if matched else -1.0 if text.strip() not in ("", "0") else 0.0

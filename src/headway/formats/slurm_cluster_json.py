@@ -25,7 +25,7 @@ class _File(msgspec.Struct):
 
 
 def describes(text: str) -> bool:
-    """Whether it is JSON with one of these lists."""
+    """Return whether it is JSON with one of these lists."""
     return text.lstrip()[:1] == "{" and _parsed(text) is not None
 
 
@@ -38,7 +38,7 @@ def _parsed(text: str) -> _File | None:
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes and partitions of a file."""
+    """Return the nodes and partitions of a file."""
     file = _parsed(text)
     assert file is not None
     notes: list[str] = []
@@ -100,7 +100,7 @@ def _partition(each: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord
 
 
 def _sizes(cpus: Any, memory: Any, place: str) -> tuple[int | None, int | None]:
-    """CPUs, and memory in bytes; None where the file does not say."""
+    """Return (CPUs, memory in bytes), None where the file does not say."""
     mebibytes = _count(memory, "memory", place)
     return _count(cpus, "cpus", place), None if mebibytes is None else mebibytes * _MEBIBYTE
 

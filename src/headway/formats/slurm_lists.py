@@ -15,19 +15,19 @@ _PIECE = re.compile(r"([^\[\],]*)\[([^\[\]]*)\]|([^\[\],]+)")
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """The names in a list of hosts, in its order; leading zeros are kept, brackets may stand several times."""
+    """Return the names in a list of hosts, in its order; leading zeros are kept, brackets may stand several times."""
     if absent(text):
         return ()
     return tuple(name for part in _parts(text.strip()) for name in _names(part, text))
 
 
 def tasks(text: str) -> tuple[int, ...]:
-    """The tasks of an array, without the ``%4`` that says how many of them may run at a time."""
+    """Return the tasks of an array, without the ``%4`` that says how many of them may run at a time."""
     return tuple(int(number) for number in _numbers(text.partition("%")[0], text))
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A list cut at the commas that are not inside brackets."""
+    """Cut a list at the commas that are not inside brackets."""
     depth = start = 0
     for position, letter in enumerate(text):
         depth += {"[": 1, "]": -1}.get(letter, 0)

@@ -25,12 +25,12 @@ _ROWS = {
 
 
 def describes(text: str) -> bool:
-    """Whether it is such a table."""
+    """Return whether a text is a table of ``sinfo``."""
     return _layout(text) is not None
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes of a table, or its partitions where it does not say what its nodes hold."""
+    """Return the nodes of a table, or its partitions where it does not say what its nodes hold."""
     layout = _layout(text)
     assert layout is not None
     columns, start, separator = layout
@@ -60,7 +60,7 @@ def cluster(text: str, where: str) -> Described:
 
 
 def _layout(text: str) -> tuple[tuple[str, ...], int, bool] | None:
-    """Headings, the line where rows begin, and whether they are separated by ``|``."""
+    """Return headings, the line where rows begin, and whether they are separated by ``|``."""
     lines = [(number, line) for number, line in enumerate(text.splitlines()[:20]) if line.strip()]
     for number, line in lines[:2]:  # --long writes the date above the headings
         separator = "|" in line

@@ -41,7 +41,7 @@ class Site:
 
 
 def read(path: str | Path) -> Site:
-    """The site that a file of settings describes."""
+    """Return the site that a file of settings describes."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def read(path: str | Path) -> Site:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Settings by name in lower case; the last one of a name wins, as in Slurm."""
+    """Return the settings of a text by name in lower case; the last one of a name wins, as in Slurm."""
     settings = {}
     for line in text.replace("\\\n", " ").splitlines():
         plain = re.split(r"(?<!\\)#", line, maxsplit=1)[0]
@@ -69,7 +69,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def site(settings: Mapping[str, str]) -> Site:
-    """The nearest policy."""
+    """Return the policy that is nearest to a site's settings."""
     notes: list[str] = []
     policy = f"{_order(settings, notes)}{_backfill(settings)}"
     preempts = settings.get("preempttype", "preempt/none")
@@ -80,7 +80,7 @@ def site(settings: Mapping[str, str]) -> Site:
 
 
 def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What bears on the order or the backfill, is set to something and has no counterpart."""
+    """Yield settings of the order or the backfill that have a value and no counterpart here."""
     taken = ("prioritytype", "priorityfavorsmall", *_WEIGHTS, *_SPANS)
     for key, value in settings.items():
         if key == "priorityflags":
@@ -130,7 +130,7 @@ def _backfill(settings: Mapping[str, str]) -> str:
 
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, str]:
-    """The parts of SchedulerParameters by name; one without a value is on."""
+    """Return the parts of SchedulerParameters by name; one without a value is on."""
     parts = (part.partition("=") for part in settings.get("schedulerparameters", "").split(",") if part.strip())
     return {name.strip().lower(): value.strip() if equals else "yes" for name, equals, value in parts}
 

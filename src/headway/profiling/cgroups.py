@@ -42,7 +42,7 @@ class Room:
 
 
 def find(process: Path = Path("/proc/self")) -> Room | None:
-    """Where this process may make groups that limit CPU time or memory; None where it may not."""
+    """Return where this process may make groups that limit CPU time or memory; None where it may not."""
     joined, mounts = _joined(process)
     for version, found in ((2, _second(joined, mounts)), (1, _first(joined, mounts))):
         if "cpu" in found:
@@ -60,13 +60,13 @@ def _joined(process: Path) -> tuple[list[list[str]], list["_Mount"]]:
 
 
 def allowed_cpus(process: Path = Path("/proc/self")) -> float | None:
-    """How many CPUs the groups that this process is in leave it; None where they set no quota."""
+    """Return how many CPUs the groups that this process is in leave it; None where they set no quota."""
     quotas = [quota for folder in _above(process, "cpu") if (quota := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
 def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
-    """How much memory they leave it, in bytes; None where they set no limit."""
+    """Return how much memory they leave it, in bytes; None where they set no limit."""
     limits = []
     for folder in _above(process, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -76,7 +76,7 @@ def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
 
 
 def _above(process: Path, controller: str) -> list[Path]:
-    """The folders, from this process's own up to the top, that may limit it by a controller."""
+    """Return the folders, from this process's own up to the top, that may limit it by a controller."""
     found: list[Path] = []
     joined, mounts = _joined(process)
     for number, names, path in joined:
@@ -106,7 +106,7 @@ class _Mount:
     options: frozenset[str]
 
     def at(self, path: str) -> Path:
-        """The folder of a group; a container may see the tree from its own group on."""
+        """Return the folder of a group; a container may see the tree from its own group on."""
         below = path[len(self.root) :] if self.root != "/" and path.startswith(self.root) else path
         return self.folder / below.strip("/")
 
@@ -123,7 +123,7 @@ def _mounts(text: str) -> list[_Mount]:
 
 
 def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
-    """Version 1: each controller has a tree of its own."""
+    """Return the folders by controller in version 1, where each controller has a tree of its own."""
     found = {}
     for controller in (*WANTED, "cpuacct"):
         paths = [path for _, names, path in joined if controller in names.split(",")]
@@ -136,7 +136,7 @@ def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
 
 
 def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
-    """Version 2: the nearest folder, from this process's own upwards, that hands CPU time down."""
+    """Return the same in version 2: the nearest folder, from this process's own upwards, that hands CPU time down."""
     paths = [path for number, names, path in joined if number == "0" and not names]
     for mount in mounts:
         if mount.kind != "cgroup2" or not paths:
@@ -152,7 +152,7 @@ def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
 
 
 def _handed_down(folder: Path) -> list[str]:
-    """The controllers that groups below this folder have."""
+    """Return the controllers that groups below this folder have."""
     try:
         given = (folder / "cgroup.subtree_control").read_text().split()
     except OSError:
@@ -161,7 +161,7 @@ def _handed_down(folder: Path) -> list[str]:
 
 
 def _can_make(folder: Path) -> bool:
-    """Whether a group can be made here that takes processes; one is, and goes again."""
+    """Return whether a group that takes processes can be made here, by making one and removing it."""
     trial = folder / f"headway-{os.getpid()}-trial-{next(_numbers)}"
     try:
         trial.mkdir()
@@ -177,7 +177,7 @@ def _can_make(folder: Path) -> bool:
 
 
 def _free_name(room: Room) -> str:
-    """A name that no group has: one of a killed process that had our number may be left."""
+    """Return a name that no group has: one of a killed process that had our number may be left."""
     while True:
         name = f"headway-{os.getpid()}-{next(_numbers)}"
         if not any((folder / name).exists() for folder in room.folders.values()):
@@ -196,7 +196,7 @@ class Group:
             folder.mkdir()
 
     def limit_cpus(self, cpus: float) -> None:
-        """So many CPUs, a fraction perhaps: no more, and before other programs, which would look like a slow one."""
+        """Limit the group to so many CPUs, a fraction perhaps, which it gets before other programs."""
         quota = max(1000, round(cpus * PERIOD_US))
         folder = self.folders["cpu"]
         with suppress(OSError):
@@ -209,7 +209,7 @@ class Group:
             _put(folder / "cpu.cfs_quota_us", f"{quota}", f"{cpus:g} CPUs")
 
     def limit_memory(self, size_bytes: int) -> None:
-        """At most so much memory, the page cache included, and no swap."""
+        """Limit the group to so much memory, the page cache included, and no swap."""
         said = f"a memory limit of {format_size(size_bytes)}"
         if "memory" not in self.folders:
             raise ProfileError(f"{said} cannot be set here: no memory control group can be written; leave --memory out")
@@ -222,7 +222,7 @@ class Group:
                 (folder / "memory.memsw.limit_in_bytes").write_text(str(size_bytes))
 
     def pin(self, cpus: Iterable[int]) -> bool:
-        """Only on these CPUs, by a cpuset; whether there is one."""
+        """Pin the group to these CPUs by a cpuset; return whether there is one."""
         if "cpuset" not in self.folders:
             return False
         folder = self.folders["cpuset"]
@@ -249,11 +249,11 @@ class Group:
             return False
 
     def processes(self) -> list[int]:
-        """Who is in it."""
+        """Return the processes in the group."""
         return sorted(set().union(*(inside(folder) for folder in set(self.folders.values()))))
 
     def cpu_seconds(self) -> float | None:
-        """CPU time that all its processes used, those that have ended too; None where it is not counted."""
+        """Return the CPU time of all its processes, those that have ended too; None where it is not counted."""
         if self.room.version == 2:
             used = numbers_of(self.folders["cpu"] / "cpu.stat", "usage_usec")
             return used[0] / 1e6 if used else None
@@ -262,7 +262,7 @@ class Group:
         return None
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of it for its memory."""
+        """Return whether the kernel killed a process of it for its memory."""
         if "memory" not in self.folders:
             return False
         files = (self.folders["memory"] / name for name in ("memory.events", "memory.oom_control"))

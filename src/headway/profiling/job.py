@@ -67,7 +67,7 @@ def profile(
 
 
 def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | None) -> Profiled:
-    """The profile that is asked for, measured unless it is there."""
+    """Return the profile that is asked for, measured unless it is there."""
     if out is not None:
         store.check_target(out)
     offers = limits.here()
@@ -91,7 +91,7 @@ def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | 
 
 
 def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
-    """What a profile is found again by."""
+    """Return what a profile is found again by."""
     data: dict[str, object] = {"bytes": asked.dataset_bytes, "bytes_per_sample": asked.bytes_per_sample}
     if asked.dataset is not None:
         data |= store.data_set(asked.dataset)
@@ -115,7 +115,7 @@ def _covers(document: store.Document, asked: Asked, low: float, high: float) -> 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Signals that would end this process at once end it by way of everyone's cleaning up."""
+    """Let signals that would end this process at once raise SystemExit, so that everything is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -143,7 +143,7 @@ class Measuring:
         self.program = Program(asked.command, asked.pattern, asked.env, asked.steps, asked.timeout_s, asked.gpus)
 
     def all(self, low: float, high: float) -> Found:
-        """Every point of the search, again where chance made it fall, the bandwidths, the point without a cache."""
+        """Measure every point of the search, again where chance made it fall, the bandwidths, and no cache."""
         began = time.monotonic()
         self.say(f"{self.program.name}: {low:g} to {high:g} CPUs by {self.offers.means}")
         # Before any point: where nothing can be read, or written to be read, that is known at once.
@@ -211,7 +211,7 @@ class Measuring:
         return Point(cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
 
     def _cache_budget(self) -> int:
-        """Memory pinned at the maximum: as much as there is, less what the program itself may need."""
+        """Return the largest cache: as much memory as there is, less what the program itself may need."""
         whole = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else self.offers.memory_bytes
         working = max((reading.working_bytes for reading in self.readings), default=0)
         return max(0, min(whole * 3 // 4, whole - 2 * working))
@@ -224,7 +224,7 @@ class Measuring:
             self.say(f"  {busy}; where errors are large, measure again when they do not")
 
     def _cache(self, points: list[Point]) -> tuple[Cache | None, Point | None]:
-        """The model of the program's data, with one run without any cache where the program has one to leave out."""
+        """Return the model of the program's data, and a point without a cache where the program has one."""
         told = next((reading.cache for reading in self.readings if reading.cache), None) or {}
         asked = self.asked
         size = asked.dataset_bytes or (store.data_set(asked.dataset)["bytes"] if asked.dataset else 0)

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def plain(name: str, otherwise: str = "unknown") -> str:
-    """A name as a part of a path: the same name always gives the same part."""
+    """Turn a name into a part of a path: the same name always gives the same part."""
     made = re.sub(r"[^\w.+-]+", "_", name.strip()).strip("._")[:_MOST_NAME]
     return made or otherwise
 
@@ -38,12 +38,12 @@ class KernelStore:
         self.folder = (place or folder()) / plain(gpu) / plain(driver)
 
     def path(self, program: str) -> Path:
-        """The file of a program. One named like the file of pairs gets another name."""
+        """Return the file of a program. One named like the file of pairs gets another name."""
         name = plain(program, "program")
         return self.folder / f"{name if name != PAIRS else PAIRS + '_'}.json"
 
     def programs(self) -> list[str]:
-        """Programs of which something is known."""
+        """Return the programs of which something is known."""
         found = []
         for path in sorted(self.folder.glob("*.json")):
             if path.stem != PAIRS:
@@ -52,7 +52,7 @@ class KernelStore:
         return found
 
     def load(self, program: str) -> tuple[list[Row], list[Row]] | None:
-        """Kernels and steps of a program; nothing where it is not known."""
+        """Return the kernels and steps of a program; None where it is not known."""
         entry = self.entry(program)
         return None if entry is None else (_rows(entry, "kernels"), _rows(entry, "steps"))
 
@@ -80,12 +80,12 @@ class KernelStore:
         _write(self.path(program), document)
 
     def entry(self, program: str) -> Row | None:
-        """All that is kept of a program."""
+        """Return all that is kept of a program; None where it is not known."""
         path = self.path(program)
         return _read(path) if path.exists() else None
 
     def pairs(self) -> list[Row]:
-        """What programs do to each other: rows of program, co-runner and share of the SMs."""
+        """Return what programs do to each other: rows of program, co-runner and share of the SMs."""
         path = self.folder / f"{PAIRS}.json"
         return _rows(_read(path), "pairs") if path.exists() else []
 
@@ -103,7 +103,7 @@ class KernelStore:
 
 
 def stores(place: Path | None = None) -> list[KernelStore]:
-    """One for each GPU and driver that something is known of."""
+    """Return a store for each GPU and driver that something is known of."""
     home = place or folder()
     known = [path for path in sorted(home.glob("*/*")) if path.is_dir() and any(path.glob("*.json"))]
     return [KernelStore(path.parent.name, path.name, home) for path in known]

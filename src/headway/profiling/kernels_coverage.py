@@ -33,7 +33,7 @@ def coverage(
 
 
 def coverage_of(recorded: Recorded) -> Coverage:
-    """The same, of what was recorded already."""
+    """Compare what was recorded already."""
     if not recorded.about.get("cupti"):
         raise ProfileError(f"coverage cannot be told: {recorded.about.get('why') or 'CUPTI is missing'}")
     seen = int(np.count_nonzero(recorded.launches["kind"] != COPY))

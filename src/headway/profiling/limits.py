@@ -114,7 +114,7 @@ class Limits:
 
 
 def here() -> Limits:
-    """What there is on this machine, for this process."""
+    """Return what there is on this machine, for this process."""
     numbers = tuple(sorted(os.sched_getaffinity(0)))
     quota = cgroups.allowed_cpus()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -127,7 +127,7 @@ def here() -> Limits:
 
 
 def thread_variables(cpus: float, threads: int = 0) -> dict[str, str]:
-    """What tells a program how many CPUs it has."""
+    """Return what tells a program how many CPUs it has."""
     count = threads or max(1, math.ceil(cpus))
     return {**dict.fromkeys(THREADS, str(count)), "HEADWAY_CPUS": f"{cpus:g}"}
 
@@ -159,12 +159,12 @@ class Held:
         self.end()
 
     def limit(self) -> None:
-        """From now on it has no more than the CPUs it was to have."""
+        """Limit the program to its CPUs from now on."""
         if self.group is not None:
             self.group.limit_cpus(self.cpus)
 
     def processes(self) -> list[int]:
-        """The program and what it started, wherever that went."""
+        """Return the program and what it started, wherever that went."""
         found = set(self.group.processes()) if self.group is not None else set()
         for folder in Path("/proc").iterdir():
             if folder.name.isdecimal() and int(folder.name) not in found:
@@ -174,7 +174,7 @@ class Held:
         return sorted(found)
 
     def cpu_seconds(self) -> float:
-        """CPU time used so far by all of it."""
+        """Return the CPU time used so far by all its processes."""
         counted = self.group.cpu_seconds() if self.group is not None else None
         if counted is None:
             counted = sum(map(_cpu_seconds, self.processes()))
@@ -182,7 +182,7 @@ class Held:
         return self._used_s
 
     def memory_bytes(self) -> int:
-        """Memory of all its processes, what they share counted once."""
+        """Return the memory of all its processes, what they share counted once."""
         return sum(map(_memory_bytes, self.processes()))
 
     def end(self) -> None:
@@ -215,6 +215,6 @@ def _memory_bytes(process: int) -> int:
 
 
 def busy_seconds() -> float:
-    """CPU time that all processes of the machine have used since it started."""
+    """Return the CPU time that all processes of the machine have used since it started."""
     user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")

@@ -40,7 +40,7 @@ class Point:
     runs: int = 1
 
     def joined(self, other: "Point") -> "Point":
-        """Two measurements of the same as one, by how sure each is; their distance is part of the error."""
+        """Join two measurements of the same, weighted by their errors; their distance is part of the error."""
         mine, theirs = _weight(self), _weight(other)
         mean = (self.per_second * mine + other.per_second * theirs) / (mine + theirs)
         apart = abs(self.per_second - other.per_second) / 2 / mean
@@ -83,7 +83,7 @@ def _weight(point: Point) -> float:
 
 
 def repaired(points: Sequence[Point]) -> list[Point]:
-    """The points so that none falls with more CPUs, the fastest as one plateau, errors as much wider."""
+    """Return the points so that none falls with more CPUs, the fastest as one plateau, errors as much wider."""
     weights = [_weight(point) for point in points]
     fitted = never_falling([point.per_second for point in points], weights)
     doubts = [min(MOST_DOUBT, max(PLATEAU, math.hypot(point.error, points[-1].error))) for point in points]
@@ -97,12 +97,12 @@ def repaired(points: Sequence[Point]) -> list[Point]:
 
 
 def rate_at(points: Sequence[Point], cpus: float) -> float:
-    """Throughput between points, as a profile has it: straight lines, from nothing at no CPU."""
+    """Return the throughput between points, as a profile has it: straight lines, from nothing at no CPU."""
     return float(np.interp(cpus, [0.0, *(point.cpus for point in points)], [0.0, *(p.per_second for p in points)]))
 
 
 def wanted_cpus(document: dict[str, Any]) -> float:
-    """The fewest CPUs a GPU with all the speed."""
+    """Return the fewest CPUs a GPU with all the speed."""
     column = [row[-1] for row in document["throughput"]]
     return float(document["cpus"][column.index(column[-1])])
 
@@ -111,7 +111,7 @@ def wanted_cpus(document: dict[str, Any]) -> float:
 
 
 def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, Any]:
-    """The profile as it is written, checked by the rules that a profile must keep."""
+    """Return the profile as it is written, checked by the rules that a profile must keep."""
     points = repaired(found.points)
     sizes = _sizes(asked, found, points)
     table = _throughput(asked, found, points, [parse_size(size) for size in sizes])
@@ -210,7 +210,7 @@ def _check(point: Point, points: Sequence[Point]) -> dict[str, Any]:
 
 
 def _cost(asked: Asked, found: Found, sizes: int) -> dict[str, Any]:
-    """What this took, and what measuring every cell would have."""
+    """Return what this took, and what measuring every cell would have."""
     step = unit(found.low, found.high, asked.gpus, False)
     cells = (1 + math.ceil((found.high - found.low) / step)) * sizes
     return {
@@ -249,13 +249,13 @@ def _dataset(asked: Asked, found: Found) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    """Six digits, whole numbers as such."""
+    """Round to six digits, whole numbers as such."""
     short = float(f"{value:.6g}")
     return int(short) if short == int(short) else short
 
 
 def _size(size_bytes: int) -> str:
-    """A size that a person can read, rounded up by less than a thousandth."""
+    """Format a size for a person, rounded up by less than a thousandth."""
     for text, factor in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if size_bytes >= factor:
             thousandths = -(-size_bytes * 1000 // factor)

@@ -44,11 +44,11 @@ class Subject:
             )
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of a request and of its answer, as the program says; an answer's perhaps after the first only."""
+        """Return the bytes of a request and of its answer, as the program says, an answer's perhaps after the first."""
         return {key: int(getattr(self._made, key, 0)) for key in ("input_bytes", "output_bytes")}
 
     def made_inputs(self, batch: int) -> Any:
-        """A batch as the network takes it."""
+        """Return a batch as the network takes it."""
         if self.inputs is not None:
             return self.inputs(batch)
         assert self.prepare is not None
@@ -78,7 +78,7 @@ class Networks:
     # --- what can be asked for ----------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """The device, and when this process was how far."""
+        """Describe the device, and when this process was how far."""
         torch = self.torch
         found: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
         if self.device.type == "cuda":
@@ -108,13 +108,13 @@ class Networks:
         }
 
     def first(self, name: str) -> dict[str, Any]:
-        """The first answer of a network, after which the process is ready."""
+        """Run a network once, after which the process is ready."""
         subject = self.subjects[name]
         self._run(subject, subject.made_inputs(1))
         return {"ready_ns": time.monotonic_ns(), "resident_bytes": resident_bytes()}
 
     def gpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
-        """The network alone: inputs to the device, the network, what it gives back to the host."""
+        """Time the network alone: inputs to the device, the network, its outputs back to the host."""
         self._hold(cpus)
         subject = self.subjects[name]
         inputs = subject.made_inputs(batch)
@@ -128,7 +128,7 @@ class Networks:
         return {"ns": taken, "peak_bytes": peak}
 
     def cpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float, first: int = 0) -> dict[str, Any]:
-        """What the CPUs do before and after the network, the device idle; the CPUs are counted from ``first`` on."""
+        """Time the CPUs' work before and after the network, the device idle, on the CPUs from ``first`` on."""
         place = first % len(self.all_cpus)
         self._hold_these((self.all_cpus[place:] + self.all_cpus[:place])[:cpus])
         subject = self.subjects[name]
@@ -143,7 +143,7 @@ class Networks:
         return {"ns": timed(once, runs, least_s), **subject.sizes()}
 
     def joint(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
-        """All of it, one part after the other, as a request sees it."""
+        """Time all of it, one part after the other, as a request sees it."""
         self._hold(cpus)
         subject = self.subjects[name]
         ready = subject.made_inputs(batch) if subject.prepare is None else None
@@ -170,7 +170,7 @@ class Networks:
         return {"ns": taken}
 
     def loads(self, name: str) -> dict[str, Any]:
-        """Weights from host memory to the device: out of plain and out of page-locked memory."""
+        """Time copies of the weights to the device: out of plain and out of page-locked memory."""
         torch, there = self.torch, self.subjects[name].network.state_dict().values()
         found: dict[str, Any] = {}
         for kind in ("pageable", "pinned") if self.device.type == "cuda" else ("pageable",):
@@ -206,7 +206,7 @@ class Networks:
         return here
 
     def synchronise(self) -> None:
-        """Until the device has done all that it was told."""
+        """Wait until the device has done all that it was told."""
         if self.device.type == "cuda":
             self.torch.cuda.synchronize()
 
@@ -217,7 +217,7 @@ class Networks:
         self._hold_these(self.all_cpus[:cpus])
 
     def _hold_these(self, cpus: list[int]) -> None:
-        """All threads of this process on these CPUs, and as many of torch's."""
+        """Put all threads of this process on these CPUs, and let torch have as many."""
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # a thread that ended in the meantime
                 os.sched_setaffinity(int(thread), cpus)
@@ -225,7 +225,7 @@ class Networks:
 
 
 def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
-    """Nanoseconds of each of so many runs, of more until so many seconds are over; the first ones do not count."""
+    """Return the nanoseconds of so many runs, of more until ``least_s`` is over; the first ones do not count."""
     for _ in range(WARM_RUNS):
         once()
     taken: list[int] = []
@@ -238,7 +238,7 @@ def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
 
 
 def moved(found: Any, torch: Any) -> Any:
-    """What a network gave, in host memory: page-locked and used again, as the copies of a service would be."""
+    """Return what a network gave, in host memory: page-locked and used again, as the copies of a service would be."""
     if torch.is_tensor(found):
         if found.device.type == "cpu":
             return found
@@ -269,7 +269,7 @@ def made_by(factory: str) -> Any:
 
 
 def resident_bytes() -> int:
-    """Host memory of this process that nothing else has."""
+    """Return the host memory of this process that nothing else has."""
     rows = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
 
@@ -300,7 +300,7 @@ def main() -> None:
 
 
 def first_line(problem: BaseException) -> str:
-    """Of what an exception says."""
+    """Return the first line of what an exception says."""
     return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 

@@ -32,7 +32,7 @@ def leftovers(room: cgroups.Room | None) -> None:
 
 
 def _marked() -> Iterator[int]:
-    """Processes that a profiler started that is gone; not what started this one."""
+    """Yield processes that a profiler started that is gone; not what started this one."""
     mine = os.environ.get(MARK, "").encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
@@ -44,7 +44,7 @@ def _marked() -> Iterator[int]:
 
 
 def _groups(parent: Path) -> list[Path]:
-    """Groups of profilers that are gone; one with our own number that we did not make is of an earlier process."""
+    """Return groups of profilers that are gone; one with our own number that we did not make is an earlier one's."""
     found = []
     for folder in parent.glob("headway-*"):
         name = _GROUP.fullmatch(folder.name)
@@ -54,6 +54,6 @@ def _groups(parent: Path) -> list[Path]:
 
 
 def _seen_here(process: int) -> bool:
-    """Whether a process is numbered by the same count as this one: otherwise its profiler's number says nothing."""
+    """Return whether a process has the same numbering as this one: if not, its profiler's number says nothing."""
     # The kernel shows a process of another container as 0; one number, or none where it is gone or the kernel is old.
     return process != 0 and len(cgroups.numbers_of(Path(f"/proc/{process}/status"), "NSpid")) <= 1

@@ -134,7 +134,7 @@ class Output:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until all of it is read; a process that slipped away may keep it open, and is not waited for."""
+        """Wait until all of it is read, but not for a process that slipped away and keeps it open."""
         self._thread.join(1.0)
 
     def _read(self) -> None:
@@ -158,7 +158,7 @@ class Output:
                 self.times_ns.append(now)
 
     def _samples(self, match: "re.Match[str]") -> int:
-        """A group ``samples`` is the step's own; the first group counts up; without groups a step is one."""
+        """Return a match's samples: its group ``samples``, else the rise of its first group, else 1."""
         named = match.groupdict().get("samples")
         text = named if named is not None or not match.groups() else match.group(1)
         if text is None:
@@ -175,7 +175,7 @@ class Output:
 
 
 def _whole(text: str) -> int | None:
-    """A number from 0 on as programs write it: ``32``, ``1,250``, ``1e3``, ``32.0``; None for anything else."""
+    """Parse a number from 0 on as programs write it: ``32``, ``1,250``, ``1e3``, ``32.0``; None for anything else."""
     if not _NUMBER.fullmatch(text.strip()):
         return None
     return int(min(_MOST_SAMPLES, float(re.sub("[ ,_']", "", text))))
@@ -245,7 +245,7 @@ class _Watched:
         return self.output.times_ns[:seen], self.output.samples[:seen]
 
     def _read_cache(self) -> None:
-        """The last whole line; while what is kept grows the program is not in its final state."""
+        """Read the last whole line; while the cache grows the program is not in its final state."""
         try:
             lines = self._cache.read_text(errors="replace").split("\n")[:-1]
         except FileNotFoundError:
@@ -267,7 +267,7 @@ class _Watched:
         return f"{self.program.name} at {self.cpus:g} CPUs"
 
     def _why_empty(self, samples: Sequence[int]) -> str:
-        """Why no step so far says how many samples it was over; empty where one does, or there is none."""
+        """Return why no step so far says how many samples it was over; empty where one does, or there is none."""
         pattern, steps = self.program.pattern, counted(len(samples), "step")
         if samples and self._by_pattern and pattern is not None:
             group = "samples" if "samples" in pattern.groupindex else "1"
@@ -281,7 +281,7 @@ class _Watched:
         return ""
 
     def _at_its_end(self, found: Rate | None, steps: int) -> Rate:
-        """The program has ended by itself: what it did may be enough, else say why not."""
+        """Return the rate of a program that has ended by itself, if it is sure enough; raise why not otherwise."""
         status = self.held.process.returncode
         at, group = self._at, self.held.group
         if group is not None and group.out_of_memory():
@@ -302,7 +302,7 @@ class _Watched:
         return found
 
     def _at_the_limit(self, found: Rate | None, steps: int) -> Rate:
-        """Out of time: good enough, or say what to do."""
+        """Return the rate when time is out, if it is sure enough; raise what to do otherwise."""
         limit = format_duration(round(self.program.timeout_s * SECOND))
         at = self._at
         if not steps:

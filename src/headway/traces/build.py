@@ -20,7 +20,7 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Job) i
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Without the cyclic collector, which would walk all the young jobs again and again and find nothing."""
+    """Switch the cyclic collector off, which would walk all the young jobs again and again and find nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -31,7 +31,7 @@ def no_collection() -> Iterator[None]:
 
 
 def build(count: int, columns: Mapping[str, Iterable[Any]]) -> list[Job]:
-    """``count`` jobs numbered from 0; fields without a column take the default."""
+    """Build ``count`` jobs numbered from 0; fields without a column take the default."""
     given = {"id": range(count), **columns}
     with no_collection():
         jobs = [Job.__new__(Job) for _ in range(count)]
@@ -44,7 +44,7 @@ def build(count: int, columns: Mapping[str, Iterable[Any]]) -> list[Job]:
 
 
 def altered(jobs: Sequence[Job], columns: Mapping[str, Iterable[Any]]) -> tuple[Job, ...]:
-    """The same jobs in the same order with other values in these fields."""
+    """Return the jobs in the same order with other values in these fields."""
     if not jobs:
         return ()
     with no_collection():

@@ -16,7 +16,7 @@ def cut(
     numbers: tuple[int, int | None] = (0, None),
     tenants: Collection[str] = (),
 ) -> tuple[Job, ...]:
-    """The jobs that meet all conditions, the first of them submitted at 0.
+    """Return the jobs that meet all conditions, the first of them submitted at 0.
 
     ``start`` and ``end`` are times since the first submission, ``numbers`` positions in the whole workload; of both
     the first is included and the second is not. Without tenants those of all are kept.
@@ -35,7 +35,7 @@ def cut(
 
 
 def _asked(start: int, end: int | None, numbers: tuple[int, int | None], tenants: Collection[str]) -> str:
-    """The conditions in words."""
+    """Return the conditions in words."""
     asked = []
     if start or end is not None:
         asked.append(f"from {format_duration(start)} to {'the end' if end is None else format_duration(end)}")

@@ -40,7 +40,7 @@ def recognises(head: Head) -> bool:
 
 
 def header(head: Head) -> list[str]:
-    """The names in the first line of a text that could be a table; none for other files."""
+    """Return the names in the first line of a text that could be a table; none for other files."""
     if head.parquet or head.json:
         return []
     return [name.strip().strip('"') for name in head.first_line.split(_separator(head.first_line))]
@@ -77,7 +77,7 @@ class _Reading:
                 raise ExperimentError(f"map: {constants[dropped.column].field} {dropped.value!r} {dropped.rule}")
 
     def typed(self, each: Mapped) -> pl.Series:
-        """A column as the values of its field."""
+        """Return a column as the values of its field."""
         match each.kind:
             case "span":
                 return self.span(each, default=None if each.field == "work" else DEFAULTS[each.field])
@@ -100,7 +100,7 @@ class _Reading:
                 return self.sheet.text(each.column, default=default)
 
     def outcome(self, each: Mapped) -> pl.Series:
-        """What words mean: what the map says, else what is usual. A job of which the end is not known was running."""
+        """Return outcomes by word: as the map says, else the usual one. A job whose end is not known was running."""
         running = {"running": int(Outcome.FINISHES)} if "end" in self.fields and self.fields["end"].edge else {}
         meanings = {**STATES, **running, **each.words}
         cells = self.sheet.text(each.column, default="")
@@ -114,7 +114,7 @@ class _Reading:
         return found.fill_null(int(Outcome.FINISHES))
 
     def scaled(self, column: str, unit: int, *, least: int | None = None, default: int | None = None) -> pl.Series:
-        """Decimal numbers of a unit, exactly: digits first, then what is left of the unit."""
+        """Return decimal numbers of a unit as integers, exactly: digits first, then what is left of the unit."""
         digits = 0
         while unit % 10 == 0 and digits < 9:
             unit, digits = unit // 10, digits + 1
@@ -123,13 +123,13 @@ class _Reading:
         return values * unit
 
     def numeric(self, each: Mapped) -> bool:
-        """Whether a column holds numbers, as its unit says or as most of its cells do."""
+        """Return whether a column holds numbers, as its unit says or as most of its cells do."""
         cells = self.sheet.text(each.column, default="")
         given = cells.filter(cells != "")
         return bool(each.unit) or 2 * given.cast(pl.Float64, strict=False).is_not_null().sum() > len(given)
 
     def moments(self, names: tuple[str, ...]) -> dict[str, pl.Series]:
-        """Times that are numbers or stamps, in nanoseconds; empty starts and ends are null."""
+        """Return times that are numbers or stamps in nanoseconds; empty starts and ends are null."""
         mapped = [self.fields[name] for name in names if name in self.fields]
         numbers = {each.field: each for each in mapped if self.numeric(each)}
         self.same_clock(mapped, numbers)
@@ -150,13 +150,13 @@ class _Reading:
             )
 
     def blank(self, name: str) -> pl.Series:
-        """Where a start or an end is blank, and the map says that this is the edge of the record."""
+        """Return where a start or an end is blank, and the map says that this is the edge of the record."""
         none = pl.repeat(False, len(self.sheet.lines), dtype=pl.Boolean, eager=True)
         each = self.fields.get(name)
         return self.sheet.text(each.column, default="") == "" if each is not None and each.edge else none
 
     def span(self, each: Mapped, default: int | None) -> pl.Series:
-        """A length of time; the work must be above 0."""
+        """Return a length of time; the work must be above 0."""
         least = 1 if each.field == "work" else 0
         if self.numeric(each):
             return self.scaled(each.column, each.unit or SECOND, least=least, default=default)
@@ -168,7 +168,7 @@ class _Reading:
         return values if default is None else values.fill_null(default)
 
     def gpus(self) -> dict[str, pl.Series]:
-        """Whole GPUs, or a share of one: ``0.5``; none where no column tells."""
+        """Return whole GPUs, or a share of one where a cell is like ``0.5``; 0 where no column tells."""
         if "gpus" not in self.fields:
             return {"gpus": pl.repeat(0, len(self.sheet.lines), dtype=pl.Int64, eager=True)}
         each = self.fields["gpus"]
@@ -183,7 +183,7 @@ class _Reading:
 
 
 def _work(reading: _Reading) -> dict[str, pl.Series]:
-    """When jobs were submitted and how long they ran."""
+    """Return when jobs were submitted and how long they ran."""
     times = reading.moments(("submit", "start", "end"))
     if "work" in reading.fields:
         return {"submit": times["submit"], "work": reading.typed(reading.fields["work"])}
@@ -196,7 +196,7 @@ def _work(reading: _Reading) -> dict[str, pl.Series]:
 
 
 def _within(reading: _Reading, times: dict[str, pl.Series]) -> tuple[pl.Series, pl.Series]:
-    """Starts and ends, those that lie beyond the record taken to be at its edge: the earliest and latest time in it."""
+    """Return starts and ends; those beyond the record are put at its edge, the earliest or latest time in it."""
     sheet, early, late = reading.sheet, reading.blank("start"), reading.blank("end")
     if not (early | late).any():
         return times["start"], times["end"]
@@ -217,7 +217,7 @@ def _within(reading: _Reading, times: dict[str, pl.Series]) -> tuple[pl.Series, 
 
 
 def read(path: Path, strict: bool, columns: str = "") -> Trace:
-    """The jobs of any table, its columns as mapped."""
+    """Return the jobs of any table, its columns as mapped."""
     if not columns.strip():
         raise ExperimentError(f"format {NAME!r} needs a mapping of columns (--map), e.g. {EXAMPLE}")
     table = _table(path)

@@ -24,7 +24,7 @@ class Head:
         return self.text.partition("\n")[0].rstrip("\r")
 
     def columns(self, separator: str = ",") -> frozenset[str]:
-        """The names in the first line."""
+        """Return the names in the first line."""
         return frozenset(name.strip().strip('"') for name in self.first_line.split(separator))
 
     @property
@@ -34,7 +34,7 @@ class Head:
 
 
 def head_of(path: Path) -> Head:
-    """The head of a file, or the ``TraceError`` that reading it would give."""
+    """Read the head of a file, or raise the ``TraceError`` that reading it would give."""
     try:
         if is_pipe(path):
             return _head(path, contents(path)[:LENGTH])

@@ -84,7 +84,7 @@ class Mapped:
 
 
 def plain(word: str) -> str:
-    """A word in lower case, with one ``_`` for blanks, dashes and underlines."""
+    """Write a word in lower case, with one ``_`` for blanks, dashes and underlines."""
     return re.sub(r"[\s_-]+", "_", word.strip().lower())
 
 
@@ -103,7 +103,7 @@ def mapping(text: str, columns: Collection[str], path: Path) -> dict[str, Mapped
 
 
 def _parts(text: str) -> list[str]:
-    """The parts of a map; those that go on with the words of an outcome are put together again."""
+    """Return the parts of a map; those that go on with the words of an outcome are put together again."""
     try:
         pieces = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error as problem:
@@ -118,7 +118,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _is_word(piece: str) -> bool:
-    """Whether this says what a word means, and maps no field."""
+    """Return whether this says what a word means, and maps no field."""
     word, _, meaning = (part.strip() for part in piece.rpartition("="))
     return plain(meaning) in _MEANINGS and word.partition(":")[0].strip() not in KINDS
 
@@ -138,7 +138,7 @@ def _mapped(target: str, source: str, columns: Collection[str], path: Path) -> M
 
 
 def _source(name: str, text: str, columns: Collection[str], path: Path) -> tuple[str, str | None, str]:
-    """A column, or a constant in place of one, and what is said about it."""
+    """Return a column, or a constant in place of one, and what is said about it."""
     colons = [at for at, letter in enumerate(text) if letter == ":"]
     for at in (len(text), *reversed(colons)):
         if (column := text[:at].strip()) in columns:
@@ -170,7 +170,7 @@ def _unit(name: str, given: list[str]) -> int:
 
 
 def _meanings(said: str, source: str) -> dict[str, int]:
-    """``done=completed,killed=cancelled`` as outcomes by word."""
+    """Parse ``done=completed,killed=cancelled`` into outcomes by word."""
     found: dict[str, int] = {}
     for part in said.split(","):
         word, equals, meaning = (piece.strip() for piece in part.rpartition("="))

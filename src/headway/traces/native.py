@@ -89,7 +89,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
-    """One column as the values of its field."""
+    """Return one column as the values of its field."""
     least = 1 if column.field == "work" else 0
     match column.kind:
         case "time" if name.endswith("_s"):
@@ -109,14 +109,14 @@ def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has the required columns; a Parquet file is taken for one of ours."""
+    """Return whether the header has the required columns; a Parquet file is taken for one of ours."""
     times = [{f"{name}_s", f"{name}_ns"} for name in ("submit", "work")]
     columns = head.columns()
     return head.parquet or ("gpus" in columns and all(names & columns for names in times))
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a file in headway's own format."""
+    """Return the jobs of a file in headway's own format."""
     sheet = Sheet(parquet_table(path) if _is_parquet(path) else csv_table(path, multiline=True), ())
     for column in _COLUMNS:
         if column.field in _REQUIRED and not set(column.spellings) & set(sheet.columns):
@@ -139,7 +139,7 @@ def read(path: Path, strict: bool) -> Trace:
 
 
 def _decimal(value: int, digits: int) -> str:
-    """A whole number of 10**-digits in full, e.g. 1500 with 3 digits as ``1.5``."""
+    """Write a whole number of 10**-digits in full, e.g. 1500 with 3 digits as ``1.5``."""
     whole, part = divmod(value, 10**digits)
     return f"{whole}.{part:0{digits}d}".rstrip("0").rstrip(".")
 

@@ -55,7 +55,7 @@ class Oddity:
 
 
 def oddities(jobs: Sequence[Job], columns: Columns, gpus: int = 0) -> list[Oddity]:
-    """All that is odd about these jobs; with ``gpus`` also about them on a cluster of so many."""
+    """Return what is odd about these jobs; with ``gpus`` also about them on a cluster of so many."""
     return [
         *_same_durations(columns.run),
         *_moments(columns.run),
@@ -73,7 +73,7 @@ def _told(time_s: float) -> str:
 
 
 def _same_durations(run: FloatArray) -> Iterator[Oddity]:
-    """Many jobs of exactly the same length: a limit that cut them, or a default that was filled in."""
+    """Find many jobs of exactly the same length: a limit that cut them, or a default that was filled in."""
     lengths, counts = np.unique(run, return_counts=True)
     if not lengths.size:
         return
@@ -101,7 +101,7 @@ def _outlasting(columns: Columns) -> Iterator[Oddity]:
 
 
 def jumps(submit: FloatArray) -> Iterator[Oddity]:
-    """Stretches without a submission, far longer than is usual here: an outage, rows that are missing, a clock set."""
+    """Find stretches without a submission, far longer than usual: an outage, missing rows, a clock that was set."""
     instants = np.unique(submit)
     gaps = np.diff(instants)
     if gaps.size < FEWEST:
@@ -117,7 +117,7 @@ def jumps(submit: FloatArray) -> Iterator[Oddity]:
 
 
 def bursts(submit: FloatArray, what: str) -> Iterator[Oddity]:
-    """Many submissions in one second."""
+    """Find many submissions in one second."""
     if not submit.size:
         return
     whole, counts = np.unique(np.floor(submit), return_counts=True)

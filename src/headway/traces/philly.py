@@ -29,12 +29,12 @@ def _submit(sheet: Sheet) -> pl.Series:
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a Philly file."""
+    """Return the jobs of a Philly file."""
     sheet = Sheet(csv_table(path), COLUMNS)
     fields = {
         "submit": _submit(sheet),

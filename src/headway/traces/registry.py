@@ -36,10 +36,10 @@ class Reader(Protocol):
     NAME: str
 
     def read(self, path: Path, strict: bool) -> Trace:
-        """The jobs of a file."""
+        """Return the jobs of a file."""
 
     def recognises(self, head: Head) -> bool:
-        """Whether a file that begins like this is of this format."""
+        """Return whether a file that begins like this is of this format."""
 
 
 READERS: tuple[Reader, ...] = (
@@ -61,7 +61,7 @@ FORMATS: dict[str, Callable[[Path, bool], Trace]] = {reader.NAME: reader.read fo
 
 
 def guess(path: str | Path) -> str:
-    """The name of a file's format, or a line that asks for it."""
+    """Return the name of a file's format, or raise an error that asks for it."""
     head = head_of(Path(path))
     found = [reader.NAME for reader in READERS if reader.recognises(head)]
     if not found and (requests := request_format(head)):

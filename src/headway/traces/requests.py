@@ -19,10 +19,10 @@ class RequestReader(Protocol):
     NAME: str
 
     def read(self, path: Path, strict: bool) -> RequestTrace:
-        """The requests of a file."""
+        """Return the requests of a file."""
 
     def recognises(self, head: Head) -> bool:
-        """Whether a file that begins like this is of this format."""
+        """Return whether a file that begins like this is of this format."""
 
 
 REQUEST_READERS: tuple[RequestReader, ...] = (
@@ -34,7 +34,7 @@ REQUEST_FORMATS = {reader.NAME: reader.read for reader in REQUEST_READERS}
 
 
 def request_format(head: Head) -> str:
-    """The format of a file of requests that begins like this; empty if it is none."""
+    """Return the format of a file of requests that begins like this; empty if it is none."""
     return next((reader.NAME for reader in REQUEST_READERS if reader.recognises(head)), "")
 
 

@@ -47,7 +47,7 @@ class Chosen:
 
 
 def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
-    """What an experiment says, and where it says nothing its scenario."""
+    """Return what an experiment says, and where it says nothing its scenario."""
     table, plain = experiment.workload, built.workload
     check_workload(table)
     arrivals = (table.arrivals or plain.arrivals).strip()
@@ -64,13 +64,13 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
 
 
 def _own_rate(arrivals: str) -> float | None:
-    """The rate that arrivals say themselves."""
+    """Return the rate that arrivals say themselves."""
     kind, _, options = arrivals.strip().partition(":")
     return SECOND / (sum(_bounds(options, arrivals)) / 2) if kind == "uniform" else None
 
 
 def draw(experiment: ServingExperiment, built: Built) -> tuple[Request, ...]:
-    """The requests of a run, in order of arrival; the same for the same experiment."""
+    """Return the requests of a run, in order of arrival; the same for the same experiment."""
     what, seed = chosen(experiment, built), experiment.run.seed
     times = _times(what, experiment, built)
     count = len(times)
@@ -88,7 +88,7 @@ def draw(experiment: ServingExperiment, built: Built) -> tuple[Request, ...]:
 
 
 def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int64]:
-    """Whole numbers, each drawn from one number of its stream whatever the bound is."""
+    """Draw whole numbers, each from one number of its stream whatever the bound is."""
     drawn = (stream(seed, name).random(count) * below).astype(np.int64)
     return np.minimum(drawn, below - 1)
 
@@ -125,7 +125,7 @@ def _gamma(seed: int, count: int, mean: float, options: str) -> Times:
 
 
 def _on_off(seed: int, count: int, mean: float, options: str) -> Times:
-    """Poisson arrivals while on, none while off; both last exponential times, and the rate holds over all."""
+    """Draw Poisson arrivals while on, none while off; both last exponential times, and the rate holds over all."""
     on, off = _pair(options or f"{ON},{OFF}", f"onoff:{options}", "onoff:10s,30s")
     if mean * count > MOST_PERIODS * (on + off):
         raise ExperimentError(f"arrivals 'onoff:{options}': over {MOST_PERIODS:,} bursts; make them longer")
@@ -141,7 +141,7 @@ def _on_off(seed: int, count: int, mean: float, options: str) -> Times:
 
 
 def _even(seed: int, count: int, mean: float, options: str) -> Times:
-    """Gaps between two bounds, stretched to the mean that is wanted."""
+    """Draw gaps between two bounds, stretched to the mean that is wanted."""
     low, high = _bounds(options, f"uniform:{options}")
     gaps = stream(seed, "serving.times").uniform(low, high, count)
     return np.cumsum(gaps) * (mean / ((low + high) / 2))
@@ -174,7 +174,7 @@ _GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
 
 
 def _from_trace(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
-    """The first arrivals of a trace, at their own pace or stretched to a rate."""
+    """Return the first arrivals of a trace, at their own pace or stretched to a rate."""
     path = Path(what.arrivals).expanduser()
     if not path.exists():
         raise ExperimentError(f"arrivals {what.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")

@@ -56,17 +56,17 @@ class History:
     recorded: tuple[Recorded, ...]
 
     def by_name(self) -> Mapping[str, Recorded]:
-        """The records by the name of the job, for when jobs were left out or renumbered since."""
+        """Return the records by the name of the job, for when jobs were left out or renumbered since."""
         return {each.name: each for each in self.recorded}
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a file, and when they really started."""
+    """Return the jobs of a file, and when they really started."""
     return _read(path, strict)[0]
 
 
 def history(path: str | Path, *, strict: bool = False) -> History:
-    """The jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
+    """Return the jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
     trace, rows = _read(Path(path), strict)
     known = {record.name: record for record in map(Recorded, *(rows[name].to_list() for name in _RECORDED))}
     return History(trace, tuple(known[job.name] for job in trace.jobs))
@@ -110,7 +110,7 @@ def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, 
 
 
 def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:
-    """The rows that became jobs, their times counted from the first arrival, as the trace counts."""
+    """Return the rows that became jobs, their times counted from the first arrival, as the trace counts."""
     kept = rows.filter(pl.col("broken").is_null())
     if kept.height != len(names):  # some were dropped for what only their fields together make bad
         kept = kept.filter(pl.col("id").is_in(names)).unique("id", keep="first", maintain_order=True)
@@ -120,7 +120,7 @@ def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:
 
 
 def _checked(source: Table) -> str:
-    """The column with the ids, of a table that has the columns it needs."""
+    """Return the column with the ids, of a table that has the columns it needs."""
     column = "JobID" if "JobID" in source.frame.columns else "JobIDRaw"
     Sheet(source, (column if column in source.frame.columns else "JobID", "Submit"))
     found = set(source.frame.columns)
@@ -132,7 +132,7 @@ def _checked(source: Table) -> str:
 
 
 def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """nodes, cpu_milli and memory_bytes of jobs, as the model counts them.
+    """Add nodes, cpu_milli and memory_bytes of jobs, as the model counts them.
 
     A number of nodes binds where a job asked for it and got it; where Slurm divided the job by itself, or unevenly,
     it is left to the placement. CPUs and memory go with the GPUs; a job without any takes the same on each node.
@@ -170,7 +170,7 @@ def _fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def _remarks(rows: pl.DataFrame) -> list[str]:
-    """What a reader of results should know about the jobs that were kept."""
+    """Return notes for a reader of results about the jobs that were kept."""
     short = ~pl.col("ghost") & (pl.col("elapsed") < SECOND)
     said = (
         (pl.col("fate") == _RUNNING, "still running when the file was written: taken to end then"),

@@ -37,7 +37,7 @@ _ENDED_BADLY = [_FAILED, _BROKEN, _CANCELLED, _EVICTED]
 
 
 def typed(cells: Cells) -> pl.DataFrame:
-    """The rows as typed columns; ``cells.broken`` then says which of them keep no rule."""
+    """Return the rows as typed columns; ``cells.broken`` then says which of them keep no rule."""
     if cells.has(SURPLUS):
         cells.refuse(cells.frame[SURPLUS].is_not_null(), SURPLUS, "is a field too many")
     rows = pl.DataFrame({"id": _ids(cells), "fate": cells.fate()})
@@ -62,7 +62,7 @@ def _ids(cells: Cells) -> pl.Series:
 
 
 def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
-    """submit, arrival, start, end, elapsed and estimate, and ``ghost``: whether it ended without a start."""
+    """Return submit, arrival, start, end, elapsed, estimate, and ``ghost``: whether it ended without a start."""
     cells.refuse_mixed_zones([column for column in TIMES if cells.has(column)])
     submit, eligible, start, end = (cells.instant(column).alias(column.lower()) for column in TIMES)
     cells.refuse(submit.is_null(), "Submit", "is empty")
@@ -108,12 +108,12 @@ def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
 
 
 def _allocated(cells: Cells) -> pl.Series:
-    """Whether a row names nodes that it was given, or resources where the file does not list nodes."""
+    """Return whether a row names nodes that it was given, or resources where the file does not list nodes."""
     return cells.text("NodeList" if cells.has("NodeList") else "AllocTRES").is_not_null().alias("allocated")
 
 
 def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
-    """gpus, types, cpus, memory, nodes, parts: what a job held, or asked for where it never held anything.
+    """Return gpus, types, cpus, memory, nodes and parts: what a job held, or asked for where it held nothing.
 
     Held counts before asked for: with --exclusive a job gets more than it asked for, and nobody else could have it.
     A GPU type is what it insisted on, not what it happened to be given.
@@ -183,7 +183,7 @@ def _owners(cells: Cells) -> list[pl.Series]:
 
 
 def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
-    """An id like 123_[5-10] stands for tasks that never started: it must say which, and be cancelled."""
+    """Refuse an id like 123_[5-10], of tasks that never started, if it says not which or was not cancelled."""
     column = "JobID" if cells.has("JobID") else "JobIDRaw"
     listed = rows["id"].str.ends_with("]")
     cells.refuse(listed & ~rows["ghost"], column, "stands for several tasks, which cannot have run as one")
@@ -198,7 +198,7 @@ def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
 
 
 def tasks(text: str) -> tuple[str, ...]:
-    """The ids behind ``123_[5-10%2]``; none where it is not understood."""
+    """Return the ids behind ``123_[5-10%2]``; none where it is not understood."""
     array, _, inside = text.partition("_[")
     try:
         return tuple(f"{array}_{task}" for task in slurm_lists.tasks(inside.removesuffix("]")))
@@ -207,7 +207,7 @@ def tasks(text: str) -> tuple[str, ...]:
 
 
 def ended(rows: pl.DataFrame) -> pl.DataFrame:
-    """The fields of ``Job`` that say how long a job runs and how it ends, from its fate."""
+    """Return the fields of ``Job`` that say how long a job runs and how it ends, from its fate."""
     wait = pl.max_horizontal(pl.col("end") - pl.col("arrival"), SECOND)
     limit = pl.when(pl.col("estimate") > 0).then(pl.col("estimate"))
     length = pl.when(pl.col("ghost")).then(pl.min_horizontal(wait, limit)).otherwise(pl.col("elapsed"))
