@@ -43,15 +43,15 @@ def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
     return merged(found, base) if found else base, tuple(note for each in found for note in each.notes)
 
 
-def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
+def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:
     """Merge descriptions into one table: runs of equal nodes become groups, with their names."""
     nodes: dict[str, NodeRecord] = {}
-    for record in (record for each in found for record in each.nodes):
+    for record in (record for each in described for record in each.nodes):
         before = nodes.get(record.name)
         belongs = record.partitions if before is None else (*before.partitions, *record.partitions)
         nodes[record.name] = replace(before or record, partitions=tuple(dict.fromkeys(belongs)))
     if not nodes:
-        hints = "".join(f"; {note}" for each in found for note in each.notes)
+        hints = "".join(f"; {note}" for each in described for note in each.notes)
         raise ExperimentError(f"cluster files: they name partitions but no node; add a file with the nodes{hints}")
     groups = []
     for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
@@ -62,12 +62,12 @@ def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
                 nodes=len(names), gpus=kind.gpus, gpu_type=kind.gpu_type, cpus=kind.cpus, memory=memory, names=names
             )
         )
-    return structs.replace(base, node_groups=groups, partitions=_partitions(found, nodes))
+    return structs.replace(base, node_groups=groups, partitions=_partitions(described, nodes))
 
 
-def _partitions(found: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
+def _partitions(described: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
     known: dict[str, PartitionRecord] = {}
-    for record in (record for each in found for record in each.partitions):
+    for record in (record for each in described for record in each.partitions):
         before = known.get(record.name, record)
         members = (*(before.nodes or ()), *(record.nodes or ()))
         known[record.name] = PartitionRecord(record.name, members, record.priority or before.priority)

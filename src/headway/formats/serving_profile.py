@@ -223,8 +223,8 @@ def check_law(law: LawTable, where: str) -> LawTable:
     return law
 
 
-def _listed(given: list[int] | int) -> list[int]:
-    return list(range(1, min(given, MOST_VALUES + 1) + 1)) if isinstance(given, int) else given
+def _listed(axis: list[int] | int) -> list[int]:
+    return list(range(1, min(axis, MOST_VALUES + 1) + 1)) if isinstance(axis, int) else axis
 
 
 # --- values -----------------------------------------------------------------------------------------------------

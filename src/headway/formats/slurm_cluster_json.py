@@ -72,31 +72,31 @@ def _numbered(listed: list[Any] | None, what: str, where: str) -> list[tuple[str
     return found
 
 
-def _node(each: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
-    name = each.get("name")
+def _node(record: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
+    name = record.get("name")
     if not isinstance(name, str) or not name:
         raise ExperimentError(f"{place}: has no name")
-    gpus, kind = devices(str(each.get("gres") or ""), name, place, notes)
-    belongs = tuple(words(each.get("partitions")))
-    return NodeRecord(name, gpus, kind, *_sizes(each.get("cpus"), each.get("real_memory"), place), belongs)
+    gpus, kind = devices(str(record.get("gres") or ""), name, place, notes)
+    belongs = tuple(words(record.get("partitions")))
+    return NodeRecord(name, gpus, kind, *_sizes(record.get("cpus"), record.get("real_memory"), place), belongs)
 
 
-def _hosts(each: dict[str, Any], place: str) -> tuple[str, ...]:
-    listed = words(within(each, "nodes", "nodes")) or words(within(each, "nodes", "hostnames"))
+def _hosts(group: dict[str, Any], place: str) -> tuple[str, ...]:
+    listed = words(within(group, "nodes", "nodes")) or words(within(group, "nodes", "hostnames"))
     return tuple(name for text in listed for name in names(text, place))
 
 
-def _alike(each: dict[str, Any], hosts: tuple[str, ...], place: str, notes: list[str]) -> list[NodeRecord]:
-    gres = str(within(each, "gres", "total") or "")
-    cpus, memory = _sizes(within(each, "cpus", "minimum"), within(each, "memory", "minimum"), place)
+def _alike(group: dict[str, Any], hosts: tuple[str, ...], place: str, notes: list[str]) -> list[NodeRecord]:
+    gres = str(within(group, "gres", "total") or "")
+    cpus, memory = _sizes(within(group, "cpus", "minimum"), within(group, "memory", "minimum"), place)
     return [NodeRecord(host, *devices(gres, host, place, notes), cpus, memory) for host in hosts]
 
 
-def _partition(each: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord:
-    name = within(each, "name")
+def _partition(record: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord:
+    name = within(record, "name")
     if not isinstance(name, str):
         raise ExperimentError(f"{place}: its partition has no name")
-    return PartitionRecord(name, hosts, _count(within(each, "priority", "job_factor"), "priority", place) or 0)
+    return PartitionRecord(name, hosts, _count(within(record, "priority", "job_factor"), "priority", place) or 0)
 
 
 def _sizes(cpus: Any, memory: Any, place: str) -> tuple[int | None, int | None]:

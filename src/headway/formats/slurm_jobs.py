@@ -229,12 +229,12 @@ def _whole(values: Sequence[_Number]) -> Sequence[int | None]:
         return [None if value is None else number(value) for value in values]
 
 
-def _either(values: Sequence[_Number], jobs: list[_Job], other: str) -> Sequence[int | None]:
+def _either(values: Sequence[_Number], jobs: list[_Job], other_key: str) -> Sequence[int | None]:
     """Return whole numbers; where there is none, the one that another version keeps elsewhere."""
     found = _whole(values)
     if isinstance(found, array) or None not in found:
         return found
-    return [number(getattr(job, other)) if value is None else value for value, job in zip(found, jobs, strict=True)]
+    return [number(getattr(job, other_key)) if value is None else value for value, job in zip(found, jobs, strict=True)]
 
 
 def _filled(texts: Sequence[str | None], jobs: list[_Job], *others: str) -> Sequence[str | None]:

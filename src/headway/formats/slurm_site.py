@@ -142,8 +142,8 @@ def _number(settings: Mapping[str, str], key: str) -> int:
     return int(text)
 
 
-def _parameter(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name) or str(default)
+def _parameter(parameters: Mapping[str, str], name: str, default: int) -> int:
+    text = parameters.get(name) or str(default)
     if not re.fullmatch(r"-?\d+", text):
         raise ExperimentError(f"config: SchedulerParameters {name} {text!r} is not a whole number")
     return int(text)

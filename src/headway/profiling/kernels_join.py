@@ -91,14 +91,14 @@ def _text(row: Rows, names: list[str]) -> str:
     return f"{name[:_NAME_LENGTH]} ({grid})x({block})+{int(row['bytes'])}"
 
 
-def _texts_of_launches(recorded: Recorded, own: Ints) -> list[str | None]:
+def _texts_of_launches(recorded: Recorded, positions: Ints) -> list[str | None]:
     """Return what each launch is called; nothing for a graph and for a kernel without a row: they go with any call."""
     named = {
         int(row["id"]): row["name"].decode(errors="replace") or None
         for row in recorded.kernels
         if int(row["kind"]) == KERNEL
     }
-    return [named.get(int(number)) for number in recorded.launches["kernel"][own]]
+    return [named.get(int(number)) for number in recorded.launches["kernel"][positions]]
 
 
 def _pairs(mine: list[str | None], theirs: list[str]) -> tuple[Ints, Ints]:

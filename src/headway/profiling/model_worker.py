@@ -237,17 +237,17 @@ def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
     return taken
 
 
-def moved(found: Any, torch: Any) -> Any:
+def moved(outputs: Any, torch: Any) -> Any:
     """Return what a network gave, in host memory: page-locked and used again, as the copies of a service would be."""
-    if torch.is_tensor(found):
-        if found.device.type == "cpu":
-            return found
-        return torch.empty(found.shape, dtype=found.dtype, pin_memory=True).copy_(found, non_blocking=True)
-    if isinstance(found, dict):
-        return {key: moved(each, torch) for key, each in found.items()}
-    if isinstance(found, list | tuple):
-        return [moved(each, torch) for each in found]
-    return found
+    if torch.is_tensor(outputs):
+        if outputs.device.type == "cpu":
+            return outputs
+        return torch.empty(outputs.shape, dtype=outputs.dtype, pin_memory=True).copy_(outputs, non_blocking=True)
+    if isinstance(outputs, dict):
+        return {key: moved(each, torch) for key, each in outputs.items()}
+    if isinstance(outputs, list | tuple):
+        return [moved(each, torch) for each in outputs]
+    return outputs
 
 
 def made_by(factory: str) -> Any:

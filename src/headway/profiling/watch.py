@@ -224,12 +224,12 @@ class _Watched:
                 return self._at_the_limit(found, len(times))
             time.sleep(_POLL_S)
 
-    def _enough(self, found: Rate) -> bool:
+    def _enough(self, known: Rate) -> bool:
         wanted = self.program.steps
-        if found.steps < wanted or found.seconds < LEAST_S:
+        if known.steps < wanted or known.seconds < LEAST_S:
             return False
-        long = found.steps >= MOST_S * wanted and found.seconds >= MOST_S * LEAST_S
-        return found.error <= AIM or long
+        long = known.steps >= MOST_S * wanted and known.seconds >= MOST_S * LEAST_S
+        return known.error <= AIM or long
 
     def _records(self) -> tuple[list[int], list[int]]:
         try:
@@ -280,7 +280,7 @@ class _Watched:
             return f"its {steps} carry no samples: give headway.step() the samples of the step, at least 1"
         return ""
 
-    def _at_its_end(self, found: Rate | None, steps: int) -> Rate:
+    def _at_its_end(self, known: Rate | None, steps: int) -> Rate:
         """Return the rate of a program that has ended by itself, if it is sure enough; raise why not otherwise."""
         status = self.held.process.returncode
         at, group = self._at, self.held.group
@@ -294,14 +294,14 @@ class _Watched:
             raise self._problem(f"{at}: ended without a step: {self._advice('let it run longer')}")
         if self._empty:
             raise self._problem(f"{at}: {self._empty}")
-        if found is None or 2 * found.steps < self.program.steps or found.seconds < LEAST_S / 4:
+        if known is None or 2 * known.steps < self.program.steps or known.seconds < LEAST_S / 4:
             raise self._problem(
                 f"{at}: ended after {counted(steps, 'step')}, too few to measure {self.program.steps} "
                 "(the first do not count): let it run longer, with more epochs or more data, or lower --steps"
             )
-        return found
+        return known
 
-    def _at_the_limit(self, found: Rate | None, steps: int) -> Rate:
+    def _at_the_limit(self, known: Rate | None, steps: int) -> Rate:
         """Return the rate when time is out, if it is sure enough; raise what to do otherwise."""
         limit = format_duration(round(self.program.timeout_s * SECOND))
         at = self._at
@@ -309,12 +309,12 @@ class _Watched:
             raise self._problem(f"{at}: no step in {limit}: {self._advice('give it longer with --timeout')}")
         if self._empty:
             raise self._problem(f"{at}: {self._empty}")
-        if found is None or found.steps < min(LEAST_STEPS, self.program.steps) or found.error > 0.25:
+        if known is None or known.steps < min(LEAST_STEPS, self.program.steps) or known.error > 0.25:
             raise self._problem(
                 f"{at}: {counted(steps, 'step')} in {limit}, too few to know its throughput: "
                 "give it longer with --timeout, or smaller steps"
             )
-        return found
+        return known
 
     def _advice(self, longer: str) -> str:
         if self.program.pattern is None:

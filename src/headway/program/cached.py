@@ -153,10 +153,10 @@ class CachedDataset:
             self._begin()
 
 
-def _budget(given: str | int) -> int:
-    budget_bytes = parse_size(given, what="cache budget") if isinstance(given, str) else whole(given)
+def _budget(budget: str | int) -> int:
+    budget_bytes = parse_size(budget, what="cache budget") if isinstance(budget, str) else whole(budget)
     if budget_bytes < 0:
-        raise InputError(f"cache budget {given!r} must not be negative")
+        raise InputError(f"cache budget {budget!r} must not be negative")
     return budget_bytes
 
 

@@ -76,40 +76,40 @@ class _Reading:
             if dropped.column in constants:
                 raise ExperimentError(f"map: {constants[dropped.column].field} {dropped.value!r} {dropped.rule}")
 
-    def typed(self, each: Mapped) -> pl.Series:
+    def typed(self, mapped: Mapped) -> pl.Series:
         """Return a column as the values of its field."""
-        match each.kind:
+        match mapped.kind:
             case "span":
-                return self.span(each, default=None if each.field == "work" else DEFAULTS[each.field])
+                return self.span(mapped, default=None if mapped.field == "work" else DEFAULTS[mapped.field])
             case "whole":
-                return self.sheet.whole(each.column, least=0, default=DEFAULTS[each.field])
+                return self.sheet.whole(mapped.column, least=0, default=DEFAULTS[mapped.field])
             case "any whole":
-                return self.sheet.whole(each.column, default=DEFAULTS[each.field])
+                return self.sheet.whole(mapped.column, default=DEFAULTS[mapped.field])
             case "cpus":
-                return self.scaled(each.column, each.unit or 1000, least=0, default=0)
+                return self.scaled(mapped.column, mapped.unit or 1000, least=0, default=0)
             case "share":
-                return self.sheet.fixed(each.column, 6, least=0, default=0)
+                return self.sheet.fixed(mapped.column, 6, least=0, default=0)
             case "size":
-                return self.scaled(each.column, each.unit or 1, default=0)
+                return self.scaled(mapped.column, mapped.unit or 1, default=0)
             case "flag":
-                return self.sheet.choice(each.column, FLAGS, DEFAULTS[each.field])
+                return self.sheet.choice(mapped.column, FLAGS, DEFAULTS[mapped.field])
             case "state":
-                return self.outcome(each)
+                return self.outcome(mapped)
             case _:
-                default = "" if each.field == "gpu_types" else DEFAULTS[each.field]
-                return self.sheet.text(each.column, default=default)
+                default = "" if mapped.field == "gpu_types" else DEFAULTS[mapped.field]
+                return self.sheet.text(mapped.column, default=default)
 
-    def outcome(self, each: Mapped) -> pl.Series:
+    def outcome(self, mapped: Mapped) -> pl.Series:
         """Return outcomes by word: as the map says, else the usual one. A job whose end is not known was running."""
         running = {"running": int(Outcome.FINISHES)} if "end" in self.fields and self.fields["end"].edge else {}
-        meanings = {**STATES, **running, **each.words}
-        cells = self.sheet.text(each.column, default="")
+        meanings = {**STATES, **running, **mapped.words}
+        cells = self.sheet.text(mapped.column, default="")
         words = cells.str.to_lowercase().str.replace_all(r"[\s_-]+", "_")
         unknown = (cells != "") & ~words.is_in(list(meanings))
         named = [" ".join(word.split())[:20] for word in cells.filter(unknown).unique(maintain_order=True)[:_NAMED]]
-        example = f"outcome={each.column}:{(named or [''])[0]}=completed"
+        example = f"outcome={mapped.column}:{(named or [''])[0]}=completed"
         rule = f"is no outcome that is known (such are: {', '.join(named)}): say what each means, e.g. {example}"
-        self.sheet.drop(unknown, each.column, rule)
+        self.sheet.drop(unknown, mapped.column, rule)
         found = words.replace_strict(meanings, default=None, return_dtype=pl.Int64)
         return found.fill_null(int(Outcome.FINISHES))
 
@@ -122,11 +122,11 @@ class _Reading:
         self.sheet.drop(values.abs() > _MOST // unit, column, "is too large")
         return values * unit
 
-    def numeric(self, each: Mapped) -> bool:
+    def numeric(self, mapped: Mapped) -> bool:
         """Return whether a column holds numbers, as its unit says or as most of its cells do."""
-        cells = self.sheet.text(each.column, default="")
+        cells = self.sheet.text(mapped.column, default="")
         given = cells.filter(cells != "")
-        return bool(each.unit) or 2 * given.cast(pl.Float64, strict=False).is_not_null().sum() > len(given)
+        return bool(mapped.unit) or 2 * given.cast(pl.Float64, strict=False).is_not_null().sum() > len(given)
 
     def moments(self, names: tuple[str, ...]) -> dict[str, pl.Series]:
         """Return times that are numbers or stamps in nanoseconds; empty starts and ends are null."""
@@ -155,16 +155,16 @@ class _Reading:
         each = self.fields.get(name)
         return self.sheet.text(each.column, default="") == "" if each is not None and each.edge else none
 
-    def span(self, each: Mapped, default: int | None) -> pl.Series:
+    def span(self, mapped: Mapped, default: int | None) -> pl.Series:
         """Return a length of time; the work must be above 0."""
-        least = 1 if each.field == "work" else 0
-        if self.numeric(each):
-            return self.scaled(each.column, each.unit or SECOND, least=least, default=default)
-        cells = self.sheet.text(each.column, default="" if default is not None else None)
+        least = 1 if mapped.field == "work" else 0
+        if self.numeric(mapped):
+            return self.scaled(mapped.column, mapped.unit or SECOND, least=least, default=default)
+        cells = self.sheet.text(mapped.column, default="" if default is not None else None)
         values = clock.span(cells)
         unread = values.is_null() & (cells != "")
-        self.sheet.drop(unread, each.column, "is neither a number nor a time like 1-02:03:04")
-        self.sheet.drop(values < least, each.column, "must be above 0")
+        self.sheet.drop(unread, mapped.column, "is neither a number nor a time like 1-02:03:04")
+        self.sheet.drop(values < least, mapped.column, "must be above 0")
         return values if default is None else values.fill_null(default)
 
     def gpus(self) -> dict[str, pl.Series]:

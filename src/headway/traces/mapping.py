@@ -155,18 +155,18 @@ def _source(name: str, text: str, columns: Collection[str], path: Path) -> tuple
     raise TraceError(f"trace {path}: map: {unknown_name('column', shown, columns)}{hint}")
 
 
-def _unit(name: str, given: list[str]) -> int:
+def _unit(name: str, units_given: list[str]) -> int:
     units = _UNITS.get(KINDS[name])
-    if not given:
+    if not units_given:
         return 0
     if units is None:
-        raise ExperimentError(f"map: field {name!r} takes no unit ({given[0]!r})")
-    if len(given) > 1:
-        raise ExperimentError(f"map: field {name!r} is given two units, {given[0]!r} and {given[1]!r}")
-    if given[0].lower() not in units:
+        raise ExperimentError(f"map: field {name!r} takes no unit ({units_given[0]!r})")
+    if len(units_given) > 1:
+        raise ExperimentError(f"map: field {name!r} is given two units, {units_given[0]!r} and {units_given[1]!r}")
+    if units_given[0].lower() not in units:
         valid = [*units, EDGE] if name in _WITH_EDGE else units
-        raise ExperimentError(f"map: {unknown_name(f'unit of {name}', given[0], valid)}")
-    return units[given[0].lower()]
+        raise ExperimentError(f"map: {unknown_name(f'unit of {name}', units_given[0], valid)}")
+    return units[units_given[0].lower()]
 
 
 def _meanings(said: str, source: str) -> dict[str, int]:
@@ -188,15 +188,15 @@ def _meanings(said: str, source: str) -> dict[str, int]:
     return found
 
 
-def _complete(found: dict[str, Mapped]) -> dict[str, Mapped]:
-    work, edges = "work" in found, {"start", "end"} & set(found)
+def _complete(fields: dict[str, Mapped]) -> dict[str, Mapped]:
+    work, edges = "work" in fields, {"start", "end"} & set(fields)
     rules = (
-        ("submit" not in found, f"field 'submit' is missing, e.g. {EXAMPLE}"),
+        ("submit" not in fields, f"field 'submit' is missing, e.g. {EXAMPLE}"),
         (work and edges, "give work, or start and end, not both"),
         (not work and len(edges) < 2, "field 'work' is missing (or start and end, whose difference it is)"),
-        ("gpus" not in found and "cpus" not in found, "field 'gpus' is missing (or cpus, for jobs without GPUs)"),
+        ("gpus" not in fields and "cpus" not in fields, "field 'gpus' is missing (or cpus, for jobs without GPUs)"),
     )
     for broken, rule in rules:
         if broken:
             raise ExperimentError(f"map: {rule}")
-    return found
+    return fields

@@ -154,16 +154,16 @@ def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
     return positions.to_frame("job").join(summed, on="job", how="left", maintain_order="left")
 
 
-def _drop_unknown(sheet: Sheet, made: pl.DataFrame) -> None:
+def _drop_unknown(sheet: Sheet, summed: pl.DataFrame) -> None:
     """Drop what the log does not know (left out: such jobs are in every log of this kind) or tells wrongly (bad)."""
-    sheet.drop(made["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known", fault=False)
-    sheet.drop(made["unread_start"], "start_time", f"of an attempt {SHAPE}")
-    sheet.drop(made["unread_end"], "end_time", f"of an attempt {SHAPE}")
-    sheet.drop(made["backwards"], "end_time", "of an attempt is before its start")
-    sheet.drop(made["open"], "end_time", "is missing: it was still running when the log was written", fault=False)
+    sheet.drop(summed["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known", fault=False)
+    sheet.drop(summed["unread_start"], "start_time", f"of an attempt {SHAPE}")
+    sheet.drop(summed["unread_end"], "end_time", f"of an attempt {SHAPE}")
+    sheet.drop(summed["backwards"], "end_time", "of an attempt is before its start")
+    sheet.drop(summed["open"], "end_time", "is missing: it was still running when the log was written", fault=False)
     untimed = "or end_time is missing in all attempts: how long it ran is not known"
-    sheet.drop(made["timed"] == 0, "start_time", untimed, fault=False)
-    sheet.drop(made["gpus"].is_null(), "gpus", "are none in all attempts", fault=False)
+    sheet.drop(summed["timed"] == 0, "start_time", untimed, fault=False)
+    sheet.drop(summed["gpus"].is_null(), "gpus", "are none in all attempts", fault=False)
 
 
 def read(path: Path, strict: bool) -> Trace:

@@ -93,13 +93,13 @@ def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int
     return np.minimum(drawn, below - 1)
 
 
-def _times(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
-    kind, _, options = what.arrivals.partition(":")
+def _times(workload: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+    kind, _, options = workload.arrivals.partition(":")
     if kind in _GAPS:
-        assert what.rate is not None
-        check_rate(experiment, built, what.rate)
-        return _GAPS[kind](experiment.run.seed, what.requests, SECOND / what.rate, options)
-    return _from_trace(what, experiment, built)
+        assert workload.rate is not None
+        check_rate(experiment, built, workload.rate)
+        return _GAPS[kind](experiment.run.seed, workload.requests, SECOND / workload.rate, options)
+    return _from_trace(workload, experiment, built)
 
 
 # --- drawn ------------------------------------------------------------------------------------------------------
@@ -173,21 +173,21 @@ _GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
 # --- recorded ---------------------------------------------------------------------------------------------------
 
 
-def _from_trace(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built) -> Times:
     """Return the first arrivals of a trace, at their own pace or stretched to a rate."""
-    path = Path(what.arrivals).expanduser()
+    path = Path(workload.arrivals).expanduser()
     if not path.exists():
-        raise ExperimentError(f"arrivals {what.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
+        raise ExperimentError(f"arrivals {workload.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
     trace = load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
     wanted = experiment.workload.requests
     if wanted is not None and wanted > len(trace):
         raise TraceError(f"trace {path}: holds {counted(len(trace), 'request')}, {wanted:,} were asked for")
-    count = min(len(trace), what.requests, MOST_REQUESTS)
+    count = min(len(trace), workload.requests, MOST_REQUESTS)
     times = trace.arrival[:count].astype(np.float64)
     if count < 2:
         return times
     if not times[-1]:
         raise TraceError(f"trace {path}: its first {count:,} requests come at once, so they have no rate")
     pace = (count - 1) * SECOND / float(times[-1])
-    check_rate(experiment, built, what.rate or pace)
-    return times * (pace / what.rate) if what.rate else times
+    check_rate(experiment, built, workload.rate or pace)
+    return times * (pace / workload.rate) if workload.rate else times

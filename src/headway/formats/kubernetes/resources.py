@@ -129,9 +129,9 @@ def thousandths(text: str, field: str = "quantity") -> int:
     return amount
 
 
-def amounts(given: Mapping[str, Quantity] | None) -> Amounts:
+def amounts(quantities: Mapping[str, Quantity] | None) -> Amounts:
     """Return a table of quantities in thousandths."""
-    return {name: thousandths(str(value), name) for name, value in given.items()} if given else {}
+    return {name: thousandths(str(value), name) for name, value in quantities.items()} if quantities else {}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -235,21 +235,21 @@ def _devices(count: int) -> GpuRequest:
     return GpuRequest(count)
 
 
-def _request(found: dict[str, int], slicing: Slicing) -> GpuRequest:
-    if len(found) == 1 and "devices" in found and slicing is WHOLE:
-        return _devices(found["devices"])
-    devices, each = found.get("devices", 0), found.get("each", 0)
+def _request(counts: dict[str, int], slicing: Slicing) -> GpuRequest:
+    if len(counts) == 1 and "devices" in counts and slicing is WHOLE:
+        return _devices(counts["devices"])
+    devices, each = counts.get("devices", 0), counts.get("each", 0)
     guessed = False
     if each:
         shared = min(each, WHOLE_GPU_MILLI) if devices <= 1 else devices * WHOLE_GPU_MILLI
-    elif found.get("memory") and devices <= 1:
+    elif counts.get("memory") and devices <= 1:
         shared, guessed = GUESSED_SHARE_MILLI, True
     else:
         shared = devices * slicing.device_milli
-    if replicas := found.get("replicas", 0):
+    if replicas := counts.get("replicas", 0):
         guessed = guessed or not slicing.replica_milli
         shared += replicas * slicing.replica_milli or GUESSED_SHARE_MILLI
-    total = max(shared + found.get("slices", 0), found.get("percent", 0))
+    total = max(shared + counts.get("slices", 0), counts.get("percent", 0))
     if total < WHOLE_GPU_MILLI:
         return GpuRequest(1, total, guessed) if total else NONE
     return GpuRequest(ceil(total / WHOLE_GPU_MILLI), WHOLE_GPU_MILLI, guessed)
