@@ -1,13 +1,15 @@
-"""The beginning of a file: what tells its format."""
+"""The beginning of a file, which tells its format, and what a reader of a format offers."""
 
 import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from headway.traces.table import contents, is_pipe
 
 LENGTH = 1 << 16
+TraceT = TypeVar("TraceT", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,18 @@ class Head:
     def json(self) -> bool:
         """Whether it begins as JSON does."""
         return self.text.lstrip()[:1] in ("{", "[")
+
+
+class Reader(Protocol[TraceT]):
+    """What the module of a format offers: jobs are read into a ``Trace``, requests into a ``RequestTrace``."""
+
+    NAME: str
+
+    def read(self, path: Path, strict: bool) -> TraceT:
+        """Return the trace in a file."""
+
+    def recognises(self, head: Head) -> bool:
+        """Return whether a file that begins like this is of this format."""
 
 
 def head_of(path: Path) -> Head:

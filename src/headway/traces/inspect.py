@@ -113,13 +113,15 @@ def _wordless(trace: RequestTrace) -> Iterator[Oddity]:
 
 def formats() -> list[dict[str, str]]:
     """Return the formats that can be read, each with what its files hold and what its module says it is."""
-    jobs = [(reader.NAME, "jobs", _first_line(reader)) for reader in READERS]
-    requests = [(reader.NAME, "requests", _first_line(reader)) for reader in REQUEST_READERS]
-    return [{"name": name, "holds": holds, "description": line} for name, holds, line in (*jobs, *requests)]
-
-
-def _first_line(reader: object) -> str:
-    return (reader.__doc__ or "").strip().partition("\n")[0].replace("``", "")
+    readers = [*((reader, "jobs") for reader in READERS), *((reader, "requests") for reader in REQUEST_READERS)]
+    return [
+        {
+            "name": reader.NAME,
+            "holds": holds,
+            "description": (reader.__doc__ or "").strip().partition("\n")[0].replace("``", ""),
+        }
+        for reader, holds in readers
+    ]
 
 
 def _columns(jobs: Sequence[Job]) -> Columns:

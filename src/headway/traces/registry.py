@@ -7,7 +7,6 @@ their own.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from headway.errors import ExperimentError, TraceError, unknown_name
 from headway.traces import (
@@ -24,25 +23,12 @@ from headway.traces import (
     swf,
     synergy,
 )
-from headway.traces.head import Head, head_of
+from headway.traces.head import Reader, head_of
 from headway.traces.requests import REQUEST_FORMATS, refuse_requests, request_format
 from headway.traces.table import listed, text
 from headway.traces.trace import Trace, refuse_many_dropped
 
-
-class Reader(Protocol):
-    """What the module of a format offers."""
-
-    NAME: str
-
-    def read(self, path: Path, strict: bool) -> Trace:
-        """Return the jobs of a file."""
-
-    def recognises(self, head: Head) -> bool:
-        """Return whether a file that begins like this is of this format."""
-
-
-READERS: tuple[Reader, ...] = (
+READERS: tuple[Reader[Trace], ...] = (
     synergy,
     helios,
     philly,
