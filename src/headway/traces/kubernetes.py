@@ -286,10 +286,8 @@ def _outcome(record: PodRecord) -> Outcome:
 
 def _members(pods: list[PodRecord]) -> list[PodRecord]:
     """Return the last pod of each rank: those before it were replaced by it."""
-    last: dict[str, PodRecord] = {}
-    for each in sorted(pods, key=lambda each: each.created):
-        last[each.rank or f"\x00{each.uid or each.name}"] = each
-    return list(last.values())
+    in_order = sorted(pods, key=lambda pod: pod.created)
+    return list({pod.rank or f"\x00{pod.uid or pod.name}": pod for pod in in_order}.values())
 
 
 def _gpus(members: list[PodRecord]) -> tuple[int, int, int]:
