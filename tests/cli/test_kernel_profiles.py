@@ -41,7 +41,13 @@ def test_a_program_is_profiled_shown_and_kept(built: Built, tmp_path: Path, caps
     assert known is not None
     assert {row["name"].split(" (")[0]: row["work_ns"] for row in known[0]} == {"a": 20_000, "b": 50_000}
     assert known[1]
-    assert store.summary("api").keys() == {"busy_share", "idle_share", "launches_per_s", "harvestable_share"}
+    summary = (store.entry("api") or {})["summary"]
+    assert summary.keys() == {
+        "busy_share",
+        "idle_share",
+        "launches_per_s",
+        "harvestable_share",
+    }
     assert len(kernel_trace.read(store.path("api").with_suffix(".parquet"))) == 298
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 

@@ -11,9 +11,9 @@ from headway.errors import ExperimentError, InputError, ProfileError
 from headway.formats import scenario_file, toml
 from headway.formats.scenario_file import FOLDER, SHIPPED, Built, load, profile_paths, written
 from headway.formats.scenario_tables import ScenarioTable, shared_out
-from headway.formats.serving_limits import critical_path
 from headway.formats.serving_settings import ServingExperiment, ServingTable
 from headway.serving.catalogue import Configuration
+from headway.serving.latency import LatencyModel
 from headway.units import MILLISECOND, SECOND
 from tests.docs.pages import blocks, read
 
@@ -63,7 +63,8 @@ def test_every_shipped_file_is_a_scenario_by_name_or_a_profile() -> None:
 @pytest.mark.parametrize("fidelity", ["true", "authors"])
 def test_the_compass_graphs_have_the_lower_bounds_of_the_paper(fidelity: str) -> None:
     built = load(of("compass", fidelity=fidelity))
-    bounds = {graph.name: critical_path(built, at) / MILLISECOND for at, graph in enumerate(built.catalogue.graphs)}
+    latency = LatencyModel(built.catalogue, built.fleet)
+    bounds = {graph.name: latency.critical_path(graph) / MILLISECOND for graph in built.catalogue.graphs}
     assert bounds == {"translation": 1365, "question-answering": 587, "image-to-speech": 359.2, "perception-3d": 282.6}
 
 
@@ -102,7 +103,7 @@ def test_esg_has_the_papers_functions_settings_and_workers() -> None:
     built = load(of("esg", setting="strict-light", profile="law"))
     assert [len(function.profile.on("gpu")) for function in built.catalogue.functions] == [224] * 6
     assert all(function.profile.spread == 0.05 and function.cold_start for function in built.catalogue.functions)
-    lengths = [critical_path(built, at) for at in range(4)]
+    lengths = [LatencyModel(built.catalogue, built.fleet).critical_path(graph) for graph in built.catalogue.graphs]
     assert [length // MILLISECOND for length in lengths] == [526, 1233, 1452, 1892]
     assert set(built.workload.slo.values()) == {"0.8L"}
     assert built.workload.arrivals == "uniform:40ms,67.2ms"

@@ -13,15 +13,14 @@ from headway.formats.scenario_file import Built, load
 from headway.formats.serving_limits import (
     capacity_per_second,
     check_rate,
-    critical_path,
     deadlines,
-    fastest_path,
     mix_of,
 )
 from headway.formats.serving_settings import ServingExperiment, ServingTable, WorkloadTable
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
+from headway.serving.latency import LatencyModel
 from headway.units import MILLISECOND
 
 
@@ -121,8 +120,10 @@ def test_only_graphs_that_are_asked_for_need_to_meet_a_deadline() -> None:
 def test_deadlines_are_factors_of_the_least_configurations() -> None:
     experiment = of("esg", setting="strict-light", profile="law")
     built = load(experiment)
-    assert deadlines(experiment, built) == tuple(round(0.8 * critical_path(built, at)) for at in range(4))
-    assert all(fastest_path(built, at) < 0.8 * critical_path(built, at) for at in range(4))
+    latency, graphs = LatencyModel(built.catalogue, built.fleet), built.catalogue.graphs
+    assert deadlines(experiment, built) == tuple(round(0.8 * latency.critical_path(graph)) for graph in graphs)
+    assert len(graphs) == 4
+    assert all(latency.fastest_path(graph) < 0.8 * latency.critical_path(graph) for graph in graphs)
     assert deadlines(of("esg", {"slo": "none"}, profile="law"), built) == (0,) * 4
 
 
@@ -145,4 +146,5 @@ def test_the_longest_way_takes_the_fastest_type_of_gpu(tmp_path: Path) -> None:
             {"functions": {"f": {"cells": cells}}, "graphs": {"g": {"chain": ["f"]}}, "fleet": {"workers": workers}}
         )
     )
-    assert critical_path(load(of(str(path))), 0) == 4 * MILLISECOND
+    built = load(of(str(path)))
+    assert LatencyModel(built.catalogue, built.fleet).critical_path(built.catalogue.graphs[0]) == 4 * MILLISECOND

@@ -7,7 +7,7 @@ import pytest
 
 from headway.errors import ExperimentError, InputError
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment, check, parse_mix, parse_slo, warmup_share
+from headway.formats.serving_settings import ServingExperiment, check, parse_slo, warmup_share
 from headway.units import MILLISECOND, SECOND
 from tests.docs.pages import blocks, read
 
@@ -98,16 +98,6 @@ def test_the_warm_up_is_a_share(text: str | int, share: float) -> None:
 def test_a_warm_up_that_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(ExperimentError, match="write a share of the requests"):
         warmup_share(experiment(measure={"warmup": text}))
-
-
-def test_a_mix_may_be_written_in_one_line() -> None:
-    assert parse_mix("translation=2, qa=0.5") == {"translation": 2.0, "qa": 0.5}
-
-
-@pytest.mark.parametrize("text", ["translation", "translation=x", "=1", ""])
-def test_a_mix_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ExperimentError, match="write weights by graph"):
-        parse_mix(text)
 
 
 def test_the_experiment_on_the_page_has_every_key_and_no_other() -> None:

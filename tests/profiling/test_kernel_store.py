@@ -31,7 +31,7 @@ def test_what_was_saved_comes_back(store: KernelStore, tmp_path: Path) -> None:
     assert store.load("api") is None
     store.save("api", KERNELS, STEPS, {"busy_share": 0.25})
     assert store.load("api") == (KERNELS, STEPS)
-    assert store.summary("api") == {"busy_share": 0.25}
+    assert (store.entry("api") or {})["summary"] == {"busy_share": 0.25}
     assert store.path("api") == tmp_path / "NVIDIA_H200" / "580.1" / "api.json"
     assert json.loads(store.path("api").read_text())["version"] == 1
     assert store.programs() == ["api"]
@@ -44,7 +44,7 @@ def test_the_broker_saves_without_a_summary_and_the_measured_one_stays(store: Ke
     store.save("api", KERNELS, STEPS, {"busy_share": 0.25})
     store.save("api", [], STEPS)
     assert store.load("api") == ([], STEPS)
-    assert store.summary("api") == {"busy_share": 0.25}
+    assert (store.entry("api") or {})["summary"] == {"busy_share": 0.25}
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b c", "pairs", "", ".hidden", "é" * 300])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ProfileError
-from headway.profiling.kernels import record, step_rows, trace_of
+from headway.profiling.kernels import step_rows, trace_of
 from headway.profiling.kernels_coverage import coverage, coverage_of
 from headway.profiling.kernels_file import read
 from headway.profiling.kernels_run import run
@@ -161,7 +161,7 @@ def client(built: Built, *flags: str) -> list[str]:
 
 def test_a_program_is_recorded_with_the_times_that_the_driver_gave(built: Built, cupti: Path) -> None:
     command = client(built, "--launch", "400", "--sync-every", "10")
-    trace = record(command, library=built.shim, program="mine")
+    trace = trace_of(run(command, library=built.shim, program="mine"), command, program="mine")
     took = dict(zip(trace.kernel.tolist(), (trace.end_ns - trace.start_ns).tolist(), strict=True))
     assert {name.split(" (")[0]: round(ns, -3) for name, ns in took.items()} == {"a": 20_000, "b": 50_000}
     assert len(trace) == 398  # all but the first of each

@@ -111,7 +111,7 @@ def _complain(recorded: Recorded) -> None:
 
 def _document(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> dict[str, Any]:
     about = {key: trace.metadata[key] for key in ("program", "gpu", "driver", "sms", "command", "times")}
-    return {**about, "coverage": None if seen is None else asdict(seen), **summary.document()}
+    return {**about, "coverage": None if seen is None else asdict(seen), **asdict(summary)}
 
 
 def _show(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> None:

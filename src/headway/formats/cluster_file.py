@@ -24,40 +24,34 @@ class Source(Protocol):
     """What the module of a parser offers."""
 
     def describes(self, text: str) -> bool:
-        """Whether this is a text that the parser is for."""
+        """Return whether this is a text that the parser is for."""
 
     def cluster(self, text: str, where: str) -> Described:
-        """What the text says; ``where`` names it in errors."""
+        """Return what the text says; ``where`` names it in errors."""
 
 
 SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, slurm_cluster_json)
 
 
 def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
-    """The cluster that files describe together, and what a reader of results should know about them."""
-    tables: list[ClusterTable] = []
-    found: list[Described] = []
-    for path in paths:
-        if path.endswith(".toml"):
-            tables.append(_table(Path(path)))
-        else:
-            found.append(_described(path))
+    """Return the cluster that files describe together, and what a reader of results should know about them."""
+    tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
+    found = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    table = merged(found, base) if found else base
-    return table, tuple(note for each in found for note in each.notes)
+    return merged(found, base) if found else base, tuple(note for each in found for note in each.notes)
 
 
-def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
-    """Descriptions as one table: runs of equal nodes become groups, with their names."""
+def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:
+    """Merge descriptions into one table: runs of equal nodes become groups, with their names."""
     nodes: dict[str, NodeRecord] = {}
-    for record in (record for each in found for record in each.nodes):
+    for record in (record for each in described for record in each.nodes):
         before = nodes.get(record.name)
         belongs = record.partitions if before is None else (*before.partitions, *record.partitions)
         nodes[record.name] = replace(before or record, partitions=tuple(dict.fromkeys(belongs)))
     if not nodes:
-        hints = "".join(f"; {note}" for each in found for note in each.notes)
+        hints = "".join(f"; {note}" for each in described for note in each.notes)
         raise ExperimentError(f"cluster files: they name partitions but no node; add a file with the nodes{hints}")
     groups = []
     for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
@@ -68,12 +62,12 @@ def merged(found: Sequence[Described], base: ClusterTable) -> ClusterTable:
                 nodes=len(names), gpus=kind.gpus, gpu_type=kind.gpu_type, cpus=kind.cpus, memory=memory, names=names
             )
         )
-    return structs.replace(base, node_groups=groups, partitions=_partitions(found, nodes))
+    return structs.replace(base, node_groups=groups, partitions=_partitions(described, nodes))
 
 
-def _partitions(found: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
+def _partitions(described: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
     known: dict[str, PartitionRecord] = {}
-    for record in (record for each in found for record in each.partitions):
+    for record in (record for each in described for record in each.partitions):
         before = known.get(record.name, record)
         members = (*(before.nodes or ()), *(record.nodes or ()))
         known[record.name] = PartitionRecord(record.name, members, record.priority or before.priority)
@@ -91,8 +85,7 @@ def _partitions(found: Sequence[Described], nodes: dict[str, NodeRecord]) -> lis
 
 def _table(path: Path) -> ClusterTable:
     document = toml.read(path)
-    inner = document.get("cluster", document)
-    return toml.typed(inner, ClusterTable, str(path))
+    return toml.typed(document.get("cluster", document), ClusterTable, str(path))
 
 
 def _described(path: str) -> Described:

@@ -88,7 +88,7 @@ class ClusterTable(Struct, kw_only=True):
 
 
 def build(table: ClusterTable) -> Cluster:
-    """The cluster that a table describes."""
+    """Return the cluster that a table describes."""
     for what, name, valid in (("tenancy", table.tenancy, TENANCIES), ("sizing", table.sizing, SIZINGS)):
         if name not in valid:
             raise ExperimentError(unknown_name(what, name, valid))
@@ -121,7 +121,7 @@ def _names(groups: list[NodeGroup], count: int) -> list[str]:
 
 
 def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
-    """The table with the partitions and tenants of the cluster written out, where they were derived from a trace."""
+    """Return the table with the cluster's partitions and tenants written out, also those derived from a trace."""
     partitions = [PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority) for p in cluster.partitions]
     tenants = [
         TenantTable(
@@ -133,7 +133,7 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
 
 
 def within(what: str, value: Any, least: float, most: float) -> Any:
-    """A number that lies where it must, or a line that says where."""
+    """Return a number if it lies within its bounds; raise an error that names them otherwise."""
     if not least <= value <= most:
         raise ExperimentError(f"{what} {value} must lie in {least:,} to {most:,}")
     return value
@@ -166,24 +166,21 @@ def _only_group(table: ClusterTable) -> NodeGroup:
 def _node(name: str, group: NodeGroup, index: int, outer: list[tuple[str, int]], islands: tuple[int, ...]) -> Node:
     within("gpus", group.gpus, 0, MOST_GPUS_A_NODE)
     cpus = None if group.cpus is None else within("cpus_per_node", group.cpus, 1, MOST_CPUS_A_NODE)
+    memory = parse_size(group.memory, what="memory_per_node") if group.memory else None
     return Node(
         name=name,
         gpus=group.gpus,
         gpu_type=group.gpu_type,
         cpu_milli=None if cpus is None else cpus * 1000,
-        memory_bytes=_bytes("memory_per_node", group.memory),
+        memory_bytes=None if memory is None else within("memory_per_node (bytes)", memory, 1, MOST_BYTES),
         storage_bytes_per_second=rate("storage_per_node", group.storage) if group.storage else None,
         path=tuple(f"{level}{index // size}" for level, size in outer),
         island_gpus=islands,
     )
 
 
-def _bytes(what: str, text: str) -> int | None:
-    return None if not text else int(within(f"{what} (bytes)", parse_size(text, what=what), 1, MOST_BYTES))
-
-
 def rate(what: str, text: str) -> int:
-    """``25GB/s`` in bytes a second."""
+    """Parse a rate like ``25GB/s`` into bytes a second."""
     size, slash, unit = text.partition("/")
     if slash and unit.strip() != "s":
         raise InputError(f"{what} {text!r} is not understood: write it like 25GB/s")
@@ -191,7 +188,7 @@ def rate(what: str, text: str) -> int:
 
 
 def _levels(table: ClusterTable) -> tuple[list[tuple[str, int]], tuple[Level, ...], tuple[int, ...]]:
-    """(outer levels with their sizes, all levels, sizes of islands)."""
+    """Return (outer levels with their sizes, all levels, sizes of islands)."""
     given = list(table.levels)
     if not any(level.name == "node" for level in given):
         given.append(LevelTable(name="node"))
@@ -218,7 +215,7 @@ def _levels(table: ClusterTable) -> tuple[list[tuple[str, int]], tuple[Level, ..
 
 
 def positions(text: str, what: str) -> list[int]:
-    """``0-15,32`` as a list."""
+    """Parse positions like ``0-15,32`` into a list."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))

@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 def mix(a: int, b: int) -> int:
-    """The key of a step: kernel ``b`` after kernel ``a``. The same as in the shim."""
+    """Return the key of a step: kernel ``b`` after kernel ``a``. The same as in the shim."""
     x = (a * 0x9E3779B97F4A7C15 & _MASK) ^ (b + 0x2545F4914F6CDD1D & _MASK)
     x ^= x >> 29
     x = x * 0xBF58476D1CE4E5B9 & _MASK
@@ -28,12 +28,11 @@ def mix(a: int, b: int) -> int:
 
 
 def from_profile(name: str, kernels: Sequence[Row], steps: Sequence[Row]) -> Program:
-    """The program that the tables of a profile describe."""
+    """Return the program that the tables of a profile describe."""
     try:
         known = {int(str(row["id"]), 16): row for row in kernels if int(row["work_ns"]) > 0}
         stored = {int(str(row["key"]), 16): row for row in steps if int(row["samples"]) > 0}
-        edges = _edges(known, stored)
-        return Program(name, _kernels(known), tuple(_walk(list(known), known, edges)))
+        return Program(name, _kernels(known), tuple(_walk(list(known), known, _edges(known, stored))))
     except (KeyError, TypeError, ValueError) as problem:
         raise ProfileError(f"profile of {name}: its tables are not understood ({problem!r})") from None
 
@@ -46,7 +45,7 @@ def _kernels(known: Mapping[int, Row]) -> tuple[Kernel, ...]:
 
 
 def _edges(known: Mapping[int, Row], stored: Mapping[int, Row]) -> dict[int, dict[int, Row]]:
-    """By kernel: the kernels that follow it, with the step of each."""
+    """Return by kernel the kernels that follow it, with the step of each."""
     edges: dict[int, dict[int, Row]] = defaultdict(dict)
     for before in (0, *known):
         for after in known:
@@ -82,14 +81,14 @@ def _walk(order: list[int], known: Mapping[int, Row], edges: Mapping[int, Mappin
 
 
 def _busiest(edges: Mapping[int, Mapping[int, Row]]) -> int:
-    """Where to begin: a kernel that the program waits after, for a request begins behind it."""
+    """Return the kernel to begin at: one that the program waits after, for a request begins behind it."""
     ends = {after: int(row["samples"]) for rows in edges.values() for after, row in rows.items() if int(row["waits"])}
     inside = [kernel for kernel in ends if kernel in edges]
     return max(inside, key=lambda kernel: ends[kernel]) if inside else next(iter(edges))
 
 
 def _whole(launches: list[Launch]) -> list[Launch]:
-    """Without what comes after the last wait; and with the time before other requests before the first one too."""
+    """Cut launches after the last wait, and give the first request the gap that the others begin with."""
     last = max((at for at, launch in enumerate(launches) if launch.waits), default=len(launches) - 1)
     kept = launches[: last + 1]
     heads = [kept[at + 1].gap for at, launch in enumerate(kept[:-1]) if launch.waits]

@@ -44,12 +44,12 @@ RECIPE: dict[str, Any] = {
 
 
 def shipped() -> list[str]:
-    """The names of the programs that come with headway."""
+    """Return the names of the programs that come with headway."""
     return sorted({path.stem for path in FOLDER.iterdir() if path.suffix in SUFFIXES})
 
 
 def load(name: str) -> Program:
-    """The program of this name, or in this file."""
+    """Return the program of this name, or in this file."""
     path = Path(name)
     if path.suffix not in SUFFIXES:
         for suffix in SUFFIXES:  # a recorded one comes before a made-up one
@@ -65,7 +65,7 @@ def load(name: str) -> Program:
 
 
 def from_trace(trace: KernelTrace, name: str = "") -> Program:
-    """A recorded trace as a program that can be played again.
+    """Return a recorded trace as a program that can be played again.
 
     What lies between the end of a wait and the next launch is CPU time of the next request as far as it is no more
     than usual between two launches; the rest is think time.
@@ -96,7 +96,7 @@ def from_trace(trace: KernelTrace, name: str = "") -> Program:
 
 
 def from_recipe(path: Path) -> Program:
-    """The program that a recipe describes."""
+    """Return the program that a recipe describes."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -123,7 +123,7 @@ def from_recipe(path: Path) -> Program:
 
 
 def made(name: str, recipe: dict[str, Any]) -> Program:
-    """Requests drawn around the recipe's medians; the same kernels at the same places in each."""
+    """Draw a program's requests around the recipe's medians; each has the same kernels at the same places."""
     draw = stream(0, f"kernels:{name}")
     count = int(recipe["launches"])
     distinct = min(count, int(recipe["distinct"]) or max(1, count // 3))

@@ -72,7 +72,7 @@ def write(path: Path | str, trace: KernelTrace) -> None:
 
 
 def read(path: Path | str) -> KernelTrace:
-    """The trace in a file."""
+    """Return the trace in a file."""
     if Path(path).is_dir():
         raise TraceError(f"kernel trace {path}: it is a folder, not a Parquet file")
     try:

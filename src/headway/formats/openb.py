@@ -16,13 +16,13 @@ _LARGEST = 10**15
 
 
 def describes(text: str) -> bool:
-    """Whether the first line is the header of a node list."""
+    """Return whether the first line is the header of a node list."""
     header = text.partition("\n")[0]
     return {name.strip() for name in header.split(",")} >= set(COLUMNS)
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes of a list."""
+    """Return the nodes of a list."""
     rows = csv.reader(text.splitlines())
     header = [name.strip() for name in next(rows)]
     at = {name: header.index(name) for name in COLUMNS}

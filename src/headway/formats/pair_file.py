@@ -25,17 +25,17 @@ VERSION = 1
 
 
 def shipped() -> dict[str, Path]:
-    """The tables that come with the package, by name."""
+    """Return the tables that come with the package, by name."""
     return {path.name.removesuffix(SUFFIX): path for path in sorted(FOLDER.glob(f"*{SUFFIX}"))}
 
 
 def load(name: str, names: Mapping[str, str] | None = None) -> PairTable:
-    """The table of that name or file; ``names``: patterns for programs, to what the table calls them."""
+    """Return the table of that name or file; ``names``: patterns for programs, to what the table calls them."""
     return read(path_of(name), names)
 
 
 def path_of(name: str) -> Path:
-    """Where a table lies: a shipped one by its name, the user's own store by ``store``, any other by its path."""
+    """Return the path of a table: a shipped one by its name, the user's own by ``store``, any other by its path."""
     tables = shipped()
     if name in tables:
         return tables[name]
@@ -48,7 +48,7 @@ def path_of(name: str) -> Path:
 
 
 def folder() -> Path:
-    """The user's store of kernel profiles."""
+    """Return the user's store of kernel profiles."""
     given = os.environ.get(STORE_VARIABLE, "")
     cache = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     return Path(given).expanduser() if given else Path(cache) / "headway" / "kernels"
@@ -65,7 +65,7 @@ def _stored() -> Path:
 
 
 def read(path: Path, names: Mapping[str, str] | None = None) -> PairTable:
-    """The table of a file."""
+    """Return the table of a file."""
     where = f"interference {path}"
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ names, so that nothing imports them, unless the user trusts it.
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
@@ -42,15 +42,18 @@ _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
 def resolve(spec: str) -> str:
-    """The same policy with every class from a file registered and replaced by its name."""
+    """Register the classes from files that a policy names, and return the policy with their names instead."""
     _installed()
     check_trusted(spec, "policy")
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{slurm_site.read(path).policy}{plus}{more}"
-    if not is_from_outside(spec):
-        return spec
-    return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
+    return "+".join(map(_term, _terms(spec)))
+
+
+def _terms(spec: str) -> list[str]:
+    """Return the parts of a policy: cut at each + that is not inside brackets."""
+    return re.split(r"\+(?![^()]*\))", spec)
 
 
 def is_from_outside(spec: str) -> bool:
@@ -76,77 +79,65 @@ def offer(part: Any) -> str:
 
 
 def anchored(spec: str) -> str:
-    """The same policy with the paths of its files made absolute, so that it can be found again from anywhere."""
+    """Return the policy with the paths of its files made absolute, so that it can be found from anywhere."""
     if spec.startswith(SITE):
         return resolve(spec)
-    if ".py:" not in spec:
-        return spec
-    return "+".join(_anchored(term) for term in re.split(r"\+(?![^()]*\))", spec))
+    return "+".join(_with_path(term, lambda path: Path(path).expanduser().resolve()) for term in _terms(spec))
 
 
 def of_run(spec: str, folder: Path, *, trust: bool) -> str:
-    """A policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
+    """Return a policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
 
     Headway stores absolute paths. A relative one is taken from the run folder, never from the current one.
     """
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{SITE}{folder.resolve() / path}{plus}{more}"
-    if not is_from_outside(spec):
-        return spec
-    return "+".join(_of_run(term, folder, trust) for term in re.split(r"\+(?![^()]*\))", spec))
+    return "+".join(_of_run(term, folder, trust) for term in _terms(spec))
 
 
 def disarmed(path: str) -> str:
-    """A file that a run folder names, so that ``check_trusted`` refuses it."""
+    """Mark a file that a run folder names, so that ``check_trusted`` refuses it."""
     return f"{_UNTRUSTED}{path}"
 
 
 def is_disarmed(spec: str) -> bool:
-    """Whether a policy or a scenario is a file, or has one, that is not trusted."""
+    """Return whether a policy or a scenario is a file, or has one, that is not trusted."""
     return _UNTRUSTED in spec
 
 
 def as_named(spec: str) -> str:
-    """The same as the run folder names it, to be shown."""
+    """Return a policy or scenario as the run folder names it, to be shown."""
     return spec.replace(_UNTRUSTED, "")
 
 
 def check_trusted(spec: str, what: str) -> None:
     """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
-    if is_disarmed(spec) and GIVEN in spec:
-        why = "was given as a Python object, and is not known in this program: give it where its class is defined"
-        raise TapeError(f"{what} {as_named(spec)}: {why}")
     if is_disarmed(spec):
         why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
+        if GIVEN in spec:
+            why = "was given as a Python object, and is not known in this program: give it where its class is defined"
         raise TapeError(f"{what} {as_named(spec)}: {why}")
 
 
 def _of_run(term: str, folder: Path, trust: bool) -> str:
     if term.strip().startswith(GIVEN):
         return term if _given_name(term) in _OFFERED else disarmed(term.strip())
+    return _with_path(term, lambda path: f"{'' if trust else _UNTRUSTED}{folder.resolve() / path}")
+
+
+def _with_path(term: str, change: Callable[[str], object]) -> str:
+    """Return a part that is from a file with the path changed, any other part as it is."""
     match = _FROM_FILE.fullmatch(term)
-    if match is None:
-        return term
-    path, name, options = match.groups()
-    file = str(folder.resolve() / path)
-    return f"{file if trust else disarmed(file)}:{name}{options or ''}"
+    return term if match is None else f"{change(match[1])}:{match[2]}{match[3] or ''}"
 
 
 def rooted(spec: str) -> str:
-    """The same as it was written, but for the paths of files, a site's settings too: those become absolute."""
+    """Return a policy as it was written, with the paths of its files and of a site's settings made absolute."""
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{SITE}{Path(path).expanduser().resolve()}{plus}{more}"
     return anchored(spec)
-
-
-def _anchored(term: str) -> str:
-    match = _FROM_FILE.fullmatch(term)
-    if match is None:
-        return term
-    path, name, options = match.groups()
-    return f"{Path(path).expanduser().resolve()}:{name}{options or ''}"
 
 
 def _given_name(term: str) -> str:
@@ -172,20 +163,25 @@ def _term(term: str) -> str:
 
 @cache
 def _module(path: Path) -> Any:
+    return imported(path, "policy", f"policy file {path}")
+
+
+def imported(path: Path, kind: str, where: str) -> Any:
+    """Return a user's Python file as a module; ``where`` names it in errors."""
     if not path.is_file():
-        raise ExperimentError(f"policy file {path}: there is no such file")
-    spec = importlib.util.spec_from_file_location(f"headway_policy_{path.stem}", path)
+        raise ExperimentError(f"{where}: there is no such file")
+    spec = importlib.util.spec_from_file_location(f"headway_{kind}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with loading(f"policy file {path}"):
+    with loading(where):
         spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Whatever a user's own file raises while it is imported or called is one line; Ctrl-C is not its doing."""
+    """Turn whatever a user's own file raises while it is imported or called into one line, but for Ctrl-C."""
     try:
         yield
     except (InputError, KeyboardInterrupt):
@@ -204,6 +200,7 @@ def _installed() -> None:
 
 
 def _kind(part: Any) -> dict[str, Any] | None:
+    """Return the table that a class of the user's belongs into; None for what is no part of a policy."""
     tables: list[tuple[type, dict[str, Any]]] = [
         (Order, registry.ORDERS),
         (Backfill, registry.BACKFILLS),
@@ -213,15 +210,13 @@ def _kind(part: Any) -> dict[str, Any] | None:
         (ServingPolicy, serving.POLICIES),
         (KernelsPolicy, kernels.POLICIES),
     ]
-    if isinstance(part, type):
-        for kind, table in tables:
-            if issubclass(part, kind) and part is not kind:
-                return table
-    return None
+    if not isinstance(part, type):
+        return None
+    return next((table for kind, table in tables if issubclass(part, kind) and part is not kind), None)
 
 
 def is_own(kind: type) -> bool:
-    """Whether a class is headway's, all the way down; else it comes from a file or an installed package."""
+    """Return whether a class is headway's, all the way down; else it comes from a file or an installed package."""
     roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return roots <= {"headway", *sys.stdlib_module_names}
 

@@ -43,13 +43,13 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def load(files: Iterable[str | Path]) -> dict[str, Profile]:
-    """The profiles of files and folders, by model; later ones replace earlier ones."""
+    """Return the profiles of files and folders, by model; later ones replace earlier ones."""
     profiles = (read(path) for path in listed(files))
     return {profile.model: profile for profile in profiles}
 
 
 def listed(files: Iterable[str | Path]) -> list[Path]:
-    """The files, and of folders those that are in them."""
+    """Return the files, and of folders those that are in them."""
     found: list[Path] = []
     for given in files:
         path = Path(given).expanduser()
@@ -66,7 +66,7 @@ def listed(files: Iterable[str | Path]) -> list[Path]:
 
 
 def read(path: Path) -> Profile:
-    """One profile."""
+    """Read one profile."""
     try:
         table = toml.typed(toml.read(path, "profile"), ProfileTable, f"profile {path}")
     except ExperimentError as problem:
@@ -75,7 +75,7 @@ def read(path: Path) -> Profile:
 
 
 def profile_of(table: ProfileTable, where: str) -> Profile:
-    """The profile that a table describes, checked."""
+    """Return the profile that a table describes, checked."""
     try:
         return Profile(
             model=table.model,
@@ -93,7 +93,7 @@ def profile_of(table: ProfileTable, where: str) -> Profile:
 
 
 def _whole(value: float, unit: int, what: str, most: float) -> int:
-    """A number of a file in whole parts; one that is none, or far from sense, is refused."""
+    """Return a number in whole parts of a unit; one that is none, or far too large, is refused."""
     if not abs(value) <= most:
         raise ProfileError(f"{what} {value} must be a number up to {most:,.0f}")
     return round(value * unit)
@@ -112,12 +112,12 @@ def _size(value: Size, what: str) -> int:
 
 @cache
 def shipped() -> dict[str, Profile]:
-    """The profiles that come with headway: the ten models of the Synergy paper."""
+    """Return the profiles that come with headway: the ten models of the Synergy paper."""
     return load([SHIPPED])
 
 
 def off_by(profiles: Mapping[str, Profile], error: float, seed: int) -> dict[str, Profile]:
-    """The same programs as they might truly be: each step of a matrix up or down by up to this share."""
+    """Return the profiles with each cell of their matrices moved up or down by up to this share."""
     wrong: dict[str, Profile] = {}
     for model, profile in sorted(profiles.items()):
         random = stream(seed, f"profile error {model}")

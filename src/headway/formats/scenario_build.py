@@ -19,6 +19,7 @@ from headway.formats.scenario_tables import (
 )
 from headway.formats.serving_profile import FunctionProfile, ServingProfile, size
 from headway.formats.serving_settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
+from headway.formats.settings import optional_span
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import Fleet, Worker, places, share_bytes
 from headway.serving.graph import Graph, Task
@@ -85,7 +86,7 @@ class Builder:
         return {name: toml.typed(entry, kind, f"{self.where}, {what} {name}") for name, entry in tables.items()}
 
     def build(self) -> Built:
-        """Everything."""
+        """Build the catalogue, the fleet and the default workload."""
         workload = self._workload()
         fleet = self._fleet()
         tasks = {name: self._tasks(name, graph) for name, graph in self.graphs.items()}
@@ -99,15 +100,11 @@ class Builder:
         functions = [runnable(function, models, fleet, self.where) for function in functions]
         graphs = [self._graph(name, tasks[name], names) for name in tasks]
         catalogue = Catalogue(tuple(models), tuple(functions), tuple(graphs))
-        control = self._control()
-        central = control == "central" if control else None
-        return Built(catalogue, fleet, self._interference(used), workload, central, self.table.fleet.preloaded)
-
-    def _control(self) -> str:
         control = self.experiment.serving.control or self.table.fleet.control
         if control and control not in CONTROLS:
             raise ExperimentError(f"{self.where}: {unknown_name('control', control, CONTROLS)}")
-        return control
+        central = control == "central" if control else None
+        return Built(catalogue, fleet, self._interference(used), workload, central, self.table.fleet.preloaded)
 
     def _fleet(self) -> Fleet:
         write_back = self.table.fleet.links.write_back
@@ -152,11 +149,11 @@ class Builder:
     # --- functions and models ---
 
     def _within(self, graph: str, name: str) -> str:
-        """What a function or model is called where each graph has its own."""
+        """Return what a function or model is called where each graph has its own."""
         return name if not self.authors or self.table.authors.share_models else f"{graph}/{name}"
 
     def _used(self, tasks: Mapping[str, list[TaskTable]]) -> dict[str, tuple[str, str]]:
-        """The functions that graphs call, in the order of the file: to the graph and the name in the file."""
+        """Return the functions that graphs call, in the order of the file: to the graph and the name in the file."""
         calls = {(graph, task.function) for graph, listed in tasks.items() for task in listed}
         found: dict[str, tuple[str, str]] = {}
         for graph in tasks:
@@ -172,7 +169,7 @@ class Builder:
         return [(profile, profile.functions[name]) for profile in self.profiles]
 
     def _models_of(self, name: str) -> dict[str, int]:
-        """The models of a function and their bytes; weights that were measured come before the scenario's."""
+        """Return the models of a function and their bytes; weights that were measured come before the scenario's."""
         where = f"{self.where}, function {name}"
         listed = self.functions[name].models
         for model in listed:
@@ -199,7 +196,7 @@ class Builder:
         table = self.functions[name]
         measured = [found for _, found in self._measured(name)]
         numbers = {
-            "cold_start": serving_profile.duration(table.cold_start, f"{where}: cold_start"),
+            "cold_start": optional_span(table.cold_start, f"{where}: cold_start"),
             "instance_bytes": size(table.instance_memory, f"{where}: instance_memory"),
             "activation_bytes": size(table.activation, f"{where}: activation"),
         }
@@ -213,7 +210,7 @@ class Builder:
         return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()})
 
     def _times(self, name: str, gpus: set[str], where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
-        """Cells by type of GPU, and the spread that belongs to them."""
+        """Return the cells by type of GPU, and the spread that belongs to them."""
         table = self.functions[name]
         if measured := self._measured(name):
             found: dict[str, Mapping[Configuration, int]] = {profile.gpu: own.cells for profile, own in measured}
@@ -305,7 +302,7 @@ def _chained(graph: GraphTable) -> list[TaskTable]:
 
 
 def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: Fleet) -> None:
-    """Every worker must be able to run every function, one request at a time: policies may send any task anywhere."""
+    """Refuse a function that some worker has no memory for: policies may send any task anywhere."""
     largest = max((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
     smallest = min((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
     for model in models:
@@ -324,11 +321,11 @@ def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: 
 
 
 def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: str) -> Function:
-    """The function with those cells only that every worker with their type of GPU can run when it is empty."""
+    """Return the function with those cells only that every worker with their type of GPU can run when it is empty."""
     weights = sum(models[model].size_bytes for model in set(function.models))
     kept: dict[str, Mapping[Configuration, int]] = {}
     for gpu in dict.fromkeys(worker.gpu.type for worker in fleet.workers):
-        kinds = {_room(worker): worker for worker in fleet.workers if worker.gpu.type == gpu}.values()
+        kinds = {(worker.cpus, worker.gpu): worker for worker in fleet.workers if worker.gpu.type == gpu}.values()
         cells = function.profile.on(gpu)
         kept[gpu] = {
             cell: time
@@ -343,10 +340,6 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
                 f"and {format_size(worker.gpu.memory_bytes)}"
             )
     return replace(function, profile=Profile(kept, function.profile.spread))
-
-
-def _room(worker: Worker) -> tuple[int, int, int, str]:
-    return worker.cpus, worker.gpu.memory_bytes, worker.gpu.slices, worker.gpu.geometry
 
 
 def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:

@@ -4,7 +4,6 @@ A scenario is one of those that ship with the package, by name, or the user's ow
 ``scenario(experiment)`` that returns the same tables as a dictionary, or a ``Built`` made by hand.
 """
 
-import importlib.util
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats import serving_profile, toml
-from headway.formats.plugins import check_trusted, loading
+from headway.formats.plugins import check_trusted, imported, loading
 from headway.formats.scenario_build import LAW, Builder, check_memory
 from headway.formats.scenario_build import Built as Built
 from headway.formats.scenario_build import WorkloadDefaults as WorkloadDefaults
@@ -28,7 +27,7 @@ PYTHON = ".py"
 
 
 def load(experiment: ServingExperiment) -> Built:
-    """The scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
+    """Return the scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
     found = _found(experiment)
     if isinstance(found, Built):
         _for_built(experiment)
@@ -44,7 +43,7 @@ def load(experiment: ServingExperiment) -> Built:
 
 
 def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
-    """The profile files that an experiment reads; none where its scenario holds all times itself."""
+    """Return the profile files that an experiment reads; none where its scenario holds all times itself."""
     found = _found(experiment)
     if isinstance(found, Built):
         return ()
@@ -52,14 +51,14 @@ def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
 
 
 def profile_file(experiment: ServingExperiment) -> Path | None:
-    """The one profile file that an experiment or its scenario asks for; None where there is none, or named ones."""
+    """Return the profile file that an experiment or its scenario asks for by path; None where there is none."""
     found = _found(experiment)
     asked = "" if isinstance(found, Built) else experiment.serving.profile or found.get("profile", "")
     return Path(asked).expanduser() if asked and asked not in NAMED_PROFILES else None
 
 
 def written(experiment: ServingExperiment) -> str | None:
-    """The scenario as one TOML text, its base included, so that it can be read anywhere, and no code has to be run.
+    """Return the scenario as one TOML text, its base included, so that it can be read anywhere without code.
 
     None for a Python file whose catalogue is made by hand.
     """
@@ -78,7 +77,7 @@ def written(experiment: ServingExperiment) -> str | None:
 
 
 def path_of(name: str) -> Path:
-    """Where a scenario is: a shipped one by its name, any other by its path."""
+    """Return where a scenario is: a shipped one by its name, any other by its path."""
     check_trusted(name, "scenario")
     if name in SHIPPED:
         return FOLDER / f"{name}.toml"
@@ -89,7 +88,7 @@ def path_of(name: str) -> Path:
 
 
 def files_of(name: str) -> list[Path]:
-    """The files that a scenario is read from: its own, its bases, and the profiles that it names."""
+    """Return the files that a scenario is read from: its own, its bases, and the profiles that it names."""
     path = path_of(name)
     if name in SHIPPED or path.suffix == PYTHON:
         return [path]
@@ -112,7 +111,7 @@ def _found(experiment: ServingExperiment) -> toml.Document | Built:
 
 
 def _document(path: Path, above: tuple[Path, ...] = ()) -> toml.Document:
-    """A file's document, put onto that of its base if it has one."""
+    """Return a file's document, put onto that of its base if it has one."""
     return _on_base(toml.read(path, "scenario"), path, above)
 
 
@@ -129,13 +128,13 @@ def _on_base(document: toml.Document, path: Path, above: tuple[Path, ...]) -> to
 
 
 def _base_path(base: str, above: Path) -> Path:
-    """Where the base of a scenario is: beside it, or a shipped one."""
+    """Return where the base of a scenario is: beside it, or a shipped one."""
     beneath = path_of(base)
     return beneath if base in SHIPPED or beneath.is_absolute() else above.parent / beneath
 
 
 def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Document:
-    """Tables key by key; anything else as the upper one has it."""
+    """Merge two documents: tables key by key, anything else as the upper one has it."""
     whole = dict(beneath)
     for key, value in above.items():
         old = whole.get(key)
@@ -145,14 +144,8 @@ def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Docume
 
 def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
     where = f"scenario {path}"
-    if not path.is_file():
-        raise ExperimentError(f"{where}: there is no such file")
-    described = importlib.util.spec_from_file_location(f"headway_scenario_{path.stem}", path)
-    assert described is not None
-    assert described.loader is not None
-    module = importlib.util.module_from_spec(described)
+    module = imported(path, "scenario", where)
     with loading(where):
-        described.loader.exec_module(module)
         made = module.scenario(experiment) if hasattr(module, "scenario") else None
     if not isinstance(made, dict | Built):
         raise ExperimentError(f"{where}: needs a function scenario(experiment) that returns a dictionary or a Built")
@@ -160,7 +153,7 @@ def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
 
 
 def _for_built(experiment: ServingExperiment) -> None:
-    """Keys that would have no effect on what a Python file made by hand."""
+    """Refuse keys that would have no effect on a catalogue that a Python file made."""
     for key in ("setting", "profile"):
         if given := getattr(experiment.serving, key):
             raise ExperimentError(f"{key} {given!r}: {experiment.serving.scenario} makes its catalogue itself")
@@ -186,6 +179,6 @@ def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple
 
 
 def _beside(folder: Path, name: str) -> Path:
-    """A profile beside its scenario, or beside the shipped ones that it may be based on."""
+    """Return a profile beside its scenario, or beside the shipped ones that it may be based on."""
     path = folder / Path(name).expanduser()
     return path if path.exists() or not (FOLDER / name).exists() else FOLDER / name

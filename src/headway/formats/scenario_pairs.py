@@ -19,7 +19,7 @@ _MOST_NAMED = 3
 
 
 def with_pairs(experiment: ServingExperiment, built: Built) -> Built:
-    """The scenario with the slow-downs of the table that the experiment names; as it is where it names none."""
+    """Return the scenario with the slow-downs of the table that the experiment names; as it is where it names none."""
     asked = experiment.serving
     if not asked.interference:
         if asked.programs:
@@ -39,7 +39,7 @@ def with_pairs(experiment: ServingExperiment, built: Built) -> Built:
 
 
 def _name(table: PairTable, name: str) -> str:
-    """A function's name; where each graph has functions of its own, without that of the graph."""
+    """Return a function's name; where each graph has functions of its own, without that of the graph."""
     given = table.knows(name) or any(fnmatchcase(name, pattern) for pattern in table.names)
     return name if given else name.rpartition("/")[2]
 

@@ -9,9 +9,9 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.serving_profile import LawTable, Rows, Size, duration, size
+from headway.formats.serving_profile import LawTable, Rows, Size, size
 from headway.formats.serving_settings import MOST_WORKERS
-from headway.formats.settings import Span
+from headway.formats.settings import Span, optional_span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
 
 MOST_SLICES = 64
@@ -175,9 +175,7 @@ class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, where: str) -> Fleet:
-    """The fleet, with so many workers if that is asked for; ``gpu`` is the type of those that do not say theirs."""
-    if not table.workers:
-        raise ExperimentError(f"{where}: the fleet has no workers")
+    """Build the fleet, with ``wanted`` workers if given; ``gpu`` is the type of workers that name none."""
     for kind in table.workers:
         _check_kind(kind, where)
     within(f"{where}: hosts_per_rack", table.hosts_per_rack, 0, MOST_WORKERS)
@@ -195,12 +193,12 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     if not workers:
         raise ExperimentError(f"{where}: the fleet has no workers")
     prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
-    keep_alive = duration(table.keep_alive, f"{where}: keep_alive") or 0
+    keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
 
 
 def check_prices(fleet: Fleet, where: str) -> Fleet:
-    """The fleet, if all its prices are finite and at least 0."""
+    """Check that all prices of a fleet are finite and at least 0, and return it."""
     named = {f"{where}: {key}": getattr(fleet.prices, key) for key in ("cpu_hour", "slice_hour", "memory_gib_hour")}
     named |= {f"{where}, worker {each.name}: hour_usd": each.hour_usd or 0.0 for each in fleet.workers}
     for what, price in named.items():
@@ -234,7 +232,7 @@ def _worker(kind: WorkersTable, name: str, gpu: str, host: int, rack: int) -> Wo
 
 
 def shared_out(wanted: int, counts: list[int]) -> list[int]:
-    """So many workers in the proportions of ``counts``, by largest remainders."""
+    """Divide so many workers in the proportions of ``counts``, by largest remainders."""
     total = sum(counts)
     if not total:
         return counts
@@ -246,7 +244,7 @@ def shared_out(wanted: int, counts: list[int]) -> list[int]:
 
 
 def links_of(table: LinksTable, measured: int | None, write_back: bool, where: str) -> Links:
-    """The links; ``measured`` is what a profile says of the one to the GPU, where the scenario says nothing."""
+    """Build the links; ``measured`` is a profile's rate to the GPU, for a scenario that gives none."""
     plain = Links()
     rates = {}
     for key in ("host_to_gpu", "disk_to_host", "within_host", "within_rack", "between_racks"):
@@ -254,5 +252,5 @@ def links_of(table: LinksTable, measured: int | None, write_back: bool, where: s
         rates[key] = getattr(plain, key) if given is None else given
     if measured and not table.host_to_gpu:
         rates["host_to_gpu"] = measured
-    latency = duration(table.latency, f"{where}: latency")
+    latency = optional_span(table.latency, f"{where}: latency")
     return Links(**rates, latency=plain.latency if latency is None else latency, write_back=write_back)

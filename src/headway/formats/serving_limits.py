@@ -19,18 +19,8 @@ _NEAR = 1.0 + 1e-9
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-def critical_path(built: Built, graph: int) -> int:
-    """L: the longest way through a graph at least configurations, each task on the GPU that is fastest at it."""
-    return LatencyModel(built.catalogue, built.fleet).critical_path(built.catalogue.graphs[graph])
-
-
-def fastest_path(built: Built, graph: int) -> int:
-    """The same at the fastest configurations: no request is answered sooner."""
-    return LatencyModel(built.catalogue, built.fleet).fastest_path(built.catalogue.graphs[graph])
-
-
 def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
-    """By graph: how long a request may take; 0: as long as it likes. None may be below the graph's fastest path."""
+    """Return by graph how long a request may take, 0 for no limit; none may be below the graph's fastest path."""
     found = []
     mix, latency = mix_of(experiment, built), LatencyModel(built.catalogue, built.fleet)
     for index, graph in enumerate(built.catalogue.graphs):
@@ -52,7 +42,7 @@ def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
 
 
 def mix_of(experiment: ServingExperiment, built: Built) -> tuple[float, ...]:
-    """The share of each graph among the requests; they sum to 1."""
+    """Return the share of each graph among the requests; they sum to 1."""
     names = [graph.name for graph in built.catalogue.graphs]
     mix = experiment.workload.mix if experiment.workload.mix is not None else built.workload.mix
     for name in mix:
@@ -76,14 +66,14 @@ class _Kind:
     count: int
 
     def shares(self, cell: Configuration) -> tuple[float, ...]:
-        """How much of the CPUs, of the slices and of the places of one worker a batch takes."""
+        """Return how much of the CPUs, of the slices and of the places of one worker a batch takes."""
         gpu = self.worker.gpu
         places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if gpu.geometry == MIG else 0.0
         return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
 
 
 def capacity_per_second(built: Built, mix: Sequence[float]) -> float:
-    """The most requests a second that the fleet can carry, whatever the policy: CPUs and slices always full.
+    """Return the most requests a second that the fleet can carry, whatever the policy: CPUs and slices always full.
 
     Each function runs in the configurations that get most out of them; weights are always there and nothing has a
     deadline, so a real fleet carries less.
@@ -108,7 +98,7 @@ def check_rate(experiment: ServingExperiment, built: Built, rate: float) -> str:
 
 
 def _calls(built: Built, mix: Sequence[float]) -> dict[int, float]:
-    """How often a request calls each function."""
+    """Return how often a request calls each function."""
     calls: dict[int, float] = {}
     for graph, share in zip(built.catalogue.graphs, mix, strict=True):
         for task in graph.tasks if share else ():
@@ -129,7 +119,7 @@ def _seconds(function: Function, kind: _Kind) -> list[tuple[Configuration, float
 
 
 def _easily(built: Built, calls: Mapping[int, float]) -> float:
-    """A rate that can surely be carried: every kind of worker divides its time among one configuration a function."""
+    """Return a rate that can surely be carried: each kind of worker runs one configuration a function."""
     total = 0.0
     for kind in _kinds(built):
         busy = sum(
@@ -145,7 +135,7 @@ def _easily(built: Built, calls: Mapping[int, float]) -> float:
 
 
 def _programme(built: Built, calls: Mapping[int, float]) -> float:
-    """Batches a second of each configuration on each kind of worker, so that the rate is largest: linear."""
+    """Solve the linear program of batches a second by configuration and kind of worker for the largest rate."""
     import numpy as np
     from scipy.optimize import linprog
 

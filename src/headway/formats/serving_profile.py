@@ -109,7 +109,7 @@ class ServingProfile:
 
 
 def read(path: Path) -> ServingProfile:
-    """The profile in a file."""
+    """Return the profile in a file."""
     where = f"profile {path}"
     try:
         table = toml.typed(toml.read(path, "profile"), ProfileTable, where)
@@ -120,8 +120,6 @@ def read(path: Path) -> ServingProfile:
             at = f"{where}, function {name}"
             functions[name] = _function(toml.typed(rows, FunctionRows, at), at)
         link = size(table.host_to_gpu, f"{where}: host_to_gpu", least=1)
-    except ProfileError:
-        raise
     except InputError as problem:
         raise ProfileError(str(problem)) from None
     return ServingProfile(path, table.gpu, functions, link or _rate_of(functions.values()))
@@ -135,14 +133,14 @@ def _function(table: FunctionRows, where: str) -> FunctionProfile:
         checked_spread(spread, where),
         size(table.weights, f"{where}: weights"),
         size(table.activation, f"{where}: activation"),
-        duration(table.cold_start, f"{where}: cold_start"),
-        duration(table.load, f"{where}: load"),
+        optional_span(table.cold_start, f"{where}: cold_start"),
+        optional_span(table.load, f"{where}: load"),
         size(table.instance_memory, f"{where}: instance_memory"),
     )
 
 
 def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
-    """Bytes a second to the GPU: all weights in the time that they took one after the other."""
+    """Return bytes a second to the GPU: all weights over the time that loading them one by one took."""
     timed = [each for each in functions if each.weights_bytes and each.load]
     took = sum(each.load or 0 for each in timed)
     return max(1, sum(each.weights_bytes or 0 for each in timed) * SECOND // took) if timed else None
@@ -154,7 +152,7 @@ def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
 def cells_of(
     rows: Sequence[Sequence[float]], where: str, *, sparse: bool = False
 ) -> tuple[dict[Configuration, int], list[float]]:
-    """Rows as cells, and the spreads that they have; every row and the grid checked."""
+    """Return rows as cells, and the spreads that they have; every row and the grid are checked."""
     cells: dict[Configuration, int] = {}
     spreads = []
     for number, row in enumerate(rows, start=1):
@@ -197,7 +195,7 @@ def _said(cell: Configuration) -> str:
 
 
 def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configuration, int]:
-    """What the law makes of a time at (1, 1, 1), on a type of GPU."""
+    """Return what the law makes of a time at (1, 1, 1), on a type of GPU."""
     base = time_of(ms, where) * law.gpus.get(gpu, 1.0)
     cells = {}
     for batch, cpus, slices in product(law.batches, *(_listed(given) for given in (law.cpus, law.slices))):
@@ -208,18 +206,16 @@ def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configurat
 
 
 def check_law(law: LawTable, where: str) -> LawTable:
-    """The law, its numbers checked."""
+    """Check the numbers of a law, and return it."""
     for axis, values in (("batches", law.batches), ("cpus", _listed(law.cpus)), ("slices", _listed(law.slices))):
         if not 0 < len(values) <= MOST_VALUES or min(values) < 1 or len(set(values)) < len(values):
             raise ProfileError(
                 f"{where}: {axis} of the law must be 1 to {MOST_VALUES} different whole numbers from 1 up"
             )
-    for key in ("batch_fixed", "cpu_share"):
-        if not 0 <= (share := getattr(law, key)) <= 1:
-            raise ProfileError(f"{where}: {key} of the law is {share:g}: must lie in 0 to 1")
-    for key in ("batch_power", "cpu_power", "slice_power"):
-        if not 0 <= (power := getattr(law, key)) <= 3:
-            raise ProfileError(f"{where}: {key} of the law is {power:g}: must lie in 0 to 3")
+    limits = {"batch_fixed": 1, "cpu_share": 1, "batch_power": 3, "cpu_power": 3, "slice_power": 3}
+    for key, most in limits.items():
+        if not 0 <= (value := getattr(law, key)) <= most:
+            raise ProfileError(f"{where}: {key} of the law is {value:g}: must lie in 0 to {most}")
     for gpu, factor in law.gpus.items():
         if not (isfinite(factor) and factor > 0):
             raise ProfileError(f"{where}: the factor of GPU {gpu} in the law is {factor:g}: must be above 0")
@@ -227,29 +223,29 @@ def check_law(law: LawTable, where: str) -> LawTable:
     return law
 
 
-def _listed(given: list[int] | int) -> list[int]:
-    return list(range(1, min(given, MOST_VALUES + 1) + 1)) if isinstance(given, int) else given
+def _listed(axis: list[int] | int) -> list[int]:
+    return list(range(1, min(axis, MOST_VALUES + 1) + 1)) if isinstance(axis, int) else axis
 
 
 # --- values -----------------------------------------------------------------------------------------------------
 
 
 def time_of(ms: float, where: str) -> int:
-    """Milliseconds of a run, in nanoseconds."""
+    """Return a run's milliseconds in nanoseconds, checked."""
     if not (isfinite(ms) and 0 < ms <= MOST_MS):
         raise ProfileError(f"{where}: takes {ms:g} ms: must be above 0 and at most {MOST_MS:,.0f}")
     return max(1, round(ms * MILLISECOND))
 
 
 def checked_spread(spread: float, where: str) -> float:
-    """A standard deviation of logarithms."""
+    """Return a standard deviation of logarithms, checked."""
     if not (isfinite(spread) and 0 <= spread <= MOST_SPREAD):
         raise ProfileError(f"{where}: the spread is {spread:g}: must lie in 0 to {MOST_SPREAD:g}")
     return spread
 
 
 def size(given: Size, what: str, *, least: int = 0) -> int | None:
-    """Bytes, also where ``/s`` follows; None where nothing was given."""
+    """Parse a size, also one with ``/s`` behind it, into bytes; None where nothing was given."""
     if given == "":
         return None
     text = str(given).strip().removesuffix("/s")
@@ -259,8 +255,3 @@ def size(given: Size, what: str, *, least: int = 0) -> int | None:
     if found > MOST_BYTES:
         raise ExperimentError(f"{what} {given!r} must be at most {MOST_BYTES:,} bytes")
     return found
-
-
-def duration(given: Span, what: str) -> int | None:
-    """Nanoseconds; None where nothing was given."""
-    return optional_span(given, what)

@@ -110,7 +110,7 @@ class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def check(experiment: ServingExperiment) -> ServingExperiment:
-    """The experiment, every value checked that can be checked without its scenario."""
+    """Check every value of an experiment that can be checked without its scenario, and return it."""
     table = experiment.serving
     if not table.scenario:
         raise ExperimentError("serving.scenario is missing: name a scenario (e.g. compass) or give its file")
@@ -129,47 +129,24 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
 
 
 def check_workload(table: WorkloadTable) -> None:
-    """The numbers of a workload; what its arrivals mean is known where they are drawn."""
+    """Check the numbers of a workload; what its arrivals mean is checked where they are drawn."""
     if table.rate is not None and not 0 < table.rate <= MOST_A_SECOND:
         raise ExperimentError(
             f"rate {table.rate:g}: must be above 0 and at most {MOST_A_SECOND:,.0f} requests a second"
         )
-    if table.requests is not None:
-        within("requests", table.requests, 1, MOST_REQUESTS)
-    if table.tenants is not None:
-        within("tenants", table.tenants, 1, MOST_TENANTS)
-    if table.mix is not None:
-        check_mix(table.mix)
-    if table.slo:
-        parse_slo(table.slo)
-
-
-def check_mix(mix: dict[str, float]) -> None:
-    """Weights that something can be drawn by."""
-    for graph, weight in mix.items():
+    for key, most in (("requests", MOST_REQUESTS), ("tenants", MOST_TENANTS)):
+        if (count := getattr(table, key)) is not None:
+            within(key, count, 1, most)
+    for graph, weight in (table.mix or {}).items():
         if not (isfinite(weight) and weight >= 0):
             raise ExperimentError(f"mix: the weight {weight!r} of {graph} must be a number, at least 0")
-    if not any(mix.values()):
+    if table.mix is not None and not any(table.mix.values()):
         raise ExperimentError("mix is empty: no graph has a weight above 0")
-
-
-def parse_mix(text: str) -> dict[str, float]:
-    """``translation=2,perception=1`` as weights."""
-    mix = {}
-    for part in text.split(","):
-        graph, equals, weight = (piece.strip() for piece in part.partition("="))
-        try:
-            mix[graph] = float(weight)
-        except ValueError:
-            equals = ""
-        if not graph or not equals:
-            raise ExperimentError(f"mix {text!r} is not understood: write weights by graph, like translation=2,qa=1")
-    check_mix(mix)
-    return mix
+    parse_slo(table.slo)
 
 
 def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
-    """A deadline as (nanoseconds, 0.0) or (0, factor of L); None: there is none."""
+    """Parse a deadline into (nanoseconds, 0.0) or (0, factor of L); None where there is none."""
     if text.strip() in ("", NO_DEADLINE):
         return None
     if (factor := _FACTOR.fullmatch(text)) is not None:
@@ -187,7 +164,7 @@ def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
 
 
 def check_failures(table: WorkerFailuresTable) -> None:
-    """At most one way of failing, its times above 0."""
+    """Check that workers fail in at most one way, and that its times are above 0."""
     if table.mtbf != "" and table.every != "":
         raise ExperimentError("failures have both mtbf and every: give one")
     for key in ("mtbf", "every", "repair"):
@@ -198,7 +175,7 @@ def check_failures(table: WorkerFailuresTable) -> None:
 
 
 def warmup_share(experiment: ServingExperiment) -> float:
-    """The share of requests that is not measured."""
+    """Return the share of requests that is not measured."""
     text = str(experiment.measure.warmup)
     matched = _SHARE.fullmatch(text)
     share = float(matched[1]) / 100 if matched else -1.0 if text.strip() not in ("", "0") else 0.0

@@ -158,7 +158,7 @@ class Experiment(Struct, kw_only=True):
 
 
 def span(value: Span, what: str, *, least: int = 0) -> int:
-    """A duration in nanoseconds."""
+    """Parse a duration into nanoseconds and check that it lies within its bounds."""
     text = str(value)
     if text.strip().startswith("-"):
         raise ExperimentError(f"{what} {text!r} must not be negative")
@@ -172,12 +172,12 @@ def span(value: Span, what: str, *, least: int = 0) -> int:
 
 
 def optional_span(value: Span, what: str) -> int | None:
-    """The same, None where it was not given."""
+    """Parse a duration like ``span``; None where it was not given."""
     return None if value == "" else span(value, what)
 
 
 def check_synthetic(table: Synthetic) -> Synthetic:
-    """The table, its numbers checked."""
+    """Check the numbers of a table, and return it."""
     within("synthetic jobs", table.jobs, 1, MOST_JOBS)
     within("synthetic load", table.load, 0.001, 1000)
     within("synthetic gpus", table.gpus, 0, 10**7)
@@ -186,6 +186,6 @@ def check_synthetic(table: Synthetic) -> Synthetic:
 
 
 def check_synergy(table: Synergy) -> Synergy:
-    """The table, its number of jobs checked; the rest is where it is drawn."""
+    """Check the number of jobs of a table, and return it; the rest is checked where it is drawn."""
     within("synergy jobs", table.jobs, 1, MOST_JOBS)
     return table

@@ -17,7 +17,7 @@ _MEBIBYTE = 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _SPAN = re.compile(r"(?:(\d{1,9})-)?(\d{1,12})(?::(\d{1,9}))?(?::(\d{1,9})(?:\.(\d{1,9}))?)?")
 _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,6}))?([KMGTP]?)B?", re.IGNORECASE)
-_PLAIN = {"cpu": "cpu", "mem": "mem", "node": "node"}
+_PLAIN = ("cpu", "mem", "node")
 _MOST_DIGITS = 20
 _GRES_PREFIX = re.compile(r"^(?:per_(?:node|job|task|socket)\s*:)?(?:gres\s*[:/])?", re.IGNORECASE)
 _ODD_COUNT = re.compile(r"|[+-].*|[0-9]*[.,][0-9]+")
@@ -26,12 +26,12 @@ _IN_BRACKETS = re.compile(r"\([^)]*\)")
 
 
 def absent(text: str | None) -> bool:
-    """Whether a cell says that there is nothing to say."""
+    """Return whether a cell says that there is nothing to say."""
     return text is None or text.strip().lower() in NOTHING
 
 
 def span(text: str) -> int | None:
-    """``1-00:00:00``, ``12:30``, ``00:05:00.250`` or plain minutes, in nanoseconds; 0 for no limit at all."""
+    """Parse ``1-00:00:00``, ``12:30``, ``00:05:00.250`` or plain minutes into nanoseconds; 0 for no limit."""
     plain = text.strip()
     if plain.lower() in _ENDLESS or absent(plain):
         return 0
@@ -47,7 +47,7 @@ def span(text: str) -> int | None:
 
 
 def size(text: str, unit: int = _MEBIBYTE) -> int | None:
-    """``64G``, ``62.50G``, ``4096`` in bytes; a number without a letter counts in ``unit``."""
+    """Parse ``64G``, ``62.50G`` or ``4096`` into bytes; a number without a letter counts in ``unit``."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None
@@ -57,7 +57,7 @@ def size(text: str, unit: int = _MEBIBYTE) -> int | None:
 
 
 def requested_memory(text: str, cpus: int, nodes: int) -> int | None:
-    """A ``ReqMem`` in bytes for the whole job: ``4Gc`` is for each CPU, ``64Gn`` for each node, ``64G`` for all."""
+    """Parse a ``ReqMem`` into bytes for the whole job: ``4Gc`` is a CPU's, ``64Gn`` a node's, ``64G`` the job's."""
     plain = text.strip()
     times = {"c": cpus, "n": nodes}.get(plain[-1:], 1)
     found = size(plain[:-1] if plain[-1:] in ("c", "n", "?") else plain)
@@ -101,7 +101,7 @@ def tres(text: str) -> Resources | None:
         if key not in _PLAIN and not key.startswith("gres"):
             continue
         number = size(amount) if key == "mem" else _whole(amount)
-        kind = _PLAIN.get(key) or _gpu_kind(name.strip())
+        kind = key if key in _PLAIN else _gpu_kind(name.strip())
         if kind is None:
             parts = parts or (key.startswith(("gres/shard", "gres/mps")) and number != 0)
         elif number is None:
@@ -121,7 +121,7 @@ def _whole(text: str) -> int | None:
 
 
 def _gpu_kind(name: str) -> str | None:
-    """The type in ``gres/gpu:a100``, nothing for ``gres/gpu``; None for what is no GPU."""
+    """Return the type in ``gres/gpu:a100``, nothing for ``gres/gpu``; None for what is no GPU."""
     rest = name[5:] if name[:5].lower() in ("gres/", "gres:") else ""
     if rest[:3].lower() != "gpu" or rest[3:4] not in ("", ":", "/"):
         return None
@@ -129,10 +129,10 @@ def _gpu_kind(name: str) -> str | None:
 
 
 def gres(text: str) -> Resources | None:
-    """The GPUs in a list of generic resources: ``gpu:a100:4(S:0-1),gpu:2``, ``gres:gpu:2``, ``gres/gpu:a100:1``."""
+    """Parse the GPUs of generic resources: ``gpu:a100:4(S:0-1),gpu:2``, ``gres:gpu:2``, ``gres/gpu:a100:1``."""
     if absent(text):
         return Resources()
-    counted = _Count(typed={})
+    counted = _Count()
     for part in _IN_BRACKETS.sub("", text).split(","):
         kind, *words = re.split(r"[:=]", _GRES_PREFIX.sub("", part.strip(), count=1))
         if kind.lower() != "gpu":
@@ -229,6 +229,6 @@ _SHORT = {
 
 
 def fate(state: str) -> Fate | None:
-    """The fate behind ``COMPLETED``, ``CA`` or ``CANCELLED by 1003``; None for a word that is no state."""
+    """Return the fate behind ``COMPLETED``, ``CA`` or ``CANCELLED by 1003``; None for a word that is no state."""
     word = re.split(r"[ ,+]", state.strip().upper(), maxsplit=1)[0]
     return FATES.get(_SHORT.get(word, word))

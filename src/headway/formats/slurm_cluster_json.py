@@ -25,7 +25,7 @@ class _File(msgspec.Struct):
 
 
 def describes(text: str) -> bool:
-    """Whether it is JSON with one of these lists."""
+    """Return whether it is JSON with one of these lists."""
     return text.lstrip()[:1] == "{" and _parsed(text) is not None
 
 
@@ -38,13 +38,13 @@ def _parsed(text: str) -> _File | None:
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes and partitions of a file."""
+    """Return the nodes and partitions of a file."""
     file = _parsed(text)
     assert file is not None
     notes: list[str] = []
     nodes: dict[str, NodeRecord] = {}
     away: dict[str, None] = {}
-    partitions: dict[str, PartitionRecord] = {}
+    partitions: list[PartitionRecord] = []
     for place, each in _numbered(file.nodes, "node", where):
         state = "+".join([*words(each.get("state")), *words(each.get("state_flags"))])
         record = _node(each, place, notes)
@@ -55,14 +55,11 @@ def cluster(text: str, where: str) -> Described:
         away.update(dict.fromkeys(hosts if gone("+".join(words(within(each, "node", "state")))) else ()))
         for record in _alike(each, hosts, place, notes):
             nodes.setdefault(record.name, record)
-        known = _partition(within(each, "partition"), place, hosts)
-        before = partitions.get(known.name)
-        members = (*(before.nodes or () if before else ()), *(known.nodes or ()))
-        partitions[known.name] = PartitionRecord(known.name, tuple(dict.fromkeys(members)), known.priority)
+        partitions.append(_partition(within(each, "partition"), place, hosts))
     for place, each in _numbered(file.partitions, "partition", where):
         listed = names(str(within(each, "nodes", "configured") or ""), place)
-        partitions[str(each.get("name"))] = _partition(each, place, listed)
-    named = tuple(record for record in partitions.values() if not slurm.absent(record.name))
+        partitions.append(_partition(each, place, listed))
+    named = tuple(record for record in partitions if not slurm.absent(record.name))
     return Described(tuple(nodes.values()), named, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
 
 
@@ -75,35 +72,35 @@ def _numbered(listed: list[Any] | None, what: str, where: str) -> list[tuple[str
     return found
 
 
-def _node(each: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
-    name = each.get("name")
+def _node(record: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
+    name = record.get("name")
     if not isinstance(name, str) or not name:
         raise ExperimentError(f"{place}: has no name")
-    gpus, kind = devices(str(each.get("gres") or ""), name, place, notes)
-    belongs = tuple(words(each.get("partitions")))
-    return NodeRecord(name, gpus, kind, *_sizes(each.get("cpus"), each.get("real_memory"), place), belongs)
+    gpus, kind = devices(str(record.get("gres") or ""), name, place, notes)
+    belongs = tuple(words(record.get("partitions")))
+    return NodeRecord(name, gpus, kind, *_sizes(record.get("cpus"), record.get("real_memory"), place), belongs)
 
 
-def _hosts(each: dict[str, Any], place: str) -> tuple[str, ...]:
-    listed = words(within(each, "nodes", "nodes")) or words(within(each, "nodes", "hostnames"))
+def _hosts(group: dict[str, Any], place: str) -> tuple[str, ...]:
+    listed = words(within(group, "nodes", "nodes")) or words(within(group, "nodes", "hostnames"))
     return tuple(name for text in listed for name in names(text, place))
 
 
-def _alike(each: dict[str, Any], hosts: tuple[str, ...], place: str, notes: list[str]) -> list[NodeRecord]:
-    gres = str(within(each, "gres", "total") or "")
-    cpus, memory = _sizes(within(each, "cpus", "minimum"), within(each, "memory", "minimum"), place)
+def _alike(group: dict[str, Any], hosts: tuple[str, ...], place: str, notes: list[str]) -> list[NodeRecord]:
+    gres = str(within(group, "gres", "total") or "")
+    cpus, memory = _sizes(within(group, "cpus", "minimum"), within(group, "memory", "minimum"), place)
     return [NodeRecord(host, *devices(gres, host, place, notes), cpus, memory) for host in hosts]
 
 
-def _partition(each: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord:
-    name = within(each, "name")
+def _partition(record: Any, place: str, hosts: tuple[str, ...]) -> PartitionRecord:
+    name = within(record, "name")
     if not isinstance(name, str):
         raise ExperimentError(f"{place}: its partition has no name")
-    return PartitionRecord(name, hosts, _count(within(each, "priority", "job_factor"), "priority", place) or 0)
+    return PartitionRecord(name, hosts, _count(within(record, "priority", "job_factor"), "priority", place) or 0)
 
 
 def _sizes(cpus: Any, memory: Any, place: str) -> tuple[int | None, int | None]:
-    """CPUs, and memory in bytes; None where the file does not say."""
+    """Return (CPUs, memory in bytes), None where the file does not say."""
     mebibytes = _count(memory, "memory", place)
     return _count(cpus, "cpus", place), None if mebibytes is None else mebibytes * _MEBIBYTE
 

@@ -7,7 +7,7 @@ Steps are inside their jobs and are not looked at.
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -136,7 +136,7 @@ _resources = msgspec.json.Decoder(_Resources | None).decode
 
 
 def read(data: bytes | memoryview) -> dict[str, Column]:
-    """The cells of all jobs, a column each, in ``TEXTS`` and ``NUMBERS``; ``InputError`` says why there are none.
+    """Return the cells of all jobs, by the columns ``TEXTS`` and ``NUMBERS``; raise ``InputError`` if unreadable.
 
     Columns and not rows, because a hundred thousand rows of 25 cells each take longer to make than the text to decode.
     """
@@ -149,7 +149,7 @@ def read(data: bytes | memoryview) -> dict[str, Column]:
 
 
 def number(value: Any) -> int | None:
-    """A number, plain or as an object that says whether it is set; None for neither, and for an infinite one."""
+    """Return a number, plain or as an object that says whether it is set; None for neither, and for an infinite one."""
     if type(value) is _Set:
         value = value.number if value.set and not value.infinite else None
     if type(value) is int and -_MOST < value < _MOST:
@@ -164,13 +164,13 @@ def number(value: Any) -> int | None:
 
 
 def words(value: Any) -> list[str]:
-    """A text or a list of texts as a list."""
+    """Return a text or a list of texts as a list."""
     found = value if isinstance(value, list) else [value]
     return [each for each in found if isinstance(each, str)]
 
 
 def within(value: Any, *keys: str) -> Any:
-    """What lies under nested keys; None where one is missing."""
+    """Return what lies under nested keys; None where one is missing."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -219,32 +219,26 @@ def _texts(jobs: list[_Job]) -> dict[str, Column]:
 
 
 def _whole(values: Sequence[_Number]) -> Sequence[int | None]:
-    """Whole numbers; None where there is none. If all are plain, or all are set, an array says so faster than each."""
+    """Return whole numbers, None where there is none; an array, which is faster, if all are plain or all set."""
+    plain: Sequence[Any] = values
+    if isinstance(values[0], _Set):
+        plain = [value.number if type(value) is _Set and value.set and not value.infinite else None for value in values]
     try:
-        return array("q", cast(Sequence[int], values))
-    except (TypeError, OverflowError):
-        pass
-    if not isinstance(values[0], _Set):
-        return [None if value is None else number(value) for value in values]
-    try:
-        numbers = [
-            value.number if type(value) is _Set and value.set and not value.infinite else None for value in values
-        ]
-        return array("q", cast(list[int], numbers))
+        return array("q", plain)
     except (TypeError, OverflowError):
         return [None if value is None else number(value) for value in values]
 
 
-def _either(values: Sequence[_Number], jobs: list[_Job], other: str) -> Sequence[int | None]:
-    """Whole numbers; where there is none, the one that another version keeps elsewhere."""
+def _either(values: Sequence[_Number], jobs: list[_Job], other_key: str) -> Sequence[int | None]:
+    """Return whole numbers; where there is none, the one that another version keeps elsewhere."""
     found = _whole(values)
     if isinstance(found, array) or None not in found:
         return found
-    return [number(getattr(job, other)) if value is None else value for value, job in zip(found, jobs, strict=True)]
+    return [number(getattr(job, other_key)) if value is None else value for value, job in zip(found, jobs, strict=True)]
 
 
 def _filled(texts: Sequence[str | None], jobs: list[_Job], *others: str) -> Sequence[str | None]:
-    """Texts; where one is empty, what the job says elsewhere."""
+    """Return texts; where one is empty, what the job says elsewhere."""
     for other in others:
         if not all(texts):
             texts = [text or getattr(job, other) for text, job in zip(texts, jobs, strict=True)]
@@ -272,7 +266,7 @@ def _ids(jobs: list[_Job]) -> list[str | None]:
 
 
 def _id(job: _Job, array: int, leader: int) -> str:
-    """The id of a task of an array, or of a component of a heterogeneous job."""
+    """Return the id of a task of an array, or of a component of a heterogeneous job."""
     parts, het = job.array or _NO_ARRAY, job.het or _NO_HET
     if not array:
         return f"{leader}+{_first(het.job_offset, job.het_job_offset) or 0}"
@@ -289,7 +283,7 @@ def _first(value: _Number, other: _Number) -> int | None:
 
 
 def _tres(jobs: list[_Job]) -> list[tuple[str, str]]:
-    """What each job requested and what it was given."""
+    """Return what each job requested and what it was given."""
     known: dict[bytes, tuple[str, str]] = {b"": ("", "")}
     found: list[tuple[str, str]] = []
     for job in jobs:

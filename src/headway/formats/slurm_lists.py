@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 from headway.errors import InputError
 from headway.formats.slurm import absent
@@ -14,19 +15,19 @@ _PIECE = re.compile(r"([^\[\],]*)\[([^\[\]]*)\]|([^\[\],]+)")
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """The names in a list of hosts, in its order; leading zeros are kept, brackets may stand several times."""
+    """Return the names in a list of hosts, in its order; leading zeros are kept, brackets may stand several times."""
     if absent(text):
         return ()
     return tuple(name for part in _parts(text.strip()) for name in _names(part, text))
 
 
 def tasks(text: str) -> tuple[int, ...]:
-    """The tasks of an array, without the ``%4`` that says how many of them may run at a time."""
+    """Return the tasks of an array, without the ``%4`` that says how many of them may run at a time."""
     return tuple(int(number) for number in _numbers(text.partition("%")[0], text))
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A list cut at the commas that are not inside brackets."""
+    """Cut a list at the commas that are not inside brackets."""
     depth = start = 0
     for position, letter in enumerate(text):
         depth += {"[": 1, "]": -1}.get(letter, 0)
@@ -41,13 +42,11 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _names(part: str, text: str) -> list[str]:
-    choices: list[list[str]] = []
-    for prefix, inside, plain in _PIECE.findall(part):
-        choices.append([plain] if plain else [f"{prefix}{number}" for number in _numbers(inside, text)])
-    count = 1
-    for choice in choices:
-        count *= len(choice)
-    if not choices or count > MOST:
+    choices = [
+        [plain] if plain else [f"{prefix}{number}" for number in _numbers(inside, text)]
+        for prefix, inside, plain in _PIECE.findall(part)
+    ]
+    if not choices or prod(map(len, choices)) > MOST:
         raise InputError(
             f"list {text!r} is not understood: it has {'an empty name' if not choices else 'too many names'}"
         )

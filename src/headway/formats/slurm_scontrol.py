@@ -30,12 +30,12 @@ _NAMED = 5
 
 
 def describes(text: str) -> bool:
-    """Whether it opens with a node or a partition."""
+    """Return whether a text opens with a node or a partition."""
     return text.lstrip().startswith(_OPENS)
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes and partitions of a text; both may stand in one."""
+    """Return the nodes and partitions of a text; both may stand in one."""
     nodes: dict[str, NodeRecord] = {}
     partitions: dict[str, PartitionRecord] = {}
     notes: list[str] = []
@@ -63,7 +63,7 @@ def cluster(text: str, where: str) -> Described:
 
 
 def records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The records of a text, each with its first line; one goes on in the lines below it that are indented."""
+    """Yield the records of a text, each with its first line; one goes on in the lines below it that are indented."""
     first, gathered = 0, ""
     for number, line in enumerate(text.splitlines(), start=1):
         if line[:1].strip() and gathered:
@@ -76,7 +76,7 @@ def records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """``Key=value`` pairs; of a key that occurs again the first value counts."""
+    """Return the ``Key=value`` pairs of a text; of a key that occurs again the first value counts."""
     found: dict[str, str] = {}
     keys = list(_KEY.finditer(text))
     for match, after in zip(keys, [*(key.start() for key in keys[1:]), len(text)], strict=False):
@@ -85,7 +85,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def names(text: str, place: str) -> tuple[str, ...]:
-    """The hosts of a list, or an error that says where it stands."""
+    """Return the hosts of a list; an error says where it stands."""
     try:
         return slurm_lists.hosts(text)
     except InputError as problem:
@@ -93,7 +93,7 @@ def names(text: str, place: str) -> tuple[str, ...]:
 
 
 def node(record: dict[str, str], name: str, place: str, notes: list[str]) -> NodeRecord:
-    """A node from the keys of ``scontrol show node``."""
+    """Return a node from the keys of ``scontrol show node``."""
     configured = slurm.tres(record.get("CfgTRES", ""))
     if configured is None:
         shown = record["CfgTRES"]
@@ -114,7 +114,7 @@ def node(record: dict[str, str], name: str, place: str, notes: list[str]) -> Nod
 
 
 def devices(text: str, name: str, place: str, notes: list[str]) -> tuple[int, str]:
-    """GPUs and their type; a node with several types gets the most frequent."""
+    """Return a node's GPUs and their type; of several types the most frequent."""
     found = slurm.gres(text)
     if found is None:
         raise ExperimentError(f"{place}: Gres {text!r} is not understood: it should be like gpu:a100:4")
@@ -132,7 +132,7 @@ def _count(text: str, kind: str) -> int:
 
 
 def whole(text: str | None, key: str, place: str) -> int | None:
-    """A whole number above 0; ``16+`` stands for several, of which the least counts."""
+    """Parse a whole number above 0; ``16+`` stands for several, of which the least counts."""
     if text is None or slurm.absent(text):
         return None
     plain = text.strip().rstrip("+")
@@ -142,18 +142,18 @@ def whole(text: str | None, key: str, place: str) -> int | None:
 
 
 def mebibytes(text: str | None, key: str, place: str) -> int | None:
-    """Memory that is counted in MiB, in bytes."""
+    """Parse memory that is counted in MiB into bytes."""
     found = whole(text, key, place)
     return None if found is None else found * _MEBIBYTE
 
 
 def gone(state: str) -> bool:
-    """Whether a node in this state takes no job: ``IDLE+DRAIN``, ``down*``, ``drng``."""
+    """Return whether a node in this state takes no job: ``IDLE+DRAIN``, ``down*``, ``drng``."""
     return state.upper().rstrip("*~#!%$@^-+").startswith(_AWAY) or any(f"+{word}" in state.upper() for word in _AWAY)
 
 
 def away_note(away: Sequence[str], where: str) -> tuple[str, ...]:
-    """What to say about nodes that were down or drained: they belong to the cluster, and are kept."""
+    """Return what to say about nodes that were down or drained: they belong to the cluster, and are kept."""
     if not away:
         return ()
     named = ", ".join(away[:_NAMED]) + (f" and {len(away) - _NAMED:,} more" if len(away) > _NAMED else "")

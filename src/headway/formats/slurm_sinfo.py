@@ -11,6 +11,7 @@ from headway.formats import slurm
 from headway.formats.cluster_records import Described, NodeRecord, PartitionRecord
 from headway.formats.slurm_scontrol import away_note, devices, gone, mebibytes, names, whole
 
+_ADVICE = "sinfo -N -o '%N %P %c %m %G %t' or scontrol show node -o"
 _NAME = ("NODELIST", "HOSTNAMES")
 _HEADINGS = frozenset({"PARTITION", "STATE", "GRES", "CPUS", "MEMORY", "NODES", "AVAIL"})
 _PLAIN = ("NODELIST", "NODES", "PARTITION", "STATE")
@@ -24,12 +25,12 @@ _ROWS = {
 
 
 def describes(text: str) -> bool:
-    """Whether it is such a table."""
+    """Return whether a text is a table of ``sinfo``."""
     return _layout(text) is not None
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes of a table, or its partitions where it does not say what its nodes hold."""
+    """Return the nodes of a table, or its partitions where it does not say what its nodes hold."""
     layout = _layout(text)
     assert layout is not None
     columns, start, separator = layout
@@ -46,25 +47,20 @@ def cluster(text: str, where: str) -> Described:
         for name, cell in zip(columns, cells, strict=False):
             row.setdefault(name, cell.strip())
         hosts = names(next((row[name] for name in _NAME if name in row), ""), place)
-        partition = row.get("PARTITION", "").rstrip("*")
-        members.setdefault(partition, {}).update(dict.fromkeys(hosts))
+        members.setdefault(row.get("PARTITION", "").rstrip("*"), {}).update(dict.fromkeys(hosts))
         away.update(dict.fromkeys(hosts if gone(row.get("STATE", "")) else ()))
         if "GRES" in columns:
             nodes.update((host, _node(row, host, place, notes)) for host in hosts if host not in nodes)
     found = tuple(PartitionRecord(name, tuple(hosts)) for name, hosts in members.items() if not slurm.absent(name))
     if "GRES" not in columns:
-        notes.append(f"{where}: has no column GRES: it tells partitions, not what a node holds (use {_advice()})")
+        notes.append(f"{where}: has no column GRES: it tells partitions, not what a node holds (use {_ADVICE})")
     if not any(members.values()):
         raise ExperimentError(f"{where}: names no node")
     return Described(tuple(nodes.values()), found, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
 
 
-def _advice() -> str:
-    return "sinfo -N -o '%N %P %c %m %G %t' or scontrol show node -o"
-
-
 def _layout(text: str) -> tuple[tuple[str, ...], int, bool] | None:
-    """Headings, the line where rows begin, and whether they are separated by ``|``."""
+    """Return headings, the line where rows begin, and whether they are separated by ``|``."""
     lines = [(number, line) for number, line in enumerate(text.splitlines()[:20]) if line.strip()]
     for number, line in lines[:2]:  # --long writes the date above the headings
         separator = "|" in line

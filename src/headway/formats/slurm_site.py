@@ -41,7 +41,7 @@ class Site:
 
 
 def read(path: str | Path) -> Site:
-    """The site that a file of settings describes."""
+    """Return the site that a file of settings describes."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def read(path: str | Path) -> Site:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Settings by name in lower case; the last one of a name wins, as in Slurm."""
+    """Return the settings of a text by name in lower case; the last one of a name wins, as in Slurm."""
     settings = {}
     for line in text.replace("\\\n", " ").splitlines():
         plain = re.split(r"(?<!\\)#", line, maxsplit=1)[0]
@@ -69,7 +69,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def site(settings: Mapping[str, str]) -> Site:
-    """The nearest policy."""
+    """Return the policy that is nearest to a site's settings."""
     notes: list[str] = []
     policy = f"{_order(settings, notes)}{_backfill(settings)}"
     preempts = settings.get("preempttype", "preempt/none")
@@ -80,7 +80,7 @@ def site(settings: Mapping[str, str]) -> Site:
 
 
 def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What bears on the order or the backfill, is set to something and has no counterpart."""
+    """Yield settings of the order or the backfill that have a value and no counterpart here."""
     taken = ("prioritytype", "priorityfavorsmall", *_WEIGHTS, *_SPANS)
     for key, value in settings.items():
         if key == "priorityflags":
@@ -104,8 +104,7 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
         notes.append(f"PriorityType={kind} is taken for priority/multifactor")
     options = [f"{name}={weight}" for name, weight in weights.items()]
     for key, name in _SPANS.items():
-        text = settings.get(key) or (_DEFAULT_HALF_LIFE if name != "period" else "5")
-        length = _span(text, key)
+        length = _span(settings.get(key) or (_DEFAULT_HALF_LIFE if name != "period" else "5"), key)
         if name == "half_life" and length == 0:
             length = _FOR_EVER  # 0 means that usage is never forgotten
         options.append(f"{name}={max(1, length // SECOND)}s")
@@ -131,7 +130,7 @@ def _backfill(settings: Mapping[str, str]) -> str:
 
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, str]:
-    """The parts of SchedulerParameters by name; one without a value is on."""
+    """Return the parts of SchedulerParameters by name; one without a value is on."""
     parts = (part.partition("=") for part in settings.get("schedulerparameters", "").split(",") if part.strip())
     return {name.strip().lower(): value.strip() if equals else "yes" for name, equals, value in parts}
 
@@ -143,8 +142,8 @@ def _number(settings: Mapping[str, str], key: str) -> int:
     return int(text)
 
 
-def _parameter(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name) or str(default)
+def _parameter(parameters: Mapping[str, str], name: str, default: int) -> int:
+    text = parameters.get(name) or str(default)
     if not re.fullmatch(r"-?\d+", text):
         raise ExperimentError(f"config: SchedulerParameters {name} {text!r} is not a whole number")
     return int(text)

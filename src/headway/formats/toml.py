@@ -24,7 +24,7 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def read(path: Path, what: str = "experiment") -> Document:
-    """The document in a file, which is called ``what`` where it cannot be read."""
+    """Return the document in a file, which is called ``what`` where it cannot be read."""
     try:
         return loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def value_of(text: str) -> Any:
 
 
 def override(document: Document, assignment: str) -> None:
-    """``policy.name=srtf`` put into a document; the value is TOML, or plain text where it is none."""
+    """Set a key of a document from ``policy.name=srtf``; the value is TOML, or plain text where it is none."""
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
         raise ExperimentError(f"--set {assignment!r} is not understood: write it like policy.name=srtf")
@@ -81,7 +81,7 @@ def put(document: Document, key: str, value: Any) -> None:
 
 
 def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted keys of a table and their values."""
+    """Yield the dotted keys of a table and their values."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import InputError, ProfileError
-from headway.profiling.limits import LEAST_CPUS, Limits
+from headway.profiling.limits import LEAST_CPUS, NO_PROGRAM, Limits
 from headway.units import format_size, parse_size
 
 LEAST_STEPS = 10
@@ -34,14 +34,15 @@ class Asked:
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.command:
-            raise ProfileError("no program was given: write it behind --, like headway profile job -- python train.py")
-        if self.steps < LEAST_STEPS:
-            raise ProfileError(f"--steps {self.steps}: at least {LEAST_STEPS} are needed to say anything")
-        if self.gpus < 1:
-            raise ProfileError(f"--gpus {self.gpus}: at least 1; a program without a GPU counts as having one")
-        if self.timeout_s <= 0:
-            raise ProfileError(f"--timeout {self.timeout_s:g}: must be above 0")
+        rules = (
+            (not self.command, NO_PROGRAM),
+            (self.steps < LEAST_STEPS, f"--steps {self.steps}: at least {LEAST_STEPS} are needed to say anything"),
+            (self.gpus < 1, f"--gpus {self.gpus}: at least 1; a program without a GPU counts as having one"),
+            (self.timeout_s <= 0, f"--timeout {self.timeout_s:g}: must be above 0"),
+        )
+        for broken, rule in rules:
+            if broken:
+                raise ProfileError(rule)
 
     @property
     def name(self) -> str:
@@ -55,7 +56,7 @@ class Asked:
         return Path((scripts or self.command)[0]).stem
 
     def ends(self, limits: Limits) -> tuple[float, float]:
-        """The lowest and the highest CPU count, both within what the machine has."""
+        """Return the lowest and the highest CPU count, both within what the machine has."""
         most = limits.cpus if limits.fractions else float(len(limits.cpu_numbers))
         if self.cpus is None:
             lowest = min(float(self.gpus), most / 4) if limits.fractions else 1.0
@@ -83,7 +84,7 @@ class Asked:
                 )
 
     def _check_whole(self, low: float, high: float, most: float) -> None:
-        """Without quotas there are whole CPUs only, and one of them is nothing to search in."""
+        """Refuse parts of CPUs, and a machine with one CPU, where there are no quotas."""
         how = "run as root or under systemd-run --user --scope -p Delegate=yes"
         asked = (low, high, *(self.cpus or ()), *self.check)
         if (part := next((each for each in asked if each != int(each)), None)) is not None:
@@ -97,7 +98,7 @@ class Asked:
 
 
 def cpus_of(text: str) -> tuple[tuple[float, ...], bool]:
-    """``0.5-16`` as two ends, ``0.5,1,2`` or ``2`` as exactly these points; whether it is the latter."""
+    """Parse ``0.5-16`` into two ends, ``0.5,1,2`` or ``2`` into just these points; return whether it is the latter."""
     found = re.fullmatch(r"\s*([\d.]+)\s*-\s*([\d.]+)\s*", text)
     try:
         given = tuple(map(float, found.groups() if found else text.split(",")))
@@ -111,7 +112,7 @@ def cpus_of(text: str) -> tuple[tuple[float, ...], bool]:
 
 
 def memory_of(text: str) -> tuple[tuple[int, ...], bool]:
-    """``20GB-250GB`` as two ends, ``20GB,60GB`` as exactly these sizes; whether it is the former."""
+    """Parse ``20GB-250GB`` into two ends, ``20GB,60GB`` into just these sizes; return whether it is the former."""
     found = _RANGE.fullmatch(text)
     try:
         sizes = tuple(parse_size(part, what="--memory") for part in (found.groups() if found else text.split(",")))
@@ -125,7 +126,7 @@ def memory_of(text: str) -> tuple[tuple[int, ...], bool]:
 
 
 def dataset_of(text: str) -> tuple[Path | None, int]:
-    """A file or folder that is there, or a size."""
+    """Parse a data set: a file or folder that is there, or a size."""
     path = Path(text)
     if path.exists():
         return path, 0
@@ -139,7 +140,7 @@ def dataset_of(text: str) -> tuple[Path | None, int]:
 
 
 def pattern_of(text: str) -> "re.Pattern[str]":
-    """A regular expression that can match something."""
+    """Compile a regular expression; one that matches nothing at all is refused."""
     try:
         found = re.compile(text)
     except re.error as problem:

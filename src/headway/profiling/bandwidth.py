@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.errors import ProfileError
+from headway.profiling.store import files_of
 
 ALIGNED = 4096
 LONGEST_S = 2.0
@@ -38,15 +39,8 @@ class Storage:
     where: str
 
 
-def files_of(path: Path) -> list[Path]:
-    """The files of a data set, in order; a file is its own."""
-    if path.is_file():
-        return [path]
-    return sorted(each for each in path.rglob("*") if each.is_file())
-
-
 def memory(longest_s: float = 0.0) -> float:
-    """Bytes a second that are read from memory while they are copied; the best of several times."""
+    """Measure bytes a second that are read from memory while they are copied; the best of several times."""
     source = np.ones(64 << 20, dtype=np.uint8)
     target = np.empty_like(source)
     best, until = 0.0, time.perf_counter() + (longest_s or LONGEST_S / 4)
@@ -61,7 +55,7 @@ def memory(longest_s: float = 0.0) -> float:
 
 
 def storage(path: Path | None = None, piece_bytes: int = 0, longest_s: float = 0.0) -> Storage:
-    """Bytes a second from a data set's files, or from a file made here, one piece after another."""
+    """Measure bytes a second from a data set's files, or from a file made here, one piece after another."""
     longest_s = longest_s or LONGEST_S
     piece = min(piece_bytes or _DEFAULT_PIECE, _LARGEST_PIECE)
     if path is not None and (files := [each for each in files_of(path) if each.stat().st_size]):
@@ -89,7 +83,7 @@ def storage(path: Path | None = None, piece_bytes: int = 0, longest_s: float = 0
 
 @contextmanager
 def _made(folder: Path) -> Iterator[Path]:
-    """A file of noise that is on the device, and gone afterwards."""
+    """Make a file of noise on the device, and remove it afterwards."""
     number, name = tempfile.mkstemp(prefix=".headway-", dir=folder)
     try:
         with os.fdopen(number, "wb") as file:
@@ -104,7 +98,7 @@ def _made(folder: Path) -> Iterator[Path]:
 
 
 def _read(files: Sequence[Path], piece: int, longest_s: float, where: str) -> Storage:
-    """Pieces of the files at random, each a whole file where files are small, until the time is over."""
+    """Read pieces of the files at random, each a whole file where files are small, until the time is over."""
     order = random.Random(0)
     room = -(-piece // ALIGNED) * ALIGNED
     buffer = mmap.mmap(-1, max(room, ALIGNED))
@@ -121,15 +115,13 @@ def _read(files: Sequence[Path], piece: int, longest_s: float, where: str) -> St
 
 
 def _piece(path: Path, buffer: mmap.mmap, room: int, order: random.Random) -> tuple[int, bool]:
-    """(bytes read, whether the page cache was kept out)."""
+    """Read one piece; return (bytes read, whether the page cache was kept out)."""
     try:
         file, direct = os.open(path, os.O_RDONLY | os.O_DIRECT), True
     except OSError:  # some file systems know no such thing
         file, direct = os.open(path, os.O_RDONLY), False
     try:
-        size = os.fstat(file).st_size
-        places = max(1, size // room)
-        offset = order.randrange(places) * room
+        offset = order.randrange(max(1, os.fstat(file).st_size // room)) * room
         if not direct:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         return os.preadv(file, [memoryview(buffer)[:room]], offset), direct

@@ -10,7 +10,7 @@ runs the machine: a folder with processes in it becomes a threaded domain by it,
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -36,37 +36,37 @@ class Room:
     folders: Mapping[str, Path]
 
     @property
-    def cpu(self) -> bool:
-        """Whether CPU time can be limited."""
-        return "cpu" in self.folders
-
-    @property
     def memory(self) -> bool:
         """Whether memory can be limited."""
         return "memory" in self.folders
 
 
 def find(process: Path = Path("/proc/self")) -> Room | None:
-    """Where this process may make groups that limit CPU time or memory; None where it may not."""
-    try:
-        joined = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-        mounts = _mounts((process / "mountinfo").read_text())
-    except OSError:
-        return None
+    """Return where this process may make groups that limit CPU time or memory; None where it may not."""
+    joined, mounts = _joined(process)
     for version, found in ((2, _second(joined, mounts)), (1, _first(joined, mounts))):
         if "cpu" in found:
             return Room(version, found)
     return None
 
 
+def _joined(process: Path) -> tuple[list[list[str]], list["_Mount"]]:
+    """Return the groups that a process is in, (number, controllers, path) each, and where the trees are mounted."""
+    try:
+        lines = (process / "cgroup").read_text().splitlines()
+        return [line.split(":", 2) for line in lines], _mounts((process / "mountinfo").read_text())
+    except OSError:
+        return [], []
+
+
 def allowed_cpus(process: Path = Path("/proc/self")) -> float | None:
-    """How many CPUs the groups that this process is in leave it; None where they set no quota."""
+    """Return how many CPUs the groups that this process is in leave it; None where they set no quota."""
     quotas = [quota for folder in _above(process, "cpu") if (quota := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
 def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
-    """How much memory they leave it, in bytes; None where they set no limit."""
+    """Return how much memory they leave it, in bytes; None where they set no limit."""
     limits = []
     for folder in _above(process, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -76,13 +76,9 @@ def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
 
 
 def _above(process: Path, controller: str) -> list[Path]:
-    """The folders, from this process's own up to the top, that may limit it by a controller."""
+    """Return the folders, from this process's own up to the top, that may limit it by a controller."""
     found: list[Path] = []
-    try:
-        joined = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-        mounts = _mounts((process / "mountinfo").read_text())
-    except OSError:
-        return found
+    joined, mounts = _joined(process)
     for number, names, path in joined:
         for mount in mounts:
             second = mount.kind == "cgroup2" and number == "0" and not names
@@ -110,7 +106,7 @@ class _Mount:
     options: frozenset[str]
 
     def at(self, path: str) -> Path:
-        """The folder of a group; a container may see the tree from its own group on."""
+        """Return the folder of a group; a container may see the tree from its own group on."""
         below = path[len(self.root) :] if self.root != "/" and path.startswith(self.root) else path
         return self.folder / below.strip("/")
 
@@ -127,7 +123,7 @@ def _mounts(text: str) -> list[_Mount]:
 
 
 def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
-    """Version 1: each controller has a tree of its own."""
+    """Return the folders by controller in version 1, where each controller has a tree of its own."""
     found = {}
     for controller in (*WANTED, "cpuacct"):
         paths = [path for _, names, path in joined if controller in names.split(",")]
@@ -140,7 +136,7 @@ def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
 
 
 def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
-    """Version 2: the nearest folder, from this process's own upwards, that hands CPU time down."""
+    """Return the same in version 2: the nearest folder, from this process's own upwards, that hands CPU time down."""
     paths = [path for number, names, path in joined if number == "0" and not names]
     for mount in mounts:
         if mount.kind != "cgroup2" or not paths:
@@ -156,7 +152,7 @@ def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
 
 
 def _handed_down(folder: Path) -> list[str]:
-    """The controllers that groups below this folder have."""
+    """Return the controllers that groups below this folder have."""
     try:
         given = (folder / "cgroup.subtree_control").read_text().split()
     except OSError:
@@ -165,7 +161,7 @@ def _handed_down(folder: Path) -> list[str]:
 
 
 def _can_make(folder: Path) -> bool:
-    """Whether a group can be made here that takes processes; one is, and goes again."""
+    """Return whether a group that takes processes can be made here, by making one and removing it."""
     trial = folder / f"headway-{os.getpid()}-trial-{next(_numbers)}"
     try:
         trial.mkdir()
@@ -181,7 +177,7 @@ def _can_make(folder: Path) -> bool:
 
 
 def _free_name(room: Room) -> str:
-    """A name that no group has: one of a killed process that had our number may be left."""
+    """Return a name that no group has: one of a killed process that had our number may be left."""
     while True:
         name = f"headway-{os.getpid()}-{next(_numbers)}"
         if not any((folder / name).exists() for folder in room.folders.values()):
@@ -200,7 +196,7 @@ class Group:
             folder.mkdir()
 
     def limit_cpus(self, cpus: float) -> None:
-        """So many CPUs, a fraction perhaps: no more, and before other programs, which would look like a slow one."""
+        """Limit the group to so many CPUs, a fraction perhaps, which it gets before other programs."""
         quota = max(1000, round(cpus * PERIOD_US))
         folder = self.folders["cpu"]
         with suppress(OSError):
@@ -213,7 +209,7 @@ class Group:
             _put(folder / "cpu.cfs_quota_us", f"{quota}", f"{cpus:g} CPUs")
 
     def limit_memory(self, size_bytes: int) -> None:
-        """At most so much memory, the page cache included, and no swap."""
+        """Limit the group to so much memory, the page cache included, and no swap."""
         said = f"a memory limit of {format_size(size_bytes)}"
         if "memory" not in self.folders:
             raise ProfileError(f"{said} cannot be set here: no memory control group can be written; leave --memory out")
@@ -226,7 +222,7 @@ class Group:
                 (folder / "memory.memsw.limit_in_bytes").write_text(str(size_bytes))
 
     def pin(self, cpus: Iterable[int]) -> bool:
-        """Only on these CPUs, by a cpuset; whether there is one."""
+        """Pin the group to these CPUs by a cpuset; return whether there is one."""
         if "cpuset" not in self.folders:
             return False
         folder = self.folders["cpuset"]
@@ -253,48 +249,67 @@ class Group:
             return False
 
     def processes(self) -> list[int]:
-        """Who is in it."""
-        found: set[int] = set()
-        for folder in set(self.folders.values()):
-            with suppress(OSError):
-                found.update(map(int, (folder / "cgroup.procs").read_text().split()))
-        return sorted(found)
+        """Return the processes in the group."""
+        return sorted(set().union(*(inside(folder) for folder in set(self.folders.values()))))
 
     def cpu_seconds(self) -> float | None:
-        """CPU time that all its processes used, those that have ended too; None where it is not counted."""
+        """Return the CPU time of all its processes, those that have ended too; None where it is not counted."""
+        if self.room.version == 2:
+            used = numbers_of(self.folders["cpu"] / "cpu.stat", "usage_usec")
+            return used[0] / 1e6 if used else None
         with suppress(OSError, KeyError):
-            if self.room.version == 1:
-                return int((self.folders["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
-            for line in (self.folders["cpu"] / "cpu.stat").read_text().splitlines():
-                if line.startswith("usage_usec "):
-                    return int(line.split()[1]) / 1e6
+            return int((self.folders["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
         return None
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of it for its memory."""
-        folder = self.folders.get("memory")
-        if folder is None:
+        """Return whether the kernel killed a process of it for its memory."""
+        if "memory" not in self.folders:
             return False
-        for name in ("memory.events", "memory.oom_control"):
-            with suppress(OSError):
-                for line in (folder / name).read_text().splitlines():
-                    if line.startswith("oom_kill ") and int(line.split()[1]) > 0:
-                        return True
-        return False
+        files = (self.folders["memory"] / name for name in ("memory.events", "memory.oom_control"))
+        return any(sum(numbers_of(file, "oom_kill")) for file in files)
 
     def end(self) -> None:
         """Kill everything in it, and take it away."""
-        began = time.monotonic()
         with suppress(OSError):
             if self.room.version == 2:
                 (self.folders["cpu"] / "cgroup.kill").write_text("1")
-        while (left := self.processes()) and time.monotonic() - began < 10:
-            for process in left:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            time.sleep(0.01)
+        kill_all(self.processes)
         for folder in set(self.folders.values()):
             take_away(folder)
+
+
+def inside(folder: Path) -> set[int]:
+    """Return the processes of a group; none where it is gone."""
+    with suppress(OSError):
+        return set(map(int, (folder / "cgroup.procs").read_text().split()))
+    return set()
+
+
+def numbers_of(path: Path, key: str) -> list[int]:
+    """Return the numbers behind a key in a file of lines like ``usage_usec 1200``; none where there is no such line."""
+    with suppress(OSError):
+        for line in path.read_text().splitlines():
+            if line.startswith((f"{key} ", f"{key}:")):
+                return [int(word) for word in line.split()[1:] if word.isdecimal()]
+    return []
+
+
+def ended(process: int) -> bool:
+    """Return whether a process is gone, or is only kept until somebody asks for its status."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def kill_all(found: Callable[[], Iterable[int]], longest_s: float = 10.0) -> None:
+    """Kill processes until none is found any more: they may start others meanwhile."""
+    until = time.monotonic() + longest_s
+    while (left := [process for process in found() if not ended(process)]) and time.monotonic() < until:
+        for process in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def take_away(folder: Path, tries: int = 100) -> None:

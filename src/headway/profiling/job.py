@@ -67,7 +67,7 @@ def profile(
 
 
 def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | None) -> Profiled:
-    """The profile that is asked for, measured unless it is there."""
+    """Return the profile that is asked for, measured unless it is there."""
     if out is not None:
         store.check_target(out)
     offers = limits.here()
@@ -91,7 +91,7 @@ def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | 
 
 
 def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
-    """What a profile is found again by."""
+    """Return what a profile is found again by."""
     data: dict[str, object] = {"bytes": asked.dataset_bytes, "bytes_per_sample": asked.bytes_per_sample}
     if asked.dataset is not None:
         data |= store.data_set(asked.dataset)
@@ -115,7 +115,7 @@ def _covers(document: store.Document, asked: Asked, low: float, high: float) -> 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Signals that would end this process at once end it by way of everyone's cleaning up."""
+    """Let signals that would end this process at once raise SystemExit, so that everything is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -143,7 +143,7 @@ class Measuring:
         self.program = Program(asked.command, asked.pattern, asked.env, asked.steps, asked.timeout_s, asked.gpus)
 
     def all(self, low: float, high: float) -> Found:
-        """Every point of the search, again where chance made it fall, the bandwidths, the point without a cache."""
+        """Measure every point of the search, again where chance made it fall, the bandwidths, and no cache."""
         began = time.monotonic()
         self.say(f"{self.program.name}: {low:g} to {high:g} CPUs by {self.offers.means}")
         # Before any point: where nothing can be read, or written to be read, that is known at once.
@@ -200,20 +200,18 @@ class Measuring:
                 suspect |= {lower.cpus, upper.cpus}
         return [point if point.cpus not in suspect else point.joined(self._point(point.cpus)) for point in points]
 
-    def _point(self, cpus: float) -> Point:
-        reading = self._reading(cpus, self._cache_budget())
+    def _point(self, cpus: float, cache_bytes: int | None = None) -> Point:
+        """Measure the program at a CPU count, with a cache of this size or of all the memory there is."""
+        cache_bytes = self._cache_budget() if cache_bytes is None else cache_bytes
+        memory = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else 0
+        reading = watch(self.program, self.offers, cpus, memory_bytes=memory, cache_bytes=cache_bytes, tell=self.tell)
+        self.readings.append(reading)
         rate = reading.rate
         self.say(f"  {cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
         return Point(cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
 
-    def _reading(self, cpus: float, cache_bytes: int) -> Reading:
-        memory = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else 0
-        reading = watch(self.program, self.offers, cpus, memory_bytes=memory, cache_bytes=cache_bytes, tell=self.tell)
-        self.readings.append(reading)
-        return reading
-
     def _cache_budget(self) -> int:
-        """Memory pinned at the maximum: as much as there is, less what the program itself may need."""
+        """Return the largest cache: as much memory as there is, less what the program itself may need."""
         whole = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else self.offers.memory_bytes
         working = max((reading.working_bytes for reading in self.readings), default=0)
         return max(0, min(whole * 3 // 4, whole - 2 * working))
@@ -226,7 +224,7 @@ class Measuring:
             self.say(f"  {busy}; where errors are large, measure again when they do not")
 
     def _cache(self, points: list[Point]) -> tuple[Cache | None, Point | None]:
-        """The model of the program's data, with one run without any cache where the program has one to leave out."""
+        """Return the model of the program's data, and a point without a cache where the program has one."""
         told = next((reading.cache for reading in self.readings if reading.cache), None) or {}
         asked = self.asked
         size = asked.dataset_bytes or (store.data_set(asked.dataset)["bytes"] if asked.dataset else 0)
@@ -242,8 +240,5 @@ class Measuring:
         if not told.get("cached_bytes"):
             return cache, None
         self.say("  without its cache:")
-        reading = self._reading(points[-1].cpus, 0)
-        rate = reading.rate
-        self.say(f"  {reading.cpus:g} CPUs: {rate.per_second:.4g} samples/s ± {100 * rate.error:.1f} %")
-        point = Point(reading.cpus, rate.per_second, rate.error, rate.steps, rate.seconds, reading.others_cpus)
-        return cache.calibrated(1 / rate_at(repaired(points), reading.cpus), 1 / rate.per_second), point
+        point = self._point(points[-1].cpus, cache_bytes=0)
+        return cache.calibrated(1 / rate_at(repaired(points), point.cpus), 1 / point.per_second), point

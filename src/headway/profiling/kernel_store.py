@@ -6,7 +6,6 @@ loads and saves through this, ``headway profile kernels`` writes it on purpose, 
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
-from headway.files import write_whole
+from headway.formats.pair_file import VERSION, folder
+from headway.profiling.store import put
 
-VERSION = 1
 PAIRS = "pairs"
 PAIR_KEYS = ("program", "co_runner", "sm_share_ppm")
 """What a row of pairs is found by: a newer one with the same replaces it."""
@@ -25,16 +24,8 @@ _MOST_NAME = 100
 Row = dict[str, Any]
 
 
-def folder() -> Path:
-    """Where the store lies."""
-    if given := os.environ.get("HEADWAY_PROFILES"):
-        return Path(given)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "headway" / "kernels"
-
-
 def plain(name: str, otherwise: str = "unknown") -> str:
-    """A name as a part of a path: the same name always gives the same part."""
+    """Turn a name into a part of a path: the same name always gives the same part."""
     made = re.sub(r"[^\w.+-]+", "_", name.strip()).strip("._")[:_MOST_NAME]
     return made or otherwise
 
@@ -47,12 +38,12 @@ class KernelStore:
         self.folder = (place or folder()) / plain(gpu) / plain(driver)
 
     def path(self, program: str) -> Path:
-        """The file of a program. One named like the file of pairs gets another name."""
+        """Return the file of a program. One named like the file of pairs gets another name."""
         name = plain(program, "program")
         return self.folder / f"{name if name != PAIRS else PAIRS + '_'}.json"
 
     def programs(self) -> list[str]:
-        """Programs of which something is known."""
+        """Return the programs of which something is known."""
         found = []
         for path in sorted(self.folder.glob("*.json")):
             if path.stem != PAIRS:
@@ -61,7 +52,7 @@ class KernelStore:
         return found
 
     def load(self, program: str) -> tuple[list[Row], list[Row]] | None:
-        """Kernels and steps of a program; nothing where it is not known."""
+        """Return the kernels and steps of a program; None where it is not known."""
         entry = self.entry(program)
         return None if entry is None else (_rows(entry, "kernels"), _rows(entry, "steps"))
 
@@ -75,7 +66,8 @@ class KernelStore:
         """Keep what is known now. Without a summary the one that was there stays."""
         if summary is None:
             with suppress(ProfileError):  # what cannot be read is replaced
-                summary = _table(self.entry(program) or {}, "summary")
+                before = (self.entry(program) or {}).get("summary")
+                summary = before if isinstance(before, dict) else {}
         document = {
             "version": VERSION,
             "program": program,
@@ -88,16 +80,12 @@ class KernelStore:
         _write(self.path(program), document)
 
     def entry(self, program: str) -> Row | None:
-        """All that is kept of a program."""
+        """Return all that is kept of a program; None where it is not known."""
         path = self.path(program)
         return _read(path) if path.exists() else None
 
-    def summary(self, program: str) -> Row:
-        """Busy share and the like; empty where none was measured."""
-        return _table(self.entry(program) or {}, "summary")
-
     def pairs(self) -> list[Row]:
-        """What programs do to each other: rows of program, co-runner and share of the SMs."""
+        """Return what programs do to each other: rows of program, co-runner and share of the SMs."""
         path = self.folder / f"{PAIRS}.json"
         return _rows(_read(path), "pairs") if path.exists() else []
 
@@ -115,13 +103,10 @@ class KernelStore:
 
 
 def stores(place: Path | None = None) -> list[KernelStore]:
-    """One for each GPU and driver that something is known of."""
+    """Return a store for each GPU and driver that something is known of."""
     home = place or folder()
-    found = []
-    for path in sorted(home.glob("*/*")):
-        if path.is_dir() and any(path.glob("*.json")):
-            found.append(KernelStore(path.parent.name, path.name, home))
-    return found
+    known = [path for path in sorted(home.glob("*/*")) if path.is_dir() and any(path.glob("*.json"))]
+    return [KernelStore(path.parent.name, path.name, home) for path in known]
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -145,11 +130,6 @@ def _rows(document: Mapping[str, Any], key: str) -> list[Row]:
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
-def _table(document: Mapping[str, Any], key: str) -> Row:
-    found = document.get(key)
-    return found if isinstance(found, dict) else {}
-
-
 def _read(path: Path) -> Row:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -164,8 +144,4 @@ def _read(path: Path) -> Row:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ProfileError(f"{path}: cannot be written ({problem.strerror or problem})") from None
-    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n", ProfileError)
+    put(path, json.dumps(document, indent=1, allow_nan=False) + "\n", str(path))

@@ -6,8 +6,7 @@ worked out from them. The first launch of a kernel loads its code and takes mill
 launches are left out.
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,6 @@ from headway.errors import ProfileError
 from headway.formats.kernel_trace import KernelTrace
 from headway.profiling.kernels_file import Recorded
 from headway.profiling.kernels_join import Joined, join
-from headway.profiling.kernels_run import run
-from headway.profiling.kernels_summary import Summary, summarise
-
-__all__ = ["Summary", "kernel_rows", "record", "step_rows", "summarise", "times_of", "trace_of"]
 
 LATENCY_NS = 6_000
 """From a launch to its start on an idle GPU, where nothing says better."""
@@ -31,23 +26,8 @@ _MOST_BLOCKS = 2**31 - 1
 Ints = NDArray[np.int64]
 
 
-def record(
-    command: Sequence[str],
-    seconds: float | None = None,
-    *,
-    library: Path,
-    program: str = "",
-    gpu: str = "",
-    driver: str = "",
-    say: Callable[[str], None] | None = None,
-) -> KernelTrace:
-    """Run a command with the shim (``library``) and give its trace; ``seconds`` counts from its first launch."""
-    recorded = run(command, seconds, library=library, program=program, say=say)
-    return trace_of(recorded, command, program=program, gpu=gpu, driver=driver)
-
-
 def times_of(recorded: Recorded) -> Joined:
-    """When each launch ran on the GPU: as CUPTI says, else as worked out from sampled durations."""
+    """Return when each launch ran on the GPU: as CUPTI says, else as worked out from sampled durations."""
     if len(recorded.activities):
         return join(recorded)
     work = {int(row["id"]): int(row["work_ns"]) for row in recorded.kernels if int(row["samples"])}
@@ -76,7 +56,7 @@ def trace_of(
     whole: bool = False,
     times: Joined | None = None,
 ) -> KernelTrace:
-    """The trace of a recorded process: from where its kernels are loaded (``whole``: all of it), first launch at 0.
+    """Return the trace of a recorded process from where its kernels are loaded (``whole``: all), first launch at 0.
 
     Launches of which nothing is known, because they had not ended, are left out. ``began_ns`` among the metadata is the
     machine's monotonic clock at 0: traces of one run can be laid side by side.
@@ -119,7 +99,7 @@ def trace_of(
 def _described(
     recorded: Recorded, kernels: NDArray[np.uint64]
 ) -> tuple[NDArray[np.str_], NDArray[np.int32], NDArray[np.int32]]:
-    """Name, blocks and blocks an SM of each launch; one that the shim could not identify has no name to speak of."""
+    """Return name, blocks and blocks an SM of each launch; one that the shim could not identify is "unnamed"."""
     rows = {int(row["id"]): row for row in recorded.kernels}
     numbers, place = np.unique(kernels, return_inverse=True)
     own = [rows.get(number) for number in numbers.tolist()]
@@ -130,13 +110,13 @@ def _described(
 
 
 def name_of(row: Any) -> str:
-    """What a kernel is called; one without a name by its number."""
+    """Return what a kernel is called; one without a name by its number."""
     name: str = row["name"].decode(errors="replace")
     return name or f"{int(row['id']):016x}"
 
 
 def steady(kernels: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which launches are neither loading nor before it.
+    """Return which launches are neither loading nor before it.
 
     A program loads its kernels at its beginning: all up to the last first launch of its first half is left out; a
     kernel that comes later loses its first launch only.
@@ -151,7 +131,7 @@ def steady(kernels: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 def waits_after(launch_ns: Ints, recorded: Recorded) -> Ints:
-    """When the wait that followed each launch ended; 0 where none followed before the next launch."""
+    """Return when the wait that followed each launch ended; 0 where none followed before the next launch."""
     ended = np.zeros(len(launch_ns), np.int64)
     place = np.searchsorted(launch_ns, recorded.waits["begin_ns"], side="right") - 1
     known = place >= 0
@@ -160,7 +140,7 @@ def waits_after(launch_ns: Ints, recorded: Recorded) -> Ints:
 
 
 def kernel_rows(recorded: Recorded, times: Joined | None = None) -> list[dict[str, Any]]:
-    """The rows of the store: what each kernel takes, without its first launch."""
+    """Return the rows of the store: what each kernel takes, without its first launch."""
     if not len(recorded.activities):
         rows = [_row(row, int(row["work_ns"]), int(row["samples"]), int(row["longest_ns"])) for row in recorded.kernels]
         return [row for row in rows if row["samples"]]
@@ -191,7 +171,7 @@ def _row(row: Any, work_ns: int, samples: int, longest_ns: int) -> dict[str, Any
 
 
 def step_rows(recorded: Recorded) -> list[dict[str, Any]]:
-    """The steps that the shim learnt meanwhile. What they take alone is not among it: tracing slows launches."""
+    """Return the steps that the shim learnt meanwhile. What they take alone is not among it: tracing slows launches."""
     return [
         {
             "key": f"{int(row['key']):016x}",

@@ -24,11 +24,6 @@ class Coverage:
     equal: bool
     ns_a_launch: int
 
-    @property
-    def share(self) -> float:
-        """Of the launches that CUPTI counted those that the shim saw."""
-        return min(1.0, self.seen / self.counted) if self.counted else 0.0
-
 
 def coverage(
     command: Sequence[str], seconds: float | None = None, *, library: Path, say: Say | None = None
@@ -38,7 +33,7 @@ def coverage(
 
 
 def coverage_of(recorded: Recorded) -> Coverage:
-    """The same, of what was recorded already."""
+    """Compare what was recorded already."""
     if not recorded.about.get("cupti"):
         raise ProfileError(f"coverage cannot be told: {recorded.about.get('why') or 'CUPTI is missing'}")
     seen = int(np.count_nonzero(recorded.launches["kind"] != COPY))

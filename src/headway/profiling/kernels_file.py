@@ -64,13 +64,13 @@ class Recorded:
     names: list[str] = field(default_factory=list)
 
     def number(self, key: str) -> int:
-        """A number of its head; 0 where it says none."""
+        """Return a number of its head; 0 where it says none."""
         text = self.about.get(key, "")
         return int(text) if text.isdigit() else 0
 
 
 def read(path: Path) -> Recorded:
-    """A file of the shim; one that is cut or of another version is refused."""
+    """Read a file of the shim; one that is cut or of another version is refused."""
     try:
         content = path.read_bytes()
     except OSError as problem:
@@ -118,7 +118,7 @@ def _sections(path: Path, content: bytes) -> dict[int, Rows]:
 
 
 def _aligned(activities: Rows, clocks: Rows) -> Rows:
-    """Activities with their times in the machine's clock: the line through the first and the last pair of readings.
+    """Move activities into the machine's clock, along the line through the first and the last pair of readings.
 
     Only the beginnings are moved along that line. A duration stays CUPTI's own: a reading that came a microsecond late,
     in a recording of milliseconds, would stretch every one of them.

@@ -34,7 +34,7 @@ class Joined:
 
 
 def join(recorded: Recorded) -> Joined:
-    """Launches and activities of one process."""
+    """Join the launches and activities of one process."""
     launches = recorded.launches
     start = np.full(len(launches), -1, np.int64)
     end = np.full(len(launches), -1, np.int64)
@@ -68,14 +68,14 @@ def _calls(recorded: Recorded) -> _Calls:
 
 
 def _until(calls: _Calls, ended_ns: int, seen: int) -> _Calls:
-    """Without those that came after the recording had ended: it launches on while CUPTI takes its leave."""
+    """Drop calls that came after the recording had ended: the program launches on while CUPTI is closed."""
     before = np.flatnonzero(calls.start_ns < ended_ns) if ended_ns else np.arange(len(calls.texts))
     kept = max(seen, int(before[-1]) + 1 if len(before) else 0)
     return _Calls(calls.correlation[:kept], calls.start_ns[:kept], calls.end_ns[:kept], calls.texts[:kept])
 
 
 def _texts(kernels: Rows, names: list[str]) -> list[str]:
-    """What each is called; there are few kernels and many launches of each."""
+    """Return what each is called; there are few kernels and many launches of each."""
     columns = [kernels["name"], *kernels["grid"].T, *kernels["block"].T, kernels["bytes"]]
     shapes = np.stack([column.astype(np.int64) for column in columns], axis=1)
     _, first, place = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
@@ -84,25 +84,25 @@ def _texts(kernels: Rows, names: list[str]) -> list[str]:
 
 
 def _text(row: Rows, names: list[str]) -> str:
-    """A kernel as the shim's tables have it."""
+    """Return a kernel as the shim's tables have it."""
     number = int(row["name"])
     name = names[number] if number < len(names) else "unnamed"
     grid, block = (",".join(str(int(value)) for value in row[which]) for which in ("grid", "block"))
     return f"{name[:_NAME_LENGTH]} ({grid})x({block})+{int(row['bytes'])}"
 
 
-def _texts_of_launches(recorded: Recorded, own: Ints) -> list[str | None]:
-    """What each launch is called; nothing for a graph and for a kernel without a row: they go with any call."""
+def _texts_of_launches(recorded: Recorded, positions: Ints) -> list[str | None]:
+    """Return what each launch is called; nothing for a graph and for a kernel without a row: they go with any call."""
     named = {
         int(row["id"]): row["name"].decode(errors="replace") or None
         for row in recorded.kernels
         if int(row["kind"]) == KERNEL
     }
-    return [named.get(int(number)) for number in recorded.launches["kernel"][own]]
+    return [named.get(int(number)) for number in recorded.launches["kernel"][positions]]
 
 
 def _pairs(mine: list[str | None], theirs: list[str]) -> tuple[Ints, Ints]:
-    """Places of launches and calls that belong together, both ascending."""
+    """Return the places of launches and calls that belong together, both ascending."""
     least = min(len(mine), len(theirs))
     in_order = np.arange(least, dtype=np.int64)
     if len(mine) == len(theirs) and all(_same(*pair) for pair in zip(mine, theirs, strict=True)):
@@ -140,7 +140,7 @@ def _aligned(mine: list[str | None], theirs: list[str]) -> list[tuple[int, int]]
 
 
 def _join_copies(recorded: Recorded, calls: _Calls, start: Ints, end: Ints) -> None:
-    """The shim sees large copies only: each takes the first copy of its magnitude that began after it was asked for."""
+    """Give each large copy that the shim saw the first copy of its magnitude that began after it was asked for."""
     rows = recorded.activities
     copies = rows[(rows["kind"] == CUPTI_COPY) & ~np.isin(rows["correlation"], calls.correlation)]
     copies = np.sort(copies, order="correlation", kind="stable")

@@ -83,7 +83,7 @@ def _environment(
 
 
 def _ran(command: Sequence[str], seconds: float | None, environment: Mapping[str, str], place: Path) -> int:
-    """Its exit status. With ``seconds`` it is ended when its trace is there."""
+    """Run the program and return its exit status. With ``seconds`` it is ended when its trace is there."""
     try:
         process = subprocess.Popen(
             list(command), env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STDERR, start_new_session=True
@@ -114,7 +114,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The program and all that it started are gone after this."""
+    """End the program and all that it started."""
     if process.poll() is None:
         _signal(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

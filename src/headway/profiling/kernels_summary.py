@@ -6,8 +6,7 @@ idle time between two kernels. What can be harvested is the idle time in gaps th
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,17 +73,13 @@ class Summary:
     kernels: list[KernelUse]
 
     def shares(self) -> dict[str, float]:
-        """What the store keeps of it."""
+        """Return the shares that the store keeps."""
         keys = ("busy_share", "idle_share", "launches_per_s", "harvestable_share")
         return {key: getattr(self, key) for key in keys}
 
-    def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
-
 
 def summarise(trace: KernelTrace, threshold_ns: int = THRESHOLD_NS) -> Summary:
-    """The numbers of a trace; kernels are those that matter most first."""
+    """Summarise a trace; kernels that matter most come first."""
     runs = trace.kind != COPY
     start, end = trace.start_ns[runs].astype(np.int64), trace.end_ns[runs].astype(np.int64)
     idle = gaps_of(start, end)
@@ -109,7 +104,7 @@ def summarise(trace: KernelTrace, threshold_ns: int = THRESHOLD_NS) -> Summary:
 
 
 def gaps_of(start: Ints, end: Ints) -> Ints:
-    """Idle time before each kernel that began on an idle GPU."""
+    """Return the idle time before each kernel that began on an idle GPU."""
     order = np.argsort(start, kind="stable")
     until = np.maximum.accumulate(end[order])
     between: Ints = start[order][1:] - until[:-1]
@@ -117,7 +112,7 @@ def gaps_of(start: Ints, end: Ints) -> Ints:
 
 
 def histogram(gaps: Ints, edges: Sequence[int] = EDGES_NS) -> list[GapBin]:
-    """Gaps by length; every gap is in one bin."""
+    """Count gaps by length; every gap is in one bin."""
     place = np.searchsorted(np.asarray(edges), gaps, side="right") - 1
     whole = max(1, int(gaps.sum()))
     made = []
@@ -155,7 +150,7 @@ def _uses(trace: KernelTrace) -> list[KernelUse]:
 
 
 def readable(name: str) -> str:
-    """A kernel's name for people: of a mangled one the scopes and the function, without the parameters."""
+    """Return a kernel's name for people: of a mangled one the scopes and the function, without the parameters."""
     if not name.startswith("_Z"):
         return name
     mangled, _, shape = name.partition(" ")

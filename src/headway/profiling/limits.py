@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from headway.profiling import cgroups
 from headway.units import format_size
 
 LEAST_CPUS = 0.05
+NO_PROGRAM = "no program was given: write it behind --, like headway profile job -- python train.py"
 MARK = "HEADWAY_RUN"
 THREADS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS"),
@@ -114,7 +114,7 @@ class Limits:
 
 
 def here() -> Limits:
-    """What there is on this machine, for this process."""
+    """Return what there is on this machine, for this process."""
     numbers = tuple(sorted(os.sched_getaffinity(0)))
     quota = cgroups.allowed_cpus()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -127,14 +127,14 @@ def here() -> Limits:
 
 
 def thread_variables(cpus: float, threads: int = 0) -> dict[str, str]:
-    """What tells a program how many CPUs it has."""
+    """Return what tells a program how many CPUs it has."""
     count = threads or max(1, math.ceil(cpus))
     return {**dict.fromkeys(THREADS, str(count)), "HEADWAY_CPUS": f"{cpus:g}"}
 
 
 def _found(command: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
     if not command:
-        raise ProfileError("no program was given: write it behind --, like headway profile job -- python train.py")
+        raise ProfileError(NO_PROGRAM)
     path = {**os.environ, **(env or {})}.get("PATH")
     if (program := shutil.which(command[0], path=path)) is None:
         there = " (it is there, but cannot be executed)" if Path(command[0]).is_file() else ""
@@ -159,12 +159,12 @@ class Held:
         self.end()
 
     def limit(self) -> None:
-        """From now on it has no more than the CPUs it was to have."""
+        """Limit the program to its CPUs from now on."""
         if self.group is not None:
             self.group.limit_cpus(self.cpus)
 
     def processes(self) -> list[int]:
-        """The program and what it started, wherever that went."""
+        """Return the program and what it started, wherever that went."""
         found = set(self.group.processes()) if self.group is not None else set()
         for folder in Path("/proc").iterdir():
             if folder.name.isdecimal() and int(folder.name) not in found:
@@ -174,7 +174,7 @@ class Held:
         return sorted(found)
 
     def cpu_seconds(self) -> float:
-        """CPU time used so far by all of it."""
+        """Return the CPU time used so far by all its processes."""
         counted = self.group.cpu_seconds() if self.group is not None else None
         if counted is None:
             counted = sum(map(_cpu_seconds, self.processes()))
@@ -182,7 +182,7 @@ class Held:
         return self._used_s
 
     def memory_bytes(self) -> int:
-        """Memory of all its processes, what they share counted once."""
+        """Return the memory of all its processes, what they share counted once."""
         return sum(map(_memory_bytes, self.processes()))
 
     def end(self) -> None:
@@ -199,24 +199,8 @@ class Held:
                 os.killpg(self.process.pid, signal.SIGKILL)
         if self.group is not None:
             self.group.end()
-        self._kill_rest()
+        cgroups.kill_all(self.processes)  # what left the group or never was in one
         self.process.wait()
-
-    def _kill_rest(self) -> None:
-        """What left the group or never was in one."""
-        until = time.monotonic() + 10
-        while (left := [each for each in self.processes() if not ended(each)]) and time.monotonic() < until:
-            for process in left:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            time.sleep(0.01)
-
-
-def ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 def _cpu_seconds(process: int) -> float:
@@ -227,14 +211,10 @@ def _cpu_seconds(process: int) -> float:
 
 
 def _memory_bytes(process: int) -> int:
-    with suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return 1024 * sum(cgroups.numbers_of(Path(f"/proc/{process}/smaps_rollup"), "Pss"))
 
 
 def busy_seconds() -> float:
-    """CPU time that all processes of the machine have used since it started."""
+    """Return the CPU time that all processes of the machine have used since it started."""
     user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")

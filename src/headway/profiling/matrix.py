@@ -40,7 +40,7 @@ class Point:
     runs: int = 1
 
     def joined(self, other: "Point") -> "Point":
-        """Two measurements of the same as one, by how sure each is; their distance is part of the error."""
+        """Join two measurements of the same, weighted by their errors; their distance is part of the error."""
         mine, theirs = _weight(self), _weight(other)
         mean = (self.per_second * mine + other.per_second * theirs) / (mine + theirs)
         apart = abs(self.per_second - other.per_second) / 2 / mean
@@ -83,7 +83,7 @@ def _weight(point: Point) -> float:
 
 
 def repaired(points: Sequence[Point]) -> list[Point]:
-    """The points so that none falls with more CPUs, the fastest as one plateau, errors as much wider."""
+    """Return the points so that none falls with more CPUs, the fastest as one plateau, errors as much wider."""
     weights = [_weight(point) for point in points]
     fitted = never_falling([point.per_second for point in points], weights)
     doubts = [min(MOST_DOUBT, max(PLATEAU, math.hypot(point.error, points[-1].error))) for point in points]
@@ -97,12 +97,12 @@ def repaired(points: Sequence[Point]) -> list[Point]:
 
 
 def rate_at(points: Sequence[Point], cpus: float) -> float:
-    """Throughput between points, as a profile has it: straight lines, from nothing at no CPU."""
+    """Return the throughput between points, as a profile has it: straight lines, from nothing at no CPU."""
     return float(np.interp(cpus, [0.0, *(point.cpus for point in points)], [0.0, *(p.per_second for p in points)]))
 
 
 def wanted_cpus(document: dict[str, Any]) -> float:
-    """The fewest CPUs a GPU with all the speed."""
+    """Return the fewest CPUs a GPU with all the speed."""
     column = [row[-1] for row in document["throughput"]]
     return float(document["cpus"][column.index(column[-1])])
 
@@ -110,14 +110,14 @@ def wanted_cpus(document: dict[str, Any]) -> float:
 # --- the document ---------------------------------------------------------------------------------------------------
 
 
-def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, Any]:
-    """The profile as it is written, checked by the rules that a profile must keep."""
-    points = repaired(found.points)
-    sizes = _sizes(asked, found, points)
-    table = _throughput(asked, found, points, [parse_size(size) for size in sizes])
+def document_of(asked: Asked, measured: Found, parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the profile as it is written, checked by the rules that a profile must keep."""
+    points = repaired(measured.points)
+    sizes = _sizes(asked, measured, points)
+    table = _throughput(asked, measured, points, [parse_size(size) for size in sizes])
     most = table[-1][-1]
-    cache = found.cache
-    document = {
+    cache = measured.cache
+    document: dict[str, Any] = {
         "model": asked.name,
         "source": f"measured {datetime.now(UTC):%Y-%m-%d}: {' '.join(asked.command)}",
         "reference": {"cpus": _short(points[-1].cpus / asked.gpus), "memory": sizes[-1]},
@@ -126,32 +126,38 @@ def document_of(asked: Asked, found: Found, parts: dict[str, Any]) -> dict[str, 
         "throughput": [[max(1e-6, round(cell / most, 6)) for cell in row] for row in table],
         "reads_per_second": round(most * cache.bytes_per_sample / asked.gpus) if cache else 0,
         "dataset": -(-cache.dataset_bytes // asked.gpus) if cache else 0,
-        "working_memory": -(-found.working_bytes // asked.gpus),
+        "working_memory": -(-measured.working_bytes // asked.gpus),
         "error": round(max(point.error for point in points), 4),
         "measured": {
             "samples_per_second": _short(most),
-            "limits": found.means,
-            **_asked(asked, found),
-            "points": [_point(point, fitted) for point, fitted in zip(found.points, points, strict=True)],
-            "checks": [_check(point, points) for point in found.checks],
-            "cost": _cost(asked, found, len(sizes)),
-            "bandwidth": _bandwidth(found),
-            **_dataset(asked, found),
+            "limits": measured.means,
+            "asked": _asked(asked, measured),
+            "points": [_point(point, fitted) for point, fitted in zip(measured.points, points, strict=True)],
+            "checks": [_check(point, points) for point in measured.checks],
+            "cost": _cost(asked, measured, len(sizes)),
+            "bandwidth": _bandwidth(measured),
+            **_dataset(asked, measured),
             **parts,
         },
     }
-    _sound(document)
+    # Raises where a rule of profiles is broken: nothing of that kind is ever written.
+    Profile(
+        model=asked.name,
+        cpu_milli=tuple(round(cpus * 1000) for cpus in document["cpus"]),
+        memory_bytes=tuple(parse_size(size) for size in sizes),
+        ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in document["throughput"]),
+    )
     return document
 
 
-def _sizes(asked: Asked, found: Found, points: Sequence[Point]) -> list[str]:
+def _sizes(asked: Asked, measured: Found, points: Sequence[Point]) -> list[str]:
     """The memory axis: as asked for, or from none of the data to all of it; what the program takes where that is all
     that is known."""
-    least = -(-max(1, found.working_bytes) // asked.gpus)
-    if found.cache is None:
+    least = -(-max(1, measured.working_bytes) // asked.gpus)
+    if measured.cache is None:
         return [_size(least)]
     wanted: Sequence[int] = asked.memory
-    own = columns(found.cache, [1 / point.per_second for point in points], asked.gpus)
+    own = columns(measured.cache, [1 / point.per_second for point in points], asked.gpus)
     if not asked.memory:
         wanted = own
     elif asked.memory_range:
@@ -161,34 +167,22 @@ def _sizes(asked: Asked, found: Found, points: Sequence[Point]) -> list[str]:
     return list(dict.fromkeys(_size(size) for size in wanted if size >= least)) or [_size(least)]
 
 
-def _throughput(asked: Asked, found: Found, points: Sequence[Point], sizes: Sequence[int]) -> list[list[float]]:
-    if found.cache is None:
+def _throughput(asked: Asked, measured: Found, points: Sequence[Point], sizes: Sequence[int]) -> list[list[float]]:
+    if measured.cache is None:
         return [[point.per_second] for point in points]
-    shares = [found.cache.share(size * asked.gpus) for size in sizes]
-    return [[1 / found.cache.seconds(1 / point.per_second, share) for share in shares] for point in points]
+    shares = [measured.cache.share(size * asked.gpus) for size in sizes]
+    return [[1 / measured.cache.seconds(1 / point.per_second, share) for share in shares] for point in points]
 
 
-def _sound(document: dict[str, Any]) -> None:
-    """Raises where a rule of profiles is broken: nothing of that kind is ever written."""
-    Profile(
-        model=document["model"],
-        cpu_milli=tuple(round(cpus * 1000) for cpus in document["cpus"]),
-        memory_bytes=tuple(parse_size(size) for size in document["memory"]),
-        ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in document["throughput"]),
-    )
-
-
-def _asked(asked: Asked, found: Found) -> dict[str, Any]:
-    cpus = list(asked.cpus or ()) if asked.exactly else [found.low, found.high]
-    said = {
-        "cpus": cpus,
+def _asked(asked: Asked, measured: Found) -> dict[str, Any]:
+    return {
+        "cpus": list(asked.cpus or ()) if asked.exactly else [measured.low, measured.high],
         "exactly": asked.exactly,
         "check": list(asked.check),
         "memory_bytes": list(asked.memory),
         "memory_range": asked.memory_range,
         "steps": asked.steps,
     }
-    return {"asked": said}
 
 
 def _point(point: Point, fitted: Point) -> dict[str, Any]:
@@ -215,53 +209,53 @@ def _check(point: Point, points: Sequence[Point]) -> dict[str, Any]:
     }
 
 
-def _cost(asked: Asked, found: Found, sizes: int) -> dict[str, Any]:
-    """What this took, and what measuring every cell would have."""
-    step = unit(found.low, found.high, asked.gpus, False)
-    cells = (1 + math.ceil((found.high - found.low) / step)) * sizes
+def _cost(asked: Asked, measured: Found, sizes: int) -> dict[str, Any]:
+    """Return what this took, and what measuring every cell would have."""
+    step = unit(measured.low, measured.high, asked.gpus, False)
+    cells = (1 + math.ceil((measured.high - measured.low) / step)) * sizes
     return {
-        "wall_s": round(found.wall_s, 2),
-        "cpu_s": round(found.cpu_s, 2),
-        "runs": found.runs,
+        "wall_s": round(measured.wall_s, 2),
+        "cpu_s": round(measured.cpu_s, 2),
+        "runs": measured.runs,
         "exhaustive_runs": cells,
-        "exhaustive_wall_s": round(cells * found.run_s, 2),
+        "exhaustive_wall_s": round(cells * measured.run_s, 2),
     }
 
 
-def _bandwidth(found: Found) -> dict[str, Any]:
+def _bandwidth(measured: Found) -> dict[str, Any]:
     said: dict[str, Any] = {
-        "memory_bytes_per_second": round(found.memory_bytes_per_second),
-        "disk_bytes_per_second": round(found.storage.bytes_per_second),
-        "disk_piece_bytes": found.storage.piece_bytes,
-        "disk_direct": found.storage.direct,
+        "memory_bytes_per_second": round(measured.memory_bytes_per_second),
+        "disk_bytes_per_second": round(measured.storage.bytes_per_second),
+        "disk_piece_bytes": measured.storage.piece_bytes,
+        "disk_direct": measured.storage.direct,
     }
-    if found.cache is not None:
-        said["bytes_per_sample"] = _short(found.cache.bytes_per_sample)
-        said["disk_effective_bytes_per_second"] = round(found.cache.disk_bytes_per_second)
-        said["overlap"] = round(found.cache.overlap, 4)
-    if found.uncached is not None:
-        said["uncached_per_second"] = _short(found.uncached.per_second)
-        said["uncached_error"] = round(found.uncached.error, 4)
+    if measured.cache is not None:
+        said["bytes_per_sample"] = _short(measured.cache.bytes_per_sample)
+        said["disk_effective_bytes_per_second"] = round(measured.cache.disk_bytes_per_second)
+        said["overlap"] = round(measured.cache.overlap, 4)
+    if measured.uncached is not None:
+        said["uncached_per_second"] = _short(measured.uncached.per_second)
+        said["uncached_error"] = round(measured.uncached.error, 4)
     return said
 
 
-def _dataset(asked: Asked, found: Found) -> dict[str, Any]:
+def _dataset(asked: Asked, measured: Found) -> dict[str, Any]:
     """All of the data, and the part of it that ``dataset`` says: the GPUs' memory keeps one copy among them, while a
     profile has each GPU go through its data with memory of its own. The share that is kept is the same."""
-    if found.cache is None:
+    if measured.cache is None:
         return {}
-    whole = found.cache.dataset_bytes
+    whole = measured.cache.dataset_bytes
     return {"dataset": {"bytes": whole, "gpus": asked.gpus, "bytes_a_gpu": -(-whole // asked.gpus)}}
 
 
 def _short(value: float) -> float:
-    """Six digits, whole numbers as such."""
+    """Round to six digits, whole numbers as such."""
     short = float(f"{value:.6g}")
     return int(short) if short == int(short) else short
 
 
 def _size(size_bytes: int) -> str:
-    """A size that a person can read, rounded up by less than a thousandth."""
+    """Format a size for a person, rounded up by less than a thousandth."""
     for text, factor in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if size_bytes >= factor:
             thousandths = -(-size_bytes * 1000 // factor)

@@ -29,25 +29,25 @@ class Cache:
     overlap: float = 1.0
 
     def share(self, memory_bytes: float) -> float:
-        """The share of the data that is kept in so much memory."""
+        """Return the share of the data that is kept in so much memory."""
         return min(1.0, max(0.0, memory_bytes - self.working_bytes) / self.dataset_bytes)
 
     def seconds(self, compute_s: float, share: float) -> float:
-        """How long a sample takes that takes ``compute_s`` with all data in memory."""
+        """Return how long a sample takes that takes ``compute_s`` with all data in memory."""
         kept = self._kept_s(compute_s)
         fetch = kept + (1 - share) * self._missed_s()
         return max(compute_s, fetch) + (1 - self.overlap) * (min(compute_s, fetch) - kept)
 
     def _kept_s(self, compute_s: float) -> float:
-        """How long a sample takes to come from memory, which is part of the measured time already."""
+        """Return how long a sample takes to come from memory, which is part of the measured time already."""
         return min(compute_s, self.bytes_per_sample / self.memory_bytes_per_second)
 
     def _missed_s(self) -> float:
-        """How much longer it takes from the disk."""
+        """Return how much longer it takes from the disk."""
         return max(0.0, self.bytes_per_sample * (1 / self.disk_bytes_per_second - 1 / self.memory_bytes_per_second))
 
     def enough(self, compute_s: float) -> float:
-        """The smallest share at which fetching slows this program by nothing."""
+        """Return the smallest share at which fetching slows this program by nothing."""
         low, high = 0.0, 1.0
         for _ in range(40):
             middle = (low + high) / 2
@@ -58,7 +58,7 @@ class Cache:
         return high
 
     def calibrated(self, compute_s: float, uncached_s: float) -> "Cache":
-        """This cache with the overlap, and if need be the disk, that a run without any cache showed."""
+        """Return this cache with the overlap, and if need be the disk, that a run without any cache showed."""
         kept, missed = self._kept_s(compute_s), self._missed_s()
         fetch = kept + missed
         if uncached_s >= compute_s + missed:
@@ -75,7 +75,7 @@ class Cache:
 
 
 def columns(cache: Cache, compute_s: Sequence[float], gpus: int) -> list[int]:
-    """Sizes of memory a GPU that show what the cache does: from none of the data to all, and where it is enough."""
+    """Return sizes of memory a GPU that show what the cache does: from no data to all, and where it is enough."""
     shares = {*_COLUMNS, *(cache.enough(each) for each in compute_s)}
     sizes = sorted({-(-round(cache.working_bytes + share * cache.dataset_bytes) // gpus) for share in shares})
     apart = cache.dataset_bytes / gpus / _CLOSEST

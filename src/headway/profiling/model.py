@@ -79,7 +79,7 @@ class ModelProfile:
     """The parts that the cells are made of, and what else was seen."""
 
     def ms(self, batch: int, cpus: int, share: int) -> float:
-        """One cell."""
+        """Return the time of one cell."""
         for cell in self.cells:
             if cell[:3] == (batch, cpus, share):
                 return cell.ms
@@ -113,7 +113,7 @@ def measure(
 
 
 def default_grid(say: Say | None = None) -> Grid:
-    """Everything, as far as this machine has CPUs."""
+    """Return the whole grid, as far as this machine has CPUs."""
     here = len(os.sched_getaffinity(0))
     whole = Grid()
     kept = tuple(cpus for cpus in whole.cpus if cpus <= here)
@@ -142,7 +142,7 @@ def check(factory: str, grid: Grid) -> None:
 
 
 def log_of(factory: str, device: str, effort: Effort) -> Path:
-    """Where the measurements of a program on this machine are kept: elsewhere for another program or machine."""
+    """Return where the measurements of a program on this machine are kept: elsewhere for another program or machine."""
     path, _, function = factory.rpartition(":")
     parts: dict[str, Any] = {"program": store.program([str(Path(path).resolve())]), "factory": function}
     parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
@@ -153,11 +153,6 @@ def log_of(factory: str, device: str, effort: Effort) -> Path:
 # --- from lines to a profile ------------------------------------------------------------------------------------
 
 
-def spread_of(taken: Sequence[float]) -> float:
-    """The standard deviation of the logarithms."""
-    return stdev(map(math.log, taken)) if len(taken) > 1 else 0.0
-
-
 class _Part(NamedTuple):
     """A part of a cell: its median in milliseconds, and its spread."""
 
@@ -166,15 +161,13 @@ class _Part(NamedTuple):
 
     @classmethod
     def of(cls, *passes: Sequence[int]) -> "_Part":
-        """The median of the passes' medians; the spread of all runs, whichever pass they are of."""
-        return cls(median(map(median, passes)) / MS, spread_of([each for taken in passes for each in taken]))
-
-
-_NOTHING = _Part(0.0, 0.0)
+        """Make a part from passes: the median of their medians, and the spread of all their runs."""
+        logarithms = [math.log(each) for taken in passes for each in taken]
+        return cls(median(map(median, passes)) / MS, stdev(logarithms) if len(logarithms) > 1 else 0.0)
 
 
 def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
-    """A network's profile, from the lines about it; of a grid, where a log may hold more."""
+    """Return a network's profile, from the lines about it; of a grid, where a log may hold more."""
     about = lines.one("about")
     loaded, loads = lines.one("load", name=name), lines.one("loads", name=name)
     network = {(row["batch"], row["share"]): _Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
@@ -217,13 +210,13 @@ def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
 
 
 def _sum(host: _Part, network: _Part) -> tuple[float, float]:
-    """Two parts one after the other that vary each on its own."""
+    """Add two parts that run one after the other and vary each on its own."""
     total = host.ms + network.ms
     return total, math.hypot(host.ms * host.spread, network.ms * network.spread) / total
 
 
 def _cold(row: Mapping[str, Any]) -> dict[str, float]:
-    """The steps of a cold start, in seconds."""
+    """Return the steps of a cold start, in seconds."""
     steps = ("spawned", "began", "imported", "context", "built", "loaded", "ready")
     names = ("process", "import", "context", "build", "weights", "first")
     between = pairwise(row[f"{step}_ns"] for step in steps)
@@ -231,7 +224,7 @@ def _cold(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _table(parts: Mapping[tuple[int, int], _Part]) -> list[list[float]]:
-    """Rows of both coordinates, the median and the spread."""
+    """Return rows of both coordinates, the median and the spread."""
     return [[*at, round(part.ms, 4), round(part.spread, 4)] for at, part in sorted(parts.items())]
 
 
@@ -246,7 +239,7 @@ def write(
     source: str = "",
     measured: Mapping[str, Any] | None = None,
 ) -> None:
-    """Profiles of one GPU as one file of the format of serving profiles, all of it or nothing."""
+    """Write profiles of one GPU as one serving profile, all of it or nothing."""
     profiles = [profile] if isinstance(profile, ModelProfile) else list(profile)
     if not path.parent.is_dir():
         raise ProfileError(f"{path}: there is no folder {path.parent}")
@@ -256,7 +249,7 @@ def write(
 def document(
     profiles: Sequence[ModelProfile], name: str, source: str = "", measured: Mapping[str, Any] | None = None
 ) -> store.Document:
-    """The same, before it is text."""
+    """Return the document of a serving profile."""
     head: store.Document = {"name": name, "gpu": profiles[0].gpu, "source": source}
     functions = {each.name: _function(each) for each in profiles}
     return {**head, "functions": functions, "measured": dict(measured or {})}

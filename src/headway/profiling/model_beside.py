@@ -17,7 +17,7 @@ LEAST_RUNS = 3
 
 
 def measure(session: Session, *, batch: int = 4, share: int = SHARE, window_s: float = 1.5) -> None:
-    """All pairs of a session's networks that its log does not have, each alone first."""
+    """Measure all pairs of a session's networks that its log does not have, each alone first."""
     names = list(session.factories)
     alone = [name for name in names if not session.log.all("alone", name=name, batch=batch, share=share)]
     pairs = [
@@ -44,7 +44,7 @@ def measure(session: Session, *, batch: int = 4, share: int = SHARE, window_s: f
 
 
 def _windows(workers: list[Worker], names: list[str], batch: int, window_s: float) -> list[list[int]]:
-    """What each run took inside one window, on CPUs of its own."""
+    """Return what each run took inside one window, on CPUs of its own."""
     begin = time.monotonic_ns() + round(WARM_S * 1e9)
     end = begin + round(window_s * 1e9)
     all_cpus = workers[0].about["cpus"]
@@ -60,7 +60,7 @@ def _windows(workers: list[Worker], names: list[str], batch: int, window_s: floa
 
 
 def slowdowns(log: Log, *, batch: int = 4, share: int = SHARE) -> dict[tuple[str, str], float]:
-    """By a network and the one beside it: its median time over its median time alone, in the same process."""
+    """Return by (network, the one beside it) its median time over that alone, in the same process."""
     alone = {row["name"]: [median(taken) for taken in row["ns"]] for row in log.all("alone", batch=batch, share=share)}
     found: dict[tuple[str, str], list[float]] = {}
     for row in log.all("beside", batch=batch, share=share):

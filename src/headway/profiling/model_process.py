@@ -24,7 +24,7 @@ LONGEST_S = 240.0
 
 
 def percent_of(share: int) -> int:
-    """Sevenths as the percentage that MPS is told."""
+    """Return sevenths as the percentage that MPS is told."""
     return round(100 * share / SHARES)
 
 
@@ -47,7 +47,7 @@ class Mps:
             raise ProfileError(f"the MPS daemon does not start: {problem}") from None
 
     def environment(self, share: int) -> dict[str, str]:
-        """What a process needs to have so many sevenths of the SMs."""
+        """Return what a process needs to have so many sevenths of the SMs."""
         return {**self._meeting(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent_of(share)}"}
 
     def _meeting(self) -> dict[str, str]:
@@ -55,14 +55,12 @@ class Mps:
         return {"CUDA_MPS_PIPE_DIRECTORY": f"{place}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{place}/log"}
 
     def _tell(self, arguments: list[str], order: str, limit_s: float) -> None:
-        environment = {**os.environ, **self._meeting()}
-        command = ["nvidia-cuda-mps-control", *arguments]
         # Output goes nowhere: the daemon keeps what it inherits open, and a pipe would never end.
         subprocess.run(
-            command,
+            ["nvidia-cuda-mps-control", *arguments],
             input=order,
             text=True,
-            env=environment,
+            env={**os.environ, **self._meeting()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=limit_s,
@@ -104,12 +102,12 @@ class Worker:
             raise
 
     def ask(self, do: str, **order: Any) -> dict[str, Any]:
-        """An order, and what came of it."""
+        """Send an order and return its answer."""
         self.tell(do, **order)
         return self.answer()
 
     def tell(self, do: str, **order: Any) -> None:
-        """An order; its answer is to be fetched by ``answer``."""
+        """Send an order; its answer is to be fetched by ``answer``."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
@@ -118,7 +116,7 @@ class Worker:
             raise ProfileError(self._ended()) from None
 
     def answer(self, limit_s: float = LONGEST_S) -> dict[str, Any]:
-        """The next answer."""
+        """Wait for the next answer and return it."""
         until = time.monotonic() + limit_s
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Grid:
     shares: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
 
     def __contains__(self, at: tuple[int, int, int]) -> bool:
-        """Whether a point of (batch, cpus, share) is in it."""
+        """Return whether a point of (batch, cpus, share) is in it."""
         return at[0] in self.batches and at[1] in self.cpus and at[2] in self.shares
 
 
@@ -44,7 +45,7 @@ class Effort:
 
 
 def checks_of(grid: Grid) -> list[tuple[int, int, int]]:
-    """The cells that are measured whole: corners, and two inside, as (batch, cpus, share)."""
+    """Return the cells that are measured whole: corners, and two inside, as (batch, cpus, share)."""
     batches, cpus, shares = (sorted(axis) for axis in (grid.batches, grid.cpus, grid.shares))
     at = ((0, 0, 0), (-1, -1, -1), (-1, 0, -1), (0, -1, 0), (len(batches) // 2, len(cpus) // 2, len(shares) // 2))
     inner = (len(batches) // 3, len(cpus) // 3, 2 * len(shares) // 3)
@@ -66,11 +67,11 @@ class Log:
                     continue  # the last line of a measuring that was killed
 
     def all(self, part: str, **at: Any) -> list[Row]:
-        """The lines of a part, at these coordinates."""
+        """Return the lines of a part, at these coordinates."""
         return [row for row in self._rows if row["part"] == part and all(row[key] == at[key] for key in at)]
 
     def one(self, part: str, **at: Any) -> Row:
-        """The last such line."""
+        """Return the last such line."""
         if not (found := self.all(part, **at)):
             told = ", ".join(f"{key} {value}" for key, value in at.items())
             raise ProfileError(f"{self.path}: nothing is measured of {part}{', ' if told else ''}{told}")
@@ -139,7 +140,7 @@ class Session:
         self.shares = (SHARES,)
 
     def worker(self, share: int) -> Worker:
-        """A process with so many sevenths of the GPU."""
+        """Start a process with so many sevenths of the GPU."""
         self.log.path.parent.mkdir(parents=True, exist_ok=True)
         environment = self._mps.environment(share) if self._mps is not None else {}
         return Worker(self.device, environment, self.log.path.with_suffix(".output"))
@@ -152,13 +153,13 @@ class Session:
     # --- what is measured -----------------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """Everything that is missing."""
+        """Measure everything that is missing."""
         self.cold_starts()
         for share in reversed(self.shares):
             self.share(share)
 
     def cold_starts(self) -> None:
-        """A fresh process for each, from its start to its first answer; then what its weights take to load."""
+        """Time a fresh process for each, from its start to its first answer; then how long its weights take to load."""
         for name, factory in self.factories.items():
             for turn in range(len(self.log.all("cold", name=name)), self.effort.cold_starts):
                 self.in_time()
@@ -179,7 +180,7 @@ class Session:
                     self.log.keep("cold", name=name, turn=turn, spawned_ns=worker.spawned_ns, **stamps, **first)
 
     def share(self, share: int) -> None:
-        """All networks at one share, and a pass over what the CPUs do if it is this share's turn."""
+        """Measure all networks at one share, and a pass over the CPUs' work if it is this share's turn."""
         missing = {name: list(self._missing(name, share)) for name in self.factories}
         if not any(missing.values()):
             return
@@ -203,19 +204,16 @@ class Session:
         self.log.keep(part, name=name, **at, share=share, **found)
 
     def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
-        """Part and coordinates of each measurement that is not in the log."""
+        """Yield part and coordinates of each measurement that is not in the log."""
         for batch in self.grid.batches:
             if not self.log.all("gpu", name=name, batch=batch, share=share):
                 yield "gpu", {"batch": batch}
         for turn in range(self.effort.passes):
-            if self.shares[-1 - turn % len(self.shares)] == share:
-                yield from self._missing_pass(name, turn)
+            if self.shares[-1 - turn % len(self.shares)] != share:
+                continue
+            for batch, cpus in product(self.grid.batches, self.grid.cpus):
+                if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, turn=turn):
+                    yield "cpu", {"batch": batch, "cpus": cpus, "turn": turn}
         for batch, cpus, at in checks_of(Grid(self.grid.batches, self.grid.cpus, self.shares)):
             if at == share and not self.log.all("joint", name=name, batch=batch, cpus=cpus, share=share):
                 yield "joint", {"batch": batch, "cpus": cpus}
-
-    def _missing_pass(self, name: str, turn: int) -> Iterator[tuple[str, dict[str, int]]]:
-        for batch in self.grid.batches:
-            for cpus in self.grid.cpus:
-                if not self.log.all("cpu", name=name, batch=batch, cpus=cpus, turn=turn):
-                    yield "cpu", {"batch": batch, "cpus": cpus, "turn": turn}

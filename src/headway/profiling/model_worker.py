@@ -13,7 +13,7 @@ import importlib.util  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from contextlib import suppress  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -44,11 +44,11 @@ class Subject:
             )
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of a request and of its answer, as the program says; an answer's perhaps after the first only."""
+        """Return the bytes of a request and of its answer, as the program says, an answer's perhaps after the first."""
         return {key: int(getattr(self._made, key, 0)) for key in ("input_bytes", "output_bytes")}
 
     def made_inputs(self, batch: int) -> Any:
-        """A batch as the network takes it."""
+        """Return a batch as the network takes it."""
         if self.inputs is not None:
             return self.inputs(batch)
         assert self.prepare is not None
@@ -78,7 +78,7 @@ class Networks:
     # --- what can be asked for ----------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """The device, and when this process was how far."""
+        """Describe the device, and when this process was how far."""
         torch = self.torch
         found: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
         if self.device.type == "cuda":
@@ -108,13 +108,13 @@ class Networks:
         }
 
     def first(self, name: str) -> dict[str, Any]:
-        """The first answer of a network, after which the process is ready."""
+        """Run a network once, after which the process is ready."""
         subject = self.subjects[name]
         self._run(subject, subject.made_inputs(1))
         return {"ready_ns": time.monotonic_ns(), "resident_bytes": resident_bytes()}
 
     def gpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
-        """The network alone: inputs to the device, the network, what it gives back to the host."""
+        """Time the network alone: inputs to the device, the network, its outputs back to the host."""
         self._hold(cpus)
         subject = self.subjects[name]
         inputs = subject.made_inputs(batch)
@@ -128,30 +128,22 @@ class Networks:
         return {"ns": taken, "peak_bytes": peak}
 
     def cpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float, first: int = 0) -> dict[str, Any]:
-        """What the CPUs do before and after the network, the device idle; the CPUs are counted from ``first`` on."""
+        """Time the CPUs' work before and after the network, the device idle, on the CPUs from ``first`` on."""
         place = first % len(self.all_cpus)
         self._hold_these((self.all_cpus[place:] + self.all_cpus[:place])[:cpus])
         subject = self.subjects[name]
         outputs = self._run(subject, subject.made_inputs(batch))
-        before: list[int] = []
-        after: list[int] = []
 
         def once() -> None:
-            begin = time.perf_counter_ns()
             if subject.prepare is not None:
                 subject.prepare(batch, cpus)
-            middle = time.perf_counter_ns()
             if subject.finish is not None:
                 subject.finish(outputs, cpus)
-            before.append(middle - begin)
-            after.append(time.perf_counter_ns() - middle)
 
-        taken = timed(once, runs, least_s)
-        split = {"prepare_ns": before[-len(taken) :], "finish_ns": after[-len(taken) :]}
-        return {"ns": taken, **split, **subject.sizes()}
+        return {"ns": timed(once, runs, least_s), **subject.sizes()}
 
     def joint(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
-        """All of it, one part after the other, as a request sees it."""
+        """Time all of it, one part after the other, as a request sees it."""
         self._hold(cpus)
         subject = self.subjects[name]
         ready = subject.made_inputs(batch) if subject.prepare is None else None
@@ -178,7 +170,7 @@ class Networks:
         return {"ns": taken}
 
     def loads(self, name: str) -> dict[str, Any]:
-        """Weights from host memory to the device: out of plain and out of page-locked memory."""
+        """Time copies of the weights to the device: out of plain and out of page-locked memory."""
         torch, there = self.torch, self.subjects[name].network.state_dict().values()
         found: dict[str, Any] = {}
         for kind in ("pageable", "pinned") if self.device.type == "cuda" else ("pageable",):
@@ -192,8 +184,7 @@ class Networks:
                     target.copy_(source, non_blocking=True)
                 self.synchronise()
 
-            taken = timed(copy, LOADS, 0.0)
-            found[f"{kind}_ns"] = taken
+            found[f"{kind}_ns"] = timed(copy, LOADS, 0.0)
         return found
 
     def drop(self, name: str) -> dict[str, Any]:
@@ -210,13 +201,12 @@ class Networks:
         with torch.inference_mode():
             given = inputs if isinstance(inputs, tuple) else (inputs,)
             there = [each.to(self.device, non_blocking=True) if torch.is_tensor(each) else each for each in given]
-            found = subject.network(*there)
-            here = moved(found, torch)
+            here = moved(subject.network(*there), torch)
         self.synchronise()
         return here
 
     def synchronise(self) -> None:
-        """Until the device has done all that it was told."""
+        """Wait until the device has done all that it was told."""
         if self.device.type == "cuda":
             self.torch.cuda.synchronize()
 
@@ -227,7 +217,7 @@ class Networks:
         self._hold_these(self.all_cpus[:cpus])
 
     def _hold_these(self, cpus: list[int]) -> None:
-        """All threads of this process on these CPUs, and as many of torch's."""
+        """Put all threads of this process on these CPUs, and let torch have as many."""
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # a thread that ended in the meantime
                 os.sched_setaffinity(int(thread), cpus)
@@ -235,7 +225,7 @@ class Networks:
 
 
 def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
-    """Nanoseconds of each of so many runs, of more until so many seconds are over; the first ones do not count."""
+    """Return the nanoseconds of so many runs, of more until ``least_s`` is over; the first ones do not count."""
     for _ in range(WARM_RUNS):
         once()
     taken: list[int] = []
@@ -247,17 +237,17 @@ def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
     return taken
 
 
-def moved(found: Any, torch: Any) -> Any:
-    """What a network gave, in host memory: page-locked and used again, as the copies of a service would be."""
-    if torch.is_tensor(found):
-        if found.device.type == "cpu":
-            return found
-        return torch.empty(found.shape, dtype=found.dtype, pin_memory=True).copy_(found, non_blocking=True)
-    if isinstance(found, dict):
-        return {key: moved(each, torch) for key, each in found.items()}
-    if isinstance(found, list | tuple):
-        return [moved(each, torch) for each in found]
-    return found
+def moved(outputs: Any, torch: Any) -> Any:
+    """Return what a network gave, in host memory: page-locked and used again, as the copies of a service would be."""
+    if torch.is_tensor(outputs):
+        if outputs.device.type == "cpu":
+            return outputs
+        return torch.empty(outputs.shape, dtype=outputs.dtype, pin_memory=True).copy_(outputs, non_blocking=True)
+    if isinstance(outputs, dict):
+        return {key: moved(each, torch) for key, each in outputs.items()}
+    if isinstance(outputs, list | tuple):
+        return [moved(each, torch) for each in outputs]
+    return outputs
 
 
 def made_by(factory: str) -> Any:
@@ -279,15 +269,9 @@ def made_by(factory: str) -> Any:
 
 
 def resident_bytes() -> int:
-    """Host memory of this process that nothing else has."""
+    """Return the host memory of this process that nothing else has."""
     rows = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
-
-
-def orders() -> Iterator[dict[str, Any]]:
-    """What the profiler says, until it is gone."""
-    for line in sys.stdin:
-        yield json.loads(line)
 
 
 def main() -> None:
@@ -305,7 +289,8 @@ def main() -> None:
     except (ProfileError, RuntimeError, ImportError) as problem:
         answer({"refused": first_line(problem)})
         return
-    for order in orders():
+    for line in sys.stdin:  # until the profiler is gone
+        order = json.loads(line)
         try:
             answer(getattr(networks, order.pop("do"))(**order))
         except ProfileError as problem:
@@ -315,7 +300,7 @@ def main() -> None:
 
 
 def first_line(problem: BaseException) -> str:
-    """Of what an exception says."""
+    """Return the first line of what an exception says."""
     return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 

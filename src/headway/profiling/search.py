@@ -28,7 +28,7 @@ _SHORTEST_STEP = 4
 
 
 def points(low: float, high: float, *, gpus: int = 1, whole: bool = False) -> Generator[float, float, None]:
-    """The CPU counts to measure, one after another: yields one, is sent its throughput."""
+    """Yield the CPU counts to measure, one after another: yields one, is sent its throughput."""
     least = unit(low, high, gpus, whole)
     seen: dict[float, float] = {high: (yield high)}
     at = high
@@ -49,13 +49,13 @@ def points(low: float, high: float, *, gpus: int = 1, whole: bool = False) -> Ge
 
 
 def unit(low: float, high: float, gpus: int, whole: bool) -> float:
-    """The smallest step between points, and that of a grid over everything."""
+    """Return the smallest step between points, and that of a grid over everything."""
     step = min(float(gpus), (high - low) / _PARTS)
     return max(1.0, math.floor(step)) if whole else max(_FINEST, _on_grid(step))
 
 
 def _next(seen: Mapping[float, float], least: float, whole: bool) -> float:
-    """The point after the lowest so far."""
+    """Return the point after the lowest so far."""
     at, *above = sorted(seen)
     if not above or seen[at] >= (1 - SAME) * seen[above[0]]:
         return float(at // 2) if whole else _on_grid(at / 2)
@@ -70,7 +70,7 @@ def _on_grid(cpus: float) -> float:
 
 
 def _doubtful(seen: Mapping[float, float], whole: bool) -> float | None:
-    """Where throughput may lie furthest above the line between two neighbours; None where that is not far."""
+    """Return where throughput may lie furthest above the line between two neighbours; None where that is not far."""
     cpus = sorted(seen)
     worst, found = DOUBT, None
     for index in range(len(cpus) - 1):
@@ -82,7 +82,7 @@ def _doubtful(seen: Mapping[float, float], whole: bool) -> float | None:
 
 
 def _unsure(seen: Mapping[float, float], least: float, straight: set[float]) -> tuple[float, float] | None:
-    """The neighbours between which throughput rises most, but not in proportion, and nobody has looked."""
+    """Return the neighbours between which throughput rises most, but not in proportion, and nobody has looked."""
     cpus = sorted(seen)
     worst, found = 1 + SAME, None
     for a, b in pairwise(cpus):
@@ -94,7 +94,7 @@ def _unsure(seen: Mapping[float, float], least: float, straight: set[float]) -> 
 
 
 def _corner(seen: Mapping[float, float], cpus: list[float], index: int) -> tuple[float, float]:
-    """For the gap above a point: where the curve can be furthest above its chord, and how far, as a share."""
+    """Return where the curve can be furthest above its chord in the gap above a point, and how far, as a share."""
     a, b = cpus[index], cpus[index + 1]
     below = cpus[index - 1] if index else 0.0
     rising = (seen[a] - seen.get(below, 0.0)) / (a - below)

@@ -38,7 +38,7 @@ class Rate:
 
 
 def rate(times_ns: Sequence[int], samples: Sequence[int], since_ns: int = 0) -> Rate | None:
-    """The steady rate of steps that ended at these times, from ``since_ns`` on; None where too few, or no samples."""
+    """Return the steady rate of steps that ended at these times from ``since_ns`` on; None if they are too few."""
     order = np.argsort(np.asarray(times_ns, dtype=np.int64), kind="stable")
     times = np.asarray(times_ns, dtype=np.int64)[order]
     done = np.cumsum(np.asarray(samples, dtype=np.int64)[order])
@@ -55,7 +55,7 @@ def rate(times_ns: Sequence[int], samples: Sequence[int], since_ns: int = 0) -> 
 
 
 def _settled(times: NDArray[np.int64], done: NDArray[np.int64]) -> int:
-    """How many of the first steps to drop, at most half, so that the mean of the rest is surest."""
+    """Return how many of the first steps to drop, at most half, so that the mean of the rest is surest."""
     edges = _edges(len(times), min(_SLICES, (len(times) - 1) // 2))
     spans = _seconds_a_sample(times, done, edges)
     with np.errstate(invalid="ignore"):  # a slice without a sample takes for ever
@@ -85,7 +85,7 @@ def _seconds_a_sample(
 
 
 def never_falling(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The nearest values, by weighted squares, that never fall: neighbours that do are pooled until none does."""
+    """Return the nearest values, by weighted squares, that never fall: neighbours that do are pooled."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):
         pool = (value, weight, 1)

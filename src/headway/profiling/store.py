@@ -39,7 +39,7 @@ class Stored:
 
 
 def folder() -> Path:
-    """Where profiles are kept."""
+    """Return where profiles are kept."""
     if given := os.environ.get("HEADWAY_PROFILES"):
         return Path(given)
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -55,13 +55,13 @@ def _measured(document: Document) -> Mapping[str, Any]:
 
 
 def key(parts: Mapping[str, Any]) -> str:
-    """A short name for what was profiled."""
+    """Return a short name for what was profiled."""
     text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
 def program(command: Sequence[str]) -> dict[str, Any]:
-    """The words of a command, and the contents of the scripts among them; of a large program its size and time."""
+    """Return a command's words and digests of the scripts among them; of a large program its size and time."""
     contents = {}
     for position, word in enumerate(command):
         path = Path(word)
@@ -80,36 +80,42 @@ def program(command: Sequence[str]) -> dict[str, Any]:
 
 
 def data_set(path: Path) -> dict[str, Any]:
-    """A file or a folder of data: where, how large, when last changed."""
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    stats = [each.stat() for each in files]
+    """Describe a file or a folder of data: where it is, how large, when last changed."""
+    stats = [each.stat() for each in files_of(path)]
     newest = max((stat.st_mtime_ns for stat in stats), default=0)
     size = sum(stat.st_size for stat in stats)
-    return {"path": str(path.resolve()), "files": len(files), "bytes": size, "changed_ns": newest}
+    return {"path": str(path.resolve()), "files": len(stats), "bytes": size, "changed_ns": newest}
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a data set, in order; a file is its own."""
+    return [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
 
 
 def hardware(cpus: float, memory_bytes: int) -> dict[str, Any]:
-    """The machine: its CPUs, its GPUs, its memory."""
+    """Describe the machine: its CPUs, its GPUs, its memory."""
     gpus = []
     for each in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         with suppress(OSError):
             gpus += re.findall(r"^Model:\s*(.+?)\s*$", each.read_text(), re.MULTILINE)
-    model = ""
+    models = []
     with suppress(OSError):
-        found = re.search(r"^model name\s*:\s*(.+?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        model = found[1] if found else ""
-    machine: dict[str, Any] = {"cpu": model or os.uname().machine, "cpus": cpus, "gpu": ", ".join(gpus)}
-    machine["memory_bytes"] = memory_bytes
-    if share := os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"):
-        machine["gpu_percent"] = share
-    return machine
+        models = re.findall(r"^model name\s*:\s*(.+?)\s*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    share = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+    return {
+        "cpu": models[0] if models else os.uname().machine,
+        "cpus": cpus,
+        "gpu": ", ".join(gpus),
+        "memory_bytes": memory_bytes,
+        **({"gpu_percent": share} if share else {}),
+    }
 
 
 # --- finding and writing --------------------------------------------------------------------------------------------
 
 
 def listed(place: Path | None = None) -> Iterator[Stored]:
-    """All profiles that are kept, oldest of a model first; what is no profile is passed over."""
+    """Yield all profiles that are kept, oldest of a model first; what is no profile is passed over."""
     for path in sorted((place or folder()).glob("*.toml")):
         with suppress(OSError, ValueError):
             document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -118,7 +124,7 @@ def listed(place: Path | None = None) -> Iterator[Stored]:
 
 
 def find(wanted: str, place: Path | None = None) -> Stored | None:
-    """The last profile with this key."""
+    """Return the last profile with this key."""
     return max((each for each in listed(place) if each.key == wanted), key=lambda each: each.path.name, default=None)
 
 
@@ -150,11 +156,16 @@ def check_target(path: Path) -> None:
 
 
 def write(document: Document, path: Path) -> None:
-    """A profile as a file: all of it under its name, or nothing."""
+    """Write a profile to a file: all of it, or nothing."""
     text = toml_text.write(document)
     tomllib.loads(text)  # what cannot be read back is not written
+    put(path, text, f"profile {path}")
+
+
+def put(path: Path, text: str, what: str) -> None:
+    """Write a file whole or not at all, and make the folders above it; an error begins with ``what``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise ProfileError(f"profile {path}: cannot be written ({problem.strerror or problem})") from None
-    write_whole(path, text, ProfileError, f"profile {path}")
+        raise ProfileError(f"{what}: cannot be written ({problem.strerror or problem})") from None
+    write_whole(path, text, ProfileError, what)

@@ -7,15 +7,14 @@ lives in another container, where numbers mean other processes.
 
 import os
 import re
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from headway.profiling import cgroups
-from headway.profiling.limits import MARK, ended
+from headway.profiling.cgroups import ended
+from headway.profiling.limits import MARK
 
 _GROUP = re.compile(r"headway-(\d+)-(?:trial-)?\d+")
 _MARK = re.compile(rf"(?:^|\0){MARK}=((\d+)-[0-9a-f]+)".encode())
@@ -24,16 +23,16 @@ _LONGEST_S = 5.0
 
 def leftovers(room: cgroups.Room | None) -> None:
     """Kill what a killed profiler's program left running, and take its groups away."""
-    _kill(lambda: set(_marked()))
+    cgroups.kill_all(_marked, _LONGEST_S)
     for parent in set(room.folders.values()) if room is not None else ():
         for folder in _groups(parent):
-            if all(map(_seen_here, _inside(folder))):
-                _kill(partial(_inside, folder))
+            if all(map(_seen_here, cgroups.inside(folder))):
+                cgroups.kill_all(partial(cgroups.inside, folder), _LONGEST_S)
                 cgroups.take_away(folder, tries=20)
 
 
 def _marked() -> Iterator[int]:
-    """Processes that a profiler started that is gone; not what started this one."""
+    """Yield processes that a profiler started that is gone; not what started this one."""
     mine = os.environ.get(MARK, "").encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
@@ -45,7 +44,7 @@ def _marked() -> Iterator[int]:
 
 
 def _groups(parent: Path) -> list[Path]:
-    """Groups of profilers that are gone; one with our own number that we did not make is of an earlier process."""
+    """Return groups of profilers that are gone; one with our own number that we did not make is an earlier one's."""
     found = []
     for folder in parent.glob("headway-*"):
         name = _GROUP.fullmatch(folder.name)
@@ -54,28 +53,7 @@ def _groups(parent: Path) -> list[Path]:
     return found
 
 
-def _inside(folder: Path) -> set[int]:
-    with suppress(OSError):
-        return set(map(int, (folder / "cgroup.procs").read_text().split()))
-    return set()
-
-
 def _seen_here(process: int) -> bool:
-    """Whether a process is numbered by the same count as this one: otherwise its profiler's number says nothing."""
-    if not process:  # how the kernel shows one of another container
-        return False
-    with suppress(OSError):
-        for line in Path(f"/proc/{process}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
-                return len(line.split()) == 2
-    return True  # gone meanwhile, or a kernel that does not say
-
-
-def _kill(found: Callable[[], set[int]]) -> None:
-    """Kill until there is none left: they may start others meanwhile."""
-    until = time.monotonic() + _LONGEST_S
-    while (left := {each for each in found() if not ended(each)}) and time.monotonic() < until:
-        for process in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.01)
+    """Return whether a process has the same numbering as this one: if not, its profiler's number says nothing."""
+    # The kernel shows a process of another container as 0; one number, or none where it is gone or the kernel is old.
+    return process != 0 and len(cgroups.numbers_of(Path(f"/proc/{process}/status"), "NSpid")) <= 1

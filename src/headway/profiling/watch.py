@@ -134,7 +134,7 @@ class Output:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until all of it is read; a process that slipped away may keep it open, and is not waited for."""
+        """Wait until all of it is read, but not for a process that slipped away and keeps it open."""
         self._thread.join(1.0)
 
     def _read(self) -> None:
@@ -158,7 +158,7 @@ class Output:
                 self.times_ns.append(now)
 
     def _samples(self, match: "re.Match[str]") -> int:
-        """A group ``samples`` is the step's own; the first group counts up; without groups a step is one."""
+        """Return a match's samples: its group ``samples``, else the rise of its first group, else 1."""
         named = match.groupdict().get("samples")
         text = named if named is not None or not match.groups() else match.group(1)
         if text is None:
@@ -175,7 +175,7 @@ class Output:
 
 
 def _whole(text: str) -> int | None:
-    """A number from 0 on as programs write it: ``32``, ``1,250``, ``1e3``, ``32.0``; None for anything else."""
+    """Parse a number from 0 on as programs write it: ``32``, ``1,250``, ``1e3``, ``32.0``; None for anything else."""
     if not _NUMBER.fullmatch(text.strip()):
         return None
     return int(min(_MOST_SAMPLES, float(re.sub("[ ,_']", "", text))))
@@ -206,8 +206,10 @@ class _Watched:
                 self.output.wait()
             times, samples = self._records()
             self._read_cache()
-            if times and not self._limited:
-                self._limit()
+            if times and not self._limited:  # the start is over, which is not measured and was not slowed
+                self.held.limit()
+                self._limited = True
+                self._cold_until_ns = time.monotonic_ns()
             self._empty = self._why_empty(samples)
             found = rate(times, samples, self._cold_until_ns)
             if tell is not None:
@@ -222,18 +224,12 @@ class _Watched:
                 return self._at_the_limit(found, len(times))
             time.sleep(_POLL_S)
 
-    def _limit(self) -> None:
-        """It has begun to step, so the start is over, which is not measured and was not slowed."""
-        self.held.limit()
-        self._limited = True
-        self._cold_until_ns = time.monotonic_ns()
-
-    def _enough(self, found: Rate) -> bool:
+    def _enough(self, known: Rate) -> bool:
         wanted = self.program.steps
-        if found.steps < wanted or found.seconds < LEAST_S:
+        if known.steps < wanted or known.seconds < LEAST_S:
             return False
-        long = found.steps >= MOST_S * wanted and found.seconds >= MOST_S * LEAST_S
-        return found.error <= AIM or long
+        long = known.steps >= MOST_S * wanted and known.seconds >= MOST_S * LEAST_S
+        return known.error <= AIM or long
 
     def _records(self) -> tuple[list[int], list[int]]:
         try:
@@ -249,7 +245,7 @@ class _Watched:
         return self.output.times_ns[:seen], self.output.samples[:seen]
 
     def _read_cache(self) -> None:
-        """The last whole line; while what is kept grows the program is not in its final state."""
+        """Read the last whole line; while the cache grows the program is not in its final state."""
         try:
             lines = self._cache.read_text(errors="replace").split("\n")[:-1]
         except FileNotFoundError:
@@ -271,7 +267,7 @@ class _Watched:
         return f"{self.program.name} at {self.cpus:g} CPUs"
 
     def _why_empty(self, samples: Sequence[int]) -> str:
-        """Why no step so far says how many samples it was over; empty where one does, or there is none."""
+        """Return why no step so far says how many samples it was over; empty where one does, or there is none."""
         pattern, steps = self.program.pattern, counted(len(samples), "step")
         if samples and self._by_pattern and pattern is not None:
             group = "samples" if "samples" in pattern.groupindex else "1"
@@ -284,8 +280,8 @@ class _Watched:
             return f"its {steps} carry no samples: give headway.step() the samples of the step, at least 1"
         return ""
 
-    def _at_its_end(self, found: Rate | None, steps: int) -> Rate:
-        """The program has ended by itself: what it did may be enough, else say why not."""
+    def _at_its_end(self, known: Rate | None, steps: int) -> Rate:
+        """Return the rate of a program that has ended by itself, if it is sure enough; raise why not otherwise."""
         status = self.held.process.returncode
         at, group = self._at, self.held.group
         if group is not None and group.out_of_memory():
@@ -298,27 +294,27 @@ class _Watched:
             raise self._problem(f"{at}: ended without a step: {self._advice('let it run longer')}")
         if self._empty:
             raise self._problem(f"{at}: {self._empty}")
-        if found is None or 2 * found.steps < self.program.steps or found.seconds < LEAST_S / 4:
+        if known is None or 2 * known.steps < self.program.steps or known.seconds < LEAST_S / 4:
             raise self._problem(
                 f"{at}: ended after {counted(steps, 'step')}, too few to measure {self.program.steps} "
                 "(the first do not count): let it run longer, with more epochs or more data, or lower --steps"
             )
-        return found
+        return known
 
-    def _at_the_limit(self, found: Rate | None, steps: int) -> Rate:
-        """Out of time: good enough, or say what to do."""
+    def _at_the_limit(self, known: Rate | None, steps: int) -> Rate:
+        """Return the rate when time is out, if it is sure enough; raise what to do otherwise."""
         limit = format_duration(round(self.program.timeout_s * SECOND))
         at = self._at
         if not steps:
             raise self._problem(f"{at}: no step in {limit}: {self._advice('give it longer with --timeout')}")
         if self._empty:
             raise self._problem(f"{at}: {self._empty}")
-        if found is None or found.steps < min(LEAST_STEPS, self.program.steps) or found.error > 0.25:
+        if known is None or known.steps < min(LEAST_STEPS, self.program.steps) or known.error > 0.25:
             raise self._problem(
                 f"{at}: {counted(steps, 'step')} in {limit}, too few to know its throughput: "
                 "give it longer with --timeout, or smaller steps"
             )
-        return found
+        return known
 
     def _advice(self, longer: str) -> str:
         if self.program.pattern is None:

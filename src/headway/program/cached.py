@@ -74,7 +74,7 @@ class CachedDataset:
         return total
 
     def _drawn(self, items: int) -> list[int]:
-        """All items in the order in which they would be kept."""
+        """Return all items in the order in which they would be kept."""
         order = list(range(items))
         small_stream(self.seed, "cached items").shuffle(order)
         return order
@@ -139,7 +139,7 @@ class CachedDataset:
     # --- in other processes -----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """To a worker that is being spawned goes the cache itself; a copy that is kept otherwise begins anew."""
+        """Hand the cache itself to a worker that is being spawned; a copy that is kept otherwise begins anew."""
         state = dict(self.__dict__)
         if context.get_spawning_popen() is None:
             del state["_store"], state["_report"]
@@ -153,10 +153,10 @@ class CachedDataset:
             self._begin()
 
 
-def _budget(given: str | int) -> int:
-    budget_bytes = parse_size(given, what="cache budget") if isinstance(given, str) else whole(given)
+def _budget(budget: str | int) -> int:
+    budget_bytes = parse_size(budget, what="cache budget") if isinstance(budget, str) else whole(budget)
     if budget_bytes < 0:
-        raise InputError(f"cache budget {given!r} must not be negative")
+        raise InputError(f"cache budget {budget!r} must not be negative")
     return budget_bytes
 
 
@@ -193,6 +193,6 @@ class Report:
 
 
 def _last_report(report: Report, process: int) -> None:
-    """When the cache or its program ends, in the process that made it; workers end without this."""
+    """Report once more when the cache or its program ends, in the process that made it; not in workers."""
     if os.getpid() == process:
         report.say()

@@ -41,7 +41,7 @@ def _record(samples: float) -> None:
 
 
 def _whole(samples: float) -> int:
-    """As it is given, 32.0 as 32, and none where it is no number: that is the profiler's to say, not to die of."""
+    """Return the samples as a whole number; 0 for what is none, of which the profiler will tell."""
     try:
         return max(-_MOST, min(_MOST, int(samples)))
     except (TypeError, ValueError, OverflowError):
@@ -59,7 +59,7 @@ def _opened(path: str) -> int:
 
 
 def _complain(path: str, problem: OSError) -> None:
-    """A training program must not die of being watched."""
+    """Warn that steps are not recorded: a training program must not die of being watched."""
     warnings.warn(f"{VARIABLE}={path}: steps are not recorded: {problem.strerror}", RuntimeWarning, stacklevel=4)
 
 

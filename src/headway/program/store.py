@@ -60,7 +60,7 @@ class Store:
     # --- reading ----------------------------------------------------------------------------------------------
 
     def get(self, item: int) -> tuple[bytes, bool] | None:
-        """The bytes kept for an item, and how they were marked; counts a hit or a miss."""
+        """Return the bytes kept for an item, and how they were marked; counts a hit or a miss."""
         table = self._table
         if self._process != os.getpid():
             self._enter()
@@ -74,7 +74,7 @@ class Store:
         return os.pread(self._file, length, offset), bool(raw)
 
     def open_to(self, item: int) -> bool:
-        """Whether an item is neither kept nor turned away yet."""
+        """Return whether an item is neither kept nor turned away yet."""
         return self._table[_COUNTS + 2 * item] == 0
 
     # --- writing ----------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class Store:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1)
 
     def _enter(self) -> None:
-        """In a process that is new here: its own lock between threads, and its own pair of counts."""
+        """Give a process that is new here its own lock between threads and its own pair of counts."""
         self._threads = threading.Lock()
         self._process = os.getpid()
         with self._locked():
@@ -153,7 +153,7 @@ class Store:
         return sum(counts[::2]), sum(counts[1::2])
 
     def due(self, now: int, every: int) -> bool:
-        """Whether so many nanoseconds have passed since any process was told so; then it is told so."""
+        """Return whether so many nanoseconds have passed since this was last true in any process."""
         if now - self._table[_TOLD] < every:
             return False
         with self._locked():

@@ -23,7 +23,7 @@ _POD_MEMORY = "mem_per_pod_GB"
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
@@ -33,7 +33,7 @@ def _memory_bytes(sheet: Sheet) -> pl.Series:
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of an Acme file."""
+    """Return the jobs of an Acme file."""
     sheet = Sheet(csv_table(path), COLUMNS)
     kind = sheet.text("type", default="")
     fields = {

@@ -27,7 +27,7 @@ _LONGEST = 40
 
 
 def _positive(value: object, what: str) -> Fraction:
-    """A number above 0 as it was written: 1.2 is 6/5, not the nearest binary fraction."""
+    """Parse a number above 0 as it was written: 1.2 is 6/5, not the nearest binary fraction."""
     written = str(value).strip()
     power = written.lower().rpartition("e")[2].lstrip("+-") if "e" in written.lower() else ""
     if len(written) > _LONGEST or (power.isdecimal() and int(power) > _LONGEST):  # exact, it would fill the memory
@@ -42,21 +42,20 @@ def _positive(value: object, what: str) -> Fraction:
 
 
 def load_scale(jobs: Sequence[Job], factor: float | str | Fraction) -> tuple[Job, ...]:
-    """The same jobs arriving ``factor`` times as fast: submit times are divided, and rounded down."""
+    """Return the jobs arriving ``factor`` times as fast: submit times are divided, and rounded down."""
     exact = _positive(factor, "load factor")
-    submit = [job.submit * exact.denominator // exact.numerator for job in jobs]
-    return altered(jobs, {"submit": submit})
+    return altered(jobs, {"submit": [job.submit * exact.denominator // exact.numerator for job in jobs]})
 
 
 def offered_load(jobs: Sequence[Job], gpus: int) -> float:
-    """GPU time that jobs bring, over what ``gpus`` devices offer between the first and the last submission."""
+    """Return the jobs' GPU time over what ``gpus`` devices offer between the first and the last submission."""
     span = (jobs[-1].submit - jobs[0].submit) * gpus * WHOLE_GPU_MILLI if jobs else 0
     brought = sum(job.width_milli * job.ends_after for job in jobs)
     return brought / span if span else float("inf")
 
 
 def overshot(run: IntArray, draws: np.random.Generator) -> IntArray:
-    """Estimates as users give them: a few times too long, rounded up to a common limit."""
+    """Draw estimates as users give them: a few times too long, rounded up to a common limit."""
     wanted = run.astype(np.float64) * (1.0 + draws.exponential(1.5, run.size))
     days = np.minimum(np.ceil(wanted / DAY), 100_000).astype(np.int64) * DAY
     position = np.searchsorted(_LIMITS, wanted.astype(np.int64))

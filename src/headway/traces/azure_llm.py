@@ -19,12 +19,12 @@ COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> RequestTrace:
-    """The requests of an Azure file."""
+    """Return the requests of an Azure file."""
     sheet = Sheet(csv_table(path), COLUMNS)
     frame = pl.DataFrame(
         {

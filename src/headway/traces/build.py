@@ -20,7 +20,7 @@ DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Job) i
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Without the cyclic collector, which would walk all the young jobs again and again and find nothing."""
+    """Switch the cyclic collector off, which would walk all the young jobs again and again and find nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -31,24 +31,20 @@ def no_collection() -> Iterator[None]:
 
 
 def build(count: int, columns: Mapping[str, Iterable[Any]]) -> list[Job]:
-    """``count`` jobs numbered from 0; fields without a column take the default."""
+    """Build ``count`` jobs numbered from 0; fields without a column take the default."""
     given = {"id": range(count), **columns}
     with no_collection():
         jobs = [Job.__new__(Job) for _ in range(count)]
+        # A frozen object's __init__ sets field after field through object.__setattr__; setting the slots a column at a
+        # time gives the same objects in half the time. Job has no __post_init__ that this would skip.
         for name in FIELDS:
             column = given[name] if name in given else repeat(DEFAULTS[name], count)
-            _set_all(name, jobs, column)
+            deque(map(getattr(Job, name).__set__, jobs, column), maxlen=0)
     return jobs
 
 
-def _set_all(name: str, jobs: list[Job], column: Iterable[Any]) -> None:
-    # A frozen object's __init__ sets field after field through object.__setattr__; setting the slots a column at a
-    # time gives the same objects in half the time. Job has no __post_init__ that this would skip.
-    deque(map(getattr(Job, name).__set__, jobs, column), maxlen=0)
-
-
 def altered(jobs: Sequence[Job], columns: Mapping[str, Iterable[Any]]) -> tuple[Job, ...]:
-    """The same jobs in the same order with other values in these fields."""
+    """Return the jobs in the same order with other values in these fields."""
     if not jobs:
         return ()
     with no_collection():

@@ -27,7 +27,7 @@ _FRACTION_DIGITS = 9
 
 
 def _nanoseconds(fraction: pl.Expr) -> pl.Expr:
-    """The digits after the point of a number of seconds; those beyond nanoseconds are cut."""
+    """Return the digits after the point of a number of seconds; those beyond nanoseconds are cut."""
     digits = fraction.str.slice(0, _FRACTION_DIGITS).str.pad_end(_FRACTION_DIGITS, "0")
     return digits.cast(pl.Int64, strict=False).fill_null(0)
 
@@ -37,7 +37,7 @@ def _whole(name: str) -> pl.Expr:
 
 
 def stamp(text: pl.Series) -> pl.DataFrame:
-    """``time`` (nanoseconds since 1970; null where the text is no time), ``year`` and ``zoned`` of each stamp."""
+    """Return ``time`` (nanoseconds since 1970; null where the text is none), ``year`` and ``zoned`` by stamp."""
     plain = text.str.to_datetime(_PLAIN, time_unit="us", strict=False)
     if bool((plain.is_null() & ~absent(text)).any()):
         return _any_stamp(text)
@@ -49,7 +49,7 @@ def _epoch(when: pl.Expr) -> pl.Expr:
 
 
 def _any_stamp(text: pl.Series) -> pl.DataFrame:
-    """The same for stamps of any kind; a regular expression over each costs several times as much."""
+    """Return the same for stamps of any kind; a regular expression over each costs several times as much."""
     names = ["date", "minute", "second", "fraction", "universal", "sign", "hours", "minutes"]
     parts = text.str.extract_groups(_STAMP).struct.rename_fields(names).struct.unnest()
     clock = pl.concat_str("date", pl.lit(" "), "minute", pl.col("second").fill_null(":00")).str.replace_all("/", "-")
@@ -63,12 +63,12 @@ def _any_stamp(text: pl.Series) -> pl.DataFrame:
 
 
 def absent(text: pl.Series) -> pl.Series:
-    """Where a log says that there is no time."""
+    """Return where a log says that there is no time."""
     return text.fill_null("").str.to_lowercase().is_in(ABSENT)
 
 
 def stamps(sheet: Sheet, columns: Sequence[str], optional: Collection[str] = ()) -> dict[str, pl.Series]:
-    """Columns of stamps as nanoseconds since 1970, null where an optional one is absent; bad ones are noted."""
+    """Return columns of stamps as nanoseconds since 1970, null where an optional one is absent; note bad ones."""
     read: dict[str, pl.DataFrame] = {}
     for column in columns:
         text = sheet.text(column, default="")
@@ -95,7 +95,7 @@ def _same_kind(sheet: Sheet, read: dict[str, pl.DataFrame]) -> None:
 
 
 def span(text: pl.Series) -> pl.Series:
-    """``[days-]hours:minutes:seconds`` or ``minutes:seconds`` in nanoseconds; null where the text is neither."""
+    """Parse ``[days-]hours:minutes:seconds`` or ``minutes:seconds`` into nanoseconds; null for anything else."""
     names = ["days", "hours", "minutes", "seconds", "fraction"]
     parts = text.str.extract_groups(_SPAN).struct.rename_fields(names).struct.unnest()
     whole = _whole("days") * DAY + _whole("hours") * HOUR + _whole("minutes") * MINUTE + _whole("seconds") * SECOND

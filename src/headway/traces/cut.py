@@ -16,7 +16,7 @@ def cut(
     numbers: tuple[int, int | None] = (0, None),
     tenants: Collection[str] = (),
 ) -> tuple[Job, ...]:
-    """The jobs that meet all conditions, the first of them submitted at 0.
+    """Return the jobs that meet all conditions, the first of them submitted at 0.
 
     ``start`` and ``end`` are times since the first submission, ``numbers`` positions in the whole workload; of both
     the first is included and the second is not. Without tenants those of all are kept.
@@ -28,19 +28,14 @@ def cut(
         if start <= job.submit and (end is None or job.submit < end) and (not tenants or job.tenant in tenants)
     ]
     if not chosen:
-        raise TraceError(
-            f"of {len(jobs):,} jobs over {_span(jobs)} none is left: {_asked(start, end, numbers, tenants)}"
-        )
+        over = format_duration(jobs[-1].submit - jobs[0].submit) if jobs else "no time"
+        raise TraceError(f"of {len(jobs):,} jobs over {over} none is left: {_asked(start, end, numbers, tenants)}")
     begin = chosen[0].submit
     return altered(chosen, {"id": range(len(chosen)), "submit": [job.submit - begin for job in chosen]})
 
 
-def _span(jobs: Sequence[Job]) -> str:
-    return format_duration(jobs[-1].submit - jobs[0].submit) if jobs else "no time"
-
-
 def _asked(start: int, end: int | None, numbers: tuple[int, int | None], tenants: Collection[str]) -> str:
-    """The conditions in words."""
+    """Return the conditions in words."""
     asked = []
     if start or end is not None:
         asked.append(f"from {format_duration(start)} to {'the end' if end is None else format_duration(end)}")

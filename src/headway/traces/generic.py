@@ -40,7 +40,7 @@ def recognises(head: Head) -> bool:
 
 
 def header(head: Head) -> list[str]:
-    """The names in the first line of a text that could be a table; none for other files."""
+    """Return the names in the first line of a text that could be a table; none for other files."""
     if head.parquet or head.json:
         return []
     return [name.strip().strip('"') for name in head.first_line.split(_separator(head.first_line))]
@@ -76,45 +76,45 @@ class _Reading:
             if dropped.column in constants:
                 raise ExperimentError(f"map: {constants[dropped.column].field} {dropped.value!r} {dropped.rule}")
 
-    def typed(self, each: Mapped) -> pl.Series:
-        """A column as the values of its field."""
-        match each.kind:
+    def typed(self, mapped: Mapped) -> pl.Series:
+        """Return a column as the values of its field."""
+        match mapped.kind:
             case "span":
-                return self.span(each, default=None if each.field == "work" else DEFAULTS[each.field])
+                return self.span(mapped, default=None if mapped.field == "work" else DEFAULTS[mapped.field])
             case "whole":
-                return self.sheet.whole(each.column, least=0, default=DEFAULTS[each.field])
+                return self.sheet.whole(mapped.column, least=0, default=DEFAULTS[mapped.field])
             case "any whole":
-                return self.sheet.whole(each.column, default=DEFAULTS[each.field])
+                return self.sheet.whole(mapped.column, default=DEFAULTS[mapped.field])
             case "cpus":
-                return self.scaled(each.column, each.unit or 1000, least=0, default=0)
+                return self.scaled(mapped.column, mapped.unit or 1000, least=0, default=0)
             case "share":
-                return self.sheet.fixed(each.column, 6, least=0, default=0)
+                return self.sheet.fixed(mapped.column, 6, least=0, default=0)
             case "size":
-                return self.scaled(each.column, each.unit or 1, default=0)
+                return self.scaled(mapped.column, mapped.unit or 1, default=0)
             case "flag":
-                return self.sheet.choice(each.column, FLAGS, DEFAULTS[each.field])
+                return self.sheet.choice(mapped.column, FLAGS, DEFAULTS[mapped.field])
             case "state":
-                return self.outcome(each)
+                return self.outcome(mapped)
             case _:
-                default = "" if each.field == "gpu_types" else DEFAULTS[each.field]
-                return self.sheet.text(each.column, default=default)
+                default = "" if mapped.field == "gpu_types" else DEFAULTS[mapped.field]
+                return self.sheet.text(mapped.column, default=default)
 
-    def outcome(self, each: Mapped) -> pl.Series:
-        """What words mean: what the map says, else what is usual. A job of which the end is not known was running."""
+    def outcome(self, mapped: Mapped) -> pl.Series:
+        """Return outcomes by word: as the map says, else the usual one. A job whose end is not known was running."""
         running = {"running": int(Outcome.FINISHES)} if "end" in self.fields and self.fields["end"].edge else {}
-        meanings = {**STATES, **running, **each.words}
-        cells = self.sheet.text(each.column, default="")
+        meanings = {**STATES, **running, **mapped.words}
+        cells = self.sheet.text(mapped.column, default="")
         words = cells.str.to_lowercase().str.replace_all(r"[\s_-]+", "_")
         unknown = (cells != "") & ~words.is_in(list(meanings))
         named = [" ".join(word.split())[:20] for word in cells.filter(unknown).unique(maintain_order=True)[:_NAMED]]
-        example = f"outcome={each.column}:{(named or [''])[0]}=completed"
+        example = f"outcome={mapped.column}:{(named or [''])[0]}=completed"
         rule = f"is no outcome that is known (such are: {', '.join(named)}): say what each means, e.g. {example}"
-        self.sheet.drop(unknown, each.column, rule)
+        self.sheet.drop(unknown, mapped.column, rule)
         found = words.replace_strict(meanings, default=None, return_dtype=pl.Int64)
         return found.fill_null(int(Outcome.FINISHES))
 
     def scaled(self, column: str, unit: int, *, least: int | None = None, default: int | None = None) -> pl.Series:
-        """Decimal numbers of a unit, exactly: digits first, then what is left of the unit."""
+        """Return decimal numbers of a unit as integers, exactly: digits first, then what is left of the unit."""
         digits = 0
         while unit % 10 == 0 and digits < 9:
             unit, digits = unit // 10, digits + 1
@@ -122,14 +122,14 @@ class _Reading:
         self.sheet.drop(values.abs() > _MOST // unit, column, "is too large")
         return values * unit
 
-    def numeric(self, each: Mapped) -> bool:
-        """Whether a column holds numbers, as its unit says or as most of its cells do."""
-        cells = self.sheet.text(each.column, default="")
+    def numeric(self, mapped: Mapped) -> bool:
+        """Return whether a column holds numbers, as its unit says or as most of its cells do."""
+        cells = self.sheet.text(mapped.column, default="")
         given = cells.filter(cells != "")
-        return bool(each.unit) or 2 * given.cast(pl.Float64, strict=False).is_not_null().sum() > len(given)
+        return bool(mapped.unit) or 2 * given.cast(pl.Float64, strict=False).is_not_null().sum() > len(given)
 
     def moments(self, names: tuple[str, ...]) -> dict[str, pl.Series]:
-        """Times that are numbers or stamps, in nanoseconds; empty starts and ends are null."""
+        """Return times that are numbers or stamps in nanoseconds; empty starts and ends are null."""
         mapped = [self.fields[name] for name in names if name in self.fields]
         numbers = {each.field: each for each in mapped if self.numeric(each)}
         self.same_clock(mapped, numbers)
@@ -150,30 +150,29 @@ class _Reading:
             )
 
     def blank(self, name: str) -> pl.Series:
-        """Where a start or an end is blank, and the map says that this is the edge of the record."""
+        """Return where a start or an end is blank, and the map says that this is the edge of the record."""
         none = pl.repeat(False, len(self.sheet.lines), dtype=pl.Boolean, eager=True)
         each = self.fields.get(name)
         return self.sheet.text(each.column, default="") == "" if each is not None and each.edge else none
 
-    def span(self, each: Mapped, default: int | None) -> pl.Series:
-        """A length of time; the work must be above 0."""
-        least = 1 if each.field == "work" else 0
-        if self.numeric(each):
-            return self.scaled(each.column, each.unit or SECOND, least=least, default=default)
-        cells = self.sheet.text(each.column, default="" if default is not None else None)
+    def span(self, mapped: Mapped, default: int | None) -> pl.Series:
+        """Return a length of time; the work must be above 0."""
+        least = 1 if mapped.field == "work" else 0
+        if self.numeric(mapped):
+            return self.scaled(mapped.column, mapped.unit or SECOND, least=least, default=default)
+        cells = self.sheet.text(mapped.column, default="" if default is not None else None)
         values = clock.span(cells)
         unread = values.is_null() & (cells != "")
-        self.sheet.drop(unread, each.column, "is neither a number nor a time like 1-02:03:04")
-        self.sheet.drop(values < least, each.column, "must be above 0")
+        self.sheet.drop(unread, mapped.column, "is neither a number nor a time like 1-02:03:04")
+        self.sheet.drop(values < least, mapped.column, "must be above 0")
         return values if default is None else values.fill_null(default)
 
     def gpus(self) -> dict[str, pl.Series]:
-        """Whole GPUs, or a share of one: ``0.5``; none where no column tells."""
+        """Return whole GPUs, or a share of one where a cell is like ``0.5``; 0 where no column tells."""
         if "gpus" not in self.fields:
             return {"gpus": pl.repeat(0, len(self.sheet.lines), dtype=pl.Int64, eager=True)}
         each = self.fields["gpus"]
-        unit = each.unit or WHOLE_GPU_MILLI
-        milli = self.scaled(each.column, unit, least=0)
+        milli = self.scaled(each.column, each.unit or WHOLE_GPU_MILLI, least=0)
         part = milli.is_between(1, WHOLE_GPU_MILLI - 1)
         uneven = (milli % WHOLE_GPU_MILLI != 0) & ~part
         self.sheet.drop(uneven, each.column, "must be whole GPUs, or less than one: a share never spans devices")
@@ -184,7 +183,7 @@ class _Reading:
 
 
 def _work(reading: _Reading) -> dict[str, pl.Series]:
-    """When jobs were submitted and how long they ran."""
+    """Return when jobs were submitted and how long they ran."""
     times = reading.moments(("submit", "start", "end"))
     if "work" in reading.fields:
         return {"submit": times["submit"], "work": reading.typed(reading.fields["work"])}
@@ -197,7 +196,7 @@ def _work(reading: _Reading) -> dict[str, pl.Series]:
 
 
 def _within(reading: _Reading, times: dict[str, pl.Series]) -> tuple[pl.Series, pl.Series]:
-    """Starts and ends, those that lie beyond the record taken to be at its edge: the earliest and latest time in it."""
+    """Return starts and ends; those beyond the record are put at its edge, the earliest or latest time in it."""
     sheet, early, late = reading.sheet, reading.blank("start"), reading.blank("end")
     if not (early | late).any():
         return times["start"], times["end"]
@@ -218,7 +217,7 @@ def _within(reading: _Reading, times: dict[str, pl.Series]) -> tuple[pl.Series, 
 
 
 def read(path: Path, strict: bool, columns: str = "") -> Trace:
-    """The jobs of any table, its columns as mapped."""
+    """Return the jobs of any table, its columns as mapped."""
     if not columns.strip():
         raise ExperimentError(f"format {NAME!r} needs a mapping of columns (--map), e.g. {EXAMPLE}")
     table = _table(path)

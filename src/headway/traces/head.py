@@ -1,13 +1,15 @@
-"""The beginning of a file: what tells its format."""
+"""The beginning of a file, which tells its format, and what a reader of a format offers."""
 
 import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from headway.traces.table import contents, is_pipe
 
 LENGTH = 1 << 16
+TraceT = TypeVar("TraceT", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Head:
         return self.text.partition("\n")[0].rstrip("\r")
 
     def columns(self, separator: str = ",") -> frozenset[str]:
-        """The names in the first line."""
+        """Return the names in the first line."""
         return frozenset(name.strip().strip('"') for name in self.first_line.split(separator))
 
     @property
@@ -33,8 +35,20 @@ class Head:
         return self.text.lstrip()[:1] in ("{", "[")
 
 
+class Reader(Protocol[TraceT]):
+    """What the module of a format offers: jobs are read into a ``Trace``, requests into a ``RequestTrace``."""
+
+    NAME: str
+
+    def read(self, path: Path, strict: bool) -> TraceT:
+        """Return the trace in a file."""
+
+    def recognises(self, head: Head) -> bool:
+        """Return whether a file that begins like this is of this format."""
+
+
 def head_of(path: Path) -> Head:
-    """The head of a file, or the ``TraceError`` that reading it would give."""
+    """Read the head of a file, or raise the ``TraceError`` that reading it would give."""
     try:
         if is_pipe(path):
             return _head(path, contents(path)[:LENGTH])

@@ -12,12 +12,12 @@ COLUMNS = ("job_id", "arrival_s", "service_sec", "gpu_count")
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a Helios file."""
+    """Return the jobs of a Helios file."""
     sheet = Sheet(csv_table(path), COLUMNS)
     fields = {
         "name": sheet.text("job_id"),

@@ -17,12 +17,12 @@ COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "state", "submit_time",
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a log of Helios."""
+    """Return the jobs of a log of Helios."""
     sheet = Sheet(csv_table(path), COLUMNS)
     fields = {
         "name": sheet.text("job_id"),

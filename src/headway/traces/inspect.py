@@ -6,7 +6,7 @@ point: nothing here goes back into a run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -37,7 +37,7 @@ _OWNERS = (("tenants", "tenant"), ("users", "user"), ("partitions", "partition")
 
 
 def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
-    """What a trace holds, under the keys of ``docs/metrics.md``; with ``gpus`` also against a cluster of so many."""
+    """Summarise a trace under the keys of ``docs/metrics.md``; with ``gpus`` also against a cluster of so many."""
     jobs = trace.jobs
     columns = _columns(jobs)
     brought = columns.width * columns.run
@@ -58,17 +58,16 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "gpu_types": _owners(jobs, "gpu_types", brought),
         "outcomes": _outcomes(jobs, brought),
         "estimates": _estimates(columns),
-        "oddities": [each.record() for each in oddities(jobs, columns, gpus)],
+        "oddities": [asdict(oddity) for oddity in oddities(jobs, columns, gpus)],
         "notes": [*trace.notes, *_refused(trace.dropped, trace.rows - trace.passed_over)],
     }
 
 
 def inspect_requests(trace: RequestTrace) -> dict[str, Any]:
-    """The same for a trace of requests; it holds no jobs."""
+    """Summarise a trace of requests; it holds no jobs."""
     arrival = trace.arrival / SECOND
     span = float(arrival[-1] - arrival[0]) if arrival.size else 0.0
     edges = edges_of(span)
-    seen = _seen_before(trace.hash_ids)
     return {
         "format": trace.format,
         "rows": trace.rows,
@@ -84,20 +83,20 @@ def inspect_requests(trace: RequestTrace) -> dict[str, Any]:
         "step_s": float(edges[1] - edges[0]) if span else None,
         "submissions": _counted(edges, arrival) if span else [],
         "blocks": sum(map(len, trace.hash_ids)),
-        "blocks_seen_before": seen,
-        "oddities": [each.record() for each in (*jumps(arrival), *_wordless(trace))],
+        "blocks_seen_before": _seen_before(trace.hash_ids),
+        "oddities": [asdict(oddity) for oddity in (*jumps(arrival), *_wordless(trace))],
         "notes": [*trace.notes, *_refused(trace.dropped, trace.rows)],
     }
 
 
 def _refused(dropped: Sequence[Dropped], rows: int) -> Iterator[str]:
-    """What other commands would refuse the file for."""
+    """Yield the reason for which other commands would refuse the file, if there is one."""
     if reason := too_many_dropped(dropped, rows):
         yield f"{reason}: refused elsewhere, unless told to go on with --skip-bad-rows"
 
 
 def _seen_before(hash_ids: Iterable[Sequence[int]]) -> int:
-    """Blocks of prompts that an earlier request held too: what a cache of prefixes could spare."""
+    """Count blocks of prompts that an earlier request held too: what a cache of prefixes could spare."""
     seen: set[int] = set()
     again = 0
     for blocks in hash_ids:
@@ -113,14 +112,16 @@ def _wordless(trace: RequestTrace) -> Iterator[Oddity]:
 
 
 def formats() -> list[dict[str, str]]:
-    """The formats that can be read, each with what its files hold and what its module says it is."""
-    jobs = [(reader.NAME, "jobs", _first_line(reader)) for reader in READERS]
-    requests = [(reader.NAME, "requests", _first_line(reader)) for reader in REQUEST_READERS]
-    return [{"name": name, "holds": holds, "description": line} for name, holds, line in (*jobs, *requests)]
-
-
-def _first_line(reader: object) -> str:
-    return (reader.__doc__ or "").strip().partition("\n")[0].replace("``", "")
+    """Return the formats that can be read, each with what its files hold and what its module says it is."""
+    readers = [*((reader, "jobs") for reader in READERS), *((reader, "requests") for reader in REQUEST_READERS)]
+    return [
+        {
+            "name": reader.NAME,
+            "holds": holds,
+            "description": (reader.__doc__ or "").strip().partition("\n")[0].replace("``", ""),
+        }
+        for reader, holds in readers
+    ]
 
 
 def _columns(jobs: Sequence[Job]) -> Columns:
@@ -138,7 +139,7 @@ def _columns(jobs: Sequence[Job]) -> Columns:
 
 
 def left_out(dropped: Sequence[Dropped]) -> dict[str, Any]:
-    """The rows that were dropped: how many, why (the commonest rule first), and the first of them one by one."""
+    """Return the rows that were dropped: how many, why (the commonest rule first), and the first of them one by one."""
     return {
         "dropped": len(dropped),
         "dropped_by_rule": [
@@ -159,7 +160,7 @@ def left_out(dropped: Sequence[Dropped]) -> dict[str, Any]:
 
 
 def spread(name: str, values: FloatArray, unit: str = "_s") -> dict[str, float | None]:
-    """Mean, percentiles and the largest of some values; None over none."""
+    """Return mean, percentiles and maximum of some values; None where there are none."""
     if not values.size:
         return {f"{name}_{part}{unit}": None for part in ("mean", "p50", "p90", "p99", "max")}
     p50, p90, p99 = np.percentile(values, (50, 90, 99))
@@ -172,7 +173,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _widths(width: FloatArray, brought: FloatArray) -> list[dict[str, Any]]:
-    """A row a width, the narrowest first; 0 is a job without GPUs."""
+    """Return a row for each width, the narrowest first; 0 is a job without GPUs."""
     values, kind = np.unique(width, return_inverse=True)
     counts, time = np.bincount(kind), np.bincount(kind, brought)
     return [
@@ -196,7 +197,7 @@ class _Wanted:
     passed: FloatArray
 
     def mean(self, edges: FloatArray) -> FloatArray:
-        """The mean between each two edges."""
+        """Return the mean between each two edges."""
         upto = np.interp(edges, self.times, self.passed)
         return np.asarray(np.diff(upto) / np.diff(edges), dtype=np.float64)
 
@@ -212,14 +213,13 @@ def _wanted(columns: Columns) -> _Wanted:
 
 
 def edges_of(span: float) -> FloatArray:
-    """The steps in which a span is shown: seconds, minutes, hours, days, …; the last may be cut short."""
+    """Return the steps in which a span is shown: seconds, minutes, hours, days, …; the last may be cut short."""
     step = next((step for step in _STEPS if span <= step * MOST_STEPS), _STEPS[-1])
-    edges = np.arange(0.0, span, step)
-    return np.append(edges, span)
+    return np.append(np.arange(0.0, span, step), span)
 
 
 def _counted(edges: FloatArray, times: FloatArray) -> list[int]:
-    """How many times lie in each step."""
+    """Count the times in each step."""
     step = np.searchsorted(edges, times, side="right").clip(1, edges.size - 1) - 1
     return [int(count) for count in np.bincount(step, minlength=edges.size - 1)]
 
@@ -248,19 +248,18 @@ def _load(columns: Columns, gpus: int) -> dict[str, Any]:
 
 
 def _over(wanted: _Wanted, span: float, gpus: int) -> float:
-    """The share of the time in which more is wanted than there is."""
+    """Return the share of the time in which more is wanted than there is."""
     lasts = np.diff(np.append(wanted.times.clip(max=span), span))
     return float(lasts[wanted.level > gpus].sum() / span)
 
 
 def _owners(jobs: Sequence[Job], field: str, brought: FloatArray) -> dict[str, Any]:
-    """How many different ones there are, and those that bring the most GPU time."""
+    """Count the different values of a field, and name those that bring the most GPU time."""
     names = list(map(attrgetter(field), jobs))
-    default = DEFAULTS[field]
     found = {name: at for at, name in enumerate(dict.fromkeys(names))}
     kind = np.fromiter(map(found.__getitem__, names), dtype=np.int64, count=len(names))
     counts, time = np.bincount(kind), np.bincount(kind, brought)
-    given = [at for name, at in found.items() if name != default]
+    given = [at for name, at in found.items() if name != DEFAULTS[field]]
     listed = list(found)
     most = sorted(given, key=lambda at: (-time[at], -counts[at], listed[at]))[:TOP]
     return {
@@ -291,7 +290,7 @@ def _outcomes(jobs: Sequence[Job], brought: FloatArray) -> dict[str, Any]:
 
 
 def _estimates(columns: Columns) -> dict[str, Any]:
-    """How many jobs have one, and how far it is from the time that they ran."""
+    """Count the jobs with an estimate, and say how far it is from the time that they ran."""
     given = columns.estimate > 0
     ratio = columns.estimate[given] / columns.run[given]
     known = spread("ratio", ratio, "")

@@ -33,12 +33,12 @@ _SEVERITY = (Outcome.FINISHES, Outcome.FAILS, Outcome.CANCELLED)
 
 
 def recognises(head: Head) -> bool:
-    """Whether it begins like the JSON of Kubernetes objects."""
+    """Return whether it begins like the JSON of Kubernetes objects."""
     return head.json and '"apiVersion"' in head.text and '"kind"' in head.text
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a file of pods."""
+    """Return the jobs of a file of pods."""
     data = mapped(path)
     with no_collection():
         pods = _Pods(path)
@@ -115,7 +115,7 @@ class _Pods:
             raise TraceError(f"trace {self.path}: {prefix}{first}")
 
     def trace(self) -> Trace:
-        """The jobs, in order of submission."""
+        """Return the jobs, in order of submission."""
         now = max([record.seen for record in self.records.values()])
         rows = [(row, gang) for gang in self._gangs() if (row := self._row(gang, now)) is not None]
         if not rows:
@@ -130,7 +130,7 @@ class _Pods:
         return Trace(kept, NAME, self.rows, tuple(dropped), tuple(self.notes))
 
     def _gangs(self) -> list[list[int]]:
-        """The pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""
+        """Return the pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""
         found: dict[tuple[str, str] | int, list[int]] = {}
         for at, record in self.records.items():
             if record.owner in _OF_A_NODE:
@@ -144,7 +144,7 @@ class _Pods:
         return [part for gang in found.values() for part in (self._apart(gang) if len(gang) > 1 else (gang,))]
 
     def _apart(self, gang: list[int]) -> list[list[int]]:
-        """Members of an indexed Job that did not run at the same time are jobs of their own."""
+        """Split the members of an indexed Job that did not run at the same time into jobs of their own."""
         if not self.records[gang[0]].gang_if_at_once:
             return [gang]
         members = _members([self.records[at] for at in gang])
@@ -155,7 +155,7 @@ class _Pods:
         return [[at] for at in gang]
 
     def _row(self, gang: list[int], now: int) -> _Row | None:
-        """The values of a job, unless its pods cannot be one."""
+        """Return the values of a job, unless its pods cannot be one."""
         pods = [self.records[at] for at in gang]
         row = _alone(pods[0], now) if len(pods) == 1 else None
         if row is None and self._ran(gang):
@@ -217,7 +217,7 @@ def _name(record: PodRecord) -> str:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """The names, those that were used before with a number."""
+    """Return the names, those that were used before with a number."""
     if len(set(names)) == len(names):
         return list(names)
     used: Counter[str] = Counter()
@@ -229,7 +229,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def _values(pods: list[PodRecord], now: int) -> _Row:
-    """The values, in the order of ``_FIELDS``, of the job that some pods are together."""
+    """Return the values, in the order of ``_FIELDS``, of the job that some pods are together."""
     first = pods[0]
     members = _members(pods)
     ran = [each for each in pods if each.started is not None]
@@ -254,7 +254,7 @@ def _values(pods: list[PodRecord], now: int) -> _Row:
 
 
 def _alone(pod: PodRecord, now: int) -> _Row | None:
-    """The same of the job that one pod is; None if it asked for nothing, never started, or does not tell its end."""
+    """Return the same for a job of one pod; None if it asked for nothing, never started, or tells no end."""
     if pod.started is None or not (pod.gpus or pod.cpu_milli or pod.memory_bytes):
         return None
     if pod.ended is None and pod.phase in ("Succeeded", "Failed"):
@@ -285,15 +285,13 @@ def _outcome(record: PodRecord) -> Outcome:
 
 
 def _members(pods: list[PodRecord]) -> list[PodRecord]:
-    """The last pod of each rank: those before it were replaced by it."""
-    last: dict[str, PodRecord] = {}
-    for each in sorted(pods, key=lambda each: each.created):
-        last[each.rank or f"\x00{each.uid or each.name}"] = each
-    return list(last.values())
+    """Return the last pod of each rank: those before it were replaced by it."""
+    in_order = sorted(pods, key=lambda pod: pod.created)
+    return list({pod.rank or f"\x00{pod.uid or pod.name}": pod for pod in in_order}.values())
 
 
 def _gpus(members: list[PodRecord]) -> tuple[int, int, int]:
-    """(gpus, gpu_milli, nodes) of a job. Parts of GPUs add up to whole ones, unless there is but one part."""
+    """Return (gpus, gpu_milli, nodes) of a job. Parts of GPUs add up to whole ones, unless there is one only."""
     wide = [each for each in members if each.gpus]
     if len(wide) == 1:
         return wide[0].gpus, wide[0].gpu_milli, 0 if wide[0].gpus == 1 else 1

@@ -5,8 +5,6 @@ and the two clusters of Acme do not mean the same by it. Stamps have whole secon
 the same one ran for less: it is taken as 1 s.
 """
 
-from collections.abc import Mapping
-
 import polars as pl
 
 from headway.traces.clock import stamps
@@ -26,10 +24,10 @@ TIMES = ("submit_time", "start_time", "end_time")
 NEVER_STARTED = "is empty: it never started, how long it would have run is not known"
 
 
-def lifetimes(sheet: Sheet, states: Mapping[str, int] = STATES) -> dict[str, pl.Series]:
-    """Submission, start, work and outcome, from the columns ``state`` and ``TIMES``."""
+def lifetimes(sheet: Sheet) -> dict[str, pl.Series]:
+    """Return submission, start, work and outcome, from the columns ``state`` and ``TIMES``."""
     sheet.text("state")
-    outcome = sheet.choice("state", states, int(Outcome.FINISHES))
+    outcome = sheet.choice("state", STATES, int(Outcome.FINISHES))
     times = stamps(sheet, TIMES, optional=TIMES[1:])
     submit, start, end = (times[name] for name in TIMES)
     sheet.drop(start.is_null(), "start_time", NEVER_STARTED, fault=False)
@@ -45,13 +43,13 @@ def lifetimes(sheet: Sheet, states: Mapping[str, int] = STATES) -> dict[str, pl.
 
 
 def ending(outcome: pl.Series, work: pl.Series) -> dict[str, pl.Series]:
-    """An outcome as the fields of ``Job``: what does not finish ends after all the work that was seen of it."""
+    """Return an outcome as the fields of ``Job``: what does not finish ends after all the work that was seen of it."""
     after = work.zip_with(outcome != int(Outcome.FINISHES), pl.Series([0], dtype=pl.Int64))
     return {"outcome": outcome, "outcome_after": after}
 
 
 def at_least_a_second(sheet: Sheet, work: pl.Series) -> pl.Series:
-    """Work of logs with whole seconds, in which 0 means less than one."""
+    """Return work of logs with whole seconds, in which 0 means less than one, at 1 s or more."""
     sheet.note(work == 0, "ran for less than a second: taken as 1 s")
     return work.to_frame("work").select(pl.when(pl.col("work") == 0).then(SECOND).otherwise("work")).to_series()
 

@@ -84,7 +84,7 @@ class Mapped:
 
 
 def plain(word: str) -> str:
-    """A word in lower case, with one ``_`` for blanks, dashes and underlines."""
+    """Write a word in lower case, with one ``_`` for blanks, dashes and underlines."""
     return re.sub(r"[\s_-]+", "_", word.strip().lower())
 
 
@@ -103,7 +103,7 @@ def mapping(text: str, columns: Collection[str], path: Path) -> dict[str, Mapped
 
 
 def _parts(text: str) -> list[str]:
-    """The parts of a map; those that go on with the words of an outcome are put together again."""
+    """Return the parts of a map; those that go on with the words of an outcome are put together again."""
     try:
         pieces = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error as problem:
@@ -118,7 +118,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _is_word(piece: str) -> bool:
-    """Whether this says what a word means, and maps no field."""
+    """Return whether this says what a word means, and maps no field."""
     word, _, meaning = (part.strip() for part in piece.rpartition("="))
     return plain(meaning) in _MEANINGS and word.partition(":")[0].strip() not in KINDS
 
@@ -138,7 +138,7 @@ def _mapped(target: str, source: str, columns: Collection[str], path: Path) -> M
 
 
 def _source(name: str, text: str, columns: Collection[str], path: Path) -> tuple[str, str | None, str]:
-    """A column, or a constant in place of one, and what is said about it."""
+    """Return a column, or a constant in place of one, and what is said about it."""
     colons = [at for at, letter in enumerate(text) if letter == ":"]
     for at in (len(text), *reversed(colons)):
         if (column := text[:at].strip()) in columns:
@@ -155,22 +155,22 @@ def _source(name: str, text: str, columns: Collection[str], path: Path) -> tuple
     raise TraceError(f"trace {path}: map: {unknown_name('column', shown, columns)}{hint}")
 
 
-def _unit(name: str, given: list[str]) -> int:
+def _unit(name: str, units_given: list[str]) -> int:
     units = _UNITS.get(KINDS[name])
-    if not given:
+    if not units_given:
         return 0
     if units is None:
-        raise ExperimentError(f"map: field {name!r} takes no unit ({given[0]!r})")
-    if len(given) > 1:
-        raise ExperimentError(f"map: field {name!r} is given two units, {given[0]!r} and {given[1]!r}")
-    if given[0].lower() not in units:
+        raise ExperimentError(f"map: field {name!r} takes no unit ({units_given[0]!r})")
+    if len(units_given) > 1:
+        raise ExperimentError(f"map: field {name!r} is given two units, {units_given[0]!r} and {units_given[1]!r}")
+    if units_given[0].lower() not in units:
         valid = [*units, EDGE] if name in _WITH_EDGE else units
-        raise ExperimentError(f"map: {unknown_name(f'unit of {name}', given[0], valid)}")
-    return units[given[0].lower()]
+        raise ExperimentError(f"map: {unknown_name(f'unit of {name}', units_given[0], valid)}")
+    return units[units_given[0].lower()]
 
 
 def _meanings(said: str, source: str) -> dict[str, int]:
-    """``done=completed,killed=cancelled`` as outcomes by word."""
+    """Parse ``done=completed,killed=cancelled`` into outcomes by word."""
     found: dict[str, int] = {}
     for part in said.split(","):
         word, equals, meaning = (piece.strip() for piece in part.rpartition("="))
@@ -188,13 +188,15 @@ def _meanings(said: str, source: str) -> dict[str, int]:
     return found
 
 
-def _complete(found: dict[str, Mapped]) -> dict[str, Mapped]:
-    if "submit" not in found:
-        raise ExperimentError(f"map: field 'submit' is missing, e.g. {EXAMPLE}")
-    if "work" in found and ("start" in found or "end" in found):
-        raise ExperimentError("map: give work, or start and end, not both")
-    if "work" not in found and not {"start", "end"} <= set(found):
-        raise ExperimentError("map: field 'work' is missing (or start and end, whose difference it is)")
-    if "gpus" not in found and "cpus" not in found:
-        raise ExperimentError("map: field 'gpus' is missing (or cpus, for jobs without GPUs)")
-    return found
+def _complete(fields: dict[str, Mapped]) -> dict[str, Mapped]:
+    work, edges = "work" in fields, {"start", "end"} & set(fields)
+    rules = (
+        ("submit" not in fields, f"field 'submit' is missing, e.g. {EXAMPLE}"),
+        (work and edges, "give work, or start and end, not both"),
+        (not work and len(edges) < 2, "field 'work' is missing (or start and end, whose difference it is)"),
+        ("gpus" not in fields and "cpus" not in fields, "field 'gpus' is missing (or cpus, for jobs without GPUs)"),
+    )
+    for broken, rule in rules:
+        if broken:
+            raise ExperimentError(f"map: {rule}")
+    return fields

@@ -32,12 +32,12 @@ class _Request(msgspec.Struct, gc=False):
 
 
 def recognises(head: Head) -> bool:
-    """Whether the first line is an object with all keys."""
+    """Return whether the first line is an object with all keys."""
     return head.first_line.startswith("{") and all(f'"{key}"' in head.first_line for key in KEYS)
 
 
 def _broken(request: _Request) -> tuple[str, str, str] | None:
-    """The key, the value and the rule that a request breaks, if any."""
+    """Return the key, the value and the rule that a request breaks, if any."""
     if not 0 <= request.timestamp < _LATEST_MS:
         return "timestamp", str(request.timestamp), "must be milliseconds, at least 0"
     for key in ("input_length", "output_length"):
@@ -67,7 +67,7 @@ def _parsed(path: Path) -> tuple[list[_Request], list[Dropped]]:
 
 
 def read(path: Path, strict: bool) -> RequestTrace:
-    """The requests of a Mooncake file."""
+    """Return the requests of a Mooncake file."""
     with no_collection():
         kept, dropped = _parsed(path)
         if dropped and (strict or not kept):

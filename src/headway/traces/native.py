@@ -21,6 +21,7 @@ from headway.errors import TraceError
 from headway.files import write_whole
 from headway.traces.build import DEFAULTS
 from headway.traces.head import Head
+from headway.traces.mapping import FLAGS
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table, listed, parquet_table
 from headway.traces.trace import Trace
@@ -29,7 +30,6 @@ from headway.training.job import Job, Outcome, workload
 NAME = "headway"
 _REQUIRED = ("submit", "work", "gpus")
 _OUTCOMES = {outcome.name.lower(): int(outcome) for outcome in Outcome}
-_FLAGS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _LONGEST = 2**63 - 1
 _TIME_DIGITS = 9
 
@@ -89,35 +89,34 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
-    """One column as the values of its field."""
+    """Return one column as the values of its field."""
     least = 1 if column.field == "work" else 0
     match column.kind:
         case "time" if name.endswith("_s"):
-            values = sheet.time(name, least=least, default=column.default)
+            return sheet.time(name, least=least, default=column.default)
         case "time" | "whole":
-            values = sheet.whole(name, least=least, default=column.default)
+            return sheet.whole(name, least=least, default=column.default)
         case "any whole":
-            values = sheet.whole(name, default=column.default)
+            return sheet.whole(name, default=column.default)
         case "fixed":
-            values = sheet.fixed(name, column.digits, least=0, default=column.default)
+            return sheet.fixed(name, column.digits, least=0, default=column.default)
         case "flag":
-            values = sheet.choice(name, _FLAGS, column.default)
+            return sheet.choice(name, FLAGS, column.default)
         case "outcome":
-            values = sheet.choice(name, _OUTCOMES, int(column.default))
+            return sheet.choice(name, _OUTCOMES, int(column.default))
         case _:
-            values = sheet.text(name, default=column.default or "", strip=False)
-    return values
+            return sheet.text(name, default=column.default or "", strip=False)
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has the required columns; a Parquet file is taken for one of ours."""
+    """Return whether the header has the required columns; a Parquet file is taken for one of ours."""
     times = [{f"{name}_s", f"{name}_ns"} for name in ("submit", "work")]
     columns = head.columns()
     return head.parquet or ("gpus" in columns and all(names & columns for names in times))
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a file in headway's own format."""
+    """Return the jobs of a file in headway's own format."""
     sheet = Sheet(parquet_table(path) if _is_parquet(path) else csv_table(path, multiline=True), ())
     for column in _COLUMNS:
         if column.field in _REQUIRED and not set(column.spellings) & set(sheet.columns):
@@ -140,7 +139,7 @@ def read(path: Path, strict: bool) -> Trace:
 
 
 def _decimal(value: int, digits: int) -> str:
-    """A whole number of 10**-digits in full, e.g. 1500 with 3 digits as ``1.5``."""
+    """Write a whole number of 10**-digits in full, e.g. 1500 with 3 digits as ``1.5``."""
     whole, part = divmod(value, 10**digits)
     return f"{whole}.{part:0{digits}d}".rstrip("0").rstrip(".")
 

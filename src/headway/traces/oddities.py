@@ -7,7 +7,6 @@ want to know of before believing a result.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,13 +53,9 @@ class Oddity:
     jobs: int
     line: str
 
-    def record(self) -> dict[str, Any]:
-        """The same for ``--json``."""
-        return {"kind": self.kind, "jobs": self.jobs, "line": self.line}
-
 
 def oddities(jobs: Sequence[Job], columns: Columns, gpus: int = 0) -> list[Oddity]:
-    """All that is odd about these jobs; with ``gpus`` also about them on a cluster of so many."""
+    """Return what is odd about these jobs; with ``gpus`` also about them on a cluster of so many."""
     return [
         *_same_durations(columns.run),
         *_moments(columns.run),
@@ -78,19 +73,18 @@ def _told(time_s: float) -> str:
 
 
 def _same_durations(run: FloatArray) -> Iterator[Oddity]:
-    """Many jobs of exactly the same length: a limit that cut them, or a default that was filled in."""
+    """Find many jobs of exactly the same length: a limit that cut them, or a default that was filled in."""
     lengths, counts = np.unique(run, return_counts=True)
     if not lengths.size:
         return
     last = int(counts[-1])
     if last >= max(FEWEST, _CUT_SHARE * run.size) and lengths.size > 1:
-        line = f"{last:,} jobs last exactly {_told(lengths[-1])} and none lasts longer: they may have been cut there"
-        yield Oddity("cut", last, line)
+        rule = "and none lasts longer: they may have been cut there"
+        yield Oddity("cut", last, f"{last:,} jobs last exactly {_told(lengths[-1])} {rule}")
     often = (counts >= max(FEWEST, _SAME_SHARE * run.size)) & (lengths >= _SAME_LEAST_S)
     often[-1] &= lengths.size == 1
     for at in np.flatnonzero(often):
-        share = 100 * counts[at] / run.size
-        line = f"{counts[at]:,} jobs ({share:.0f} %) last exactly {_told(lengths[at])}"
+        line = f"{counts[at]:,} jobs ({100 * counts[at] / run.size:.0f} %) last exactly {_told(lengths[at])}"
         yield Oddity("same-duration", int(counts[at]), line)
 
 
@@ -107,7 +101,7 @@ def _outlasting(columns: Columns) -> Iterator[Oddity]:
 
 
 def jumps(submit: FloatArray) -> Iterator[Oddity]:
-    """Stretches without a submission, far longer than is usual here: an outage, rows that are missing, a clock set."""
+    """Find stretches without a submission, far longer than usual: an outage, missing rows, a clock that was set."""
     instants = np.unique(submit)
     gaps = np.diff(instants)
     if gaps.size < FEWEST:
@@ -123,7 +117,7 @@ def jumps(submit: FloatArray) -> Iterator[Oddity]:
 
 
 def bursts(submit: FloatArray, what: str) -> Iterator[Oddity]:
-    """Many submissions in one second."""
+    """Find many submissions in one second."""
     if not submit.size:
         return
     whole, counts = np.unique(np.floor(submit), return_counts=True)

@@ -13,6 +13,7 @@ import polars as pl
 
 from headway.errors import TraceError
 from headway.traces.head import Head
+from headway.traces.lifetimes import ending
 from headway.traces.sheet import Sheet
 from headway.traces.table import Table, csv_table
 from headway.traces.trace import Dropped, Trace
@@ -34,12 +35,12 @@ _PHASES = {
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The pods of an openb pod list."""
+    """Return the pods of an openb pod list."""
     table, left_out = _lived(csv_table(path))
     trace = _trace(Sheet(table, COLUMNS), strict)
     dropped = sorted((*trace.dropped, *left_out), key=lambda each: each.line)
@@ -47,7 +48,7 @@ def read(path: Path, strict: bool) -> Trace:
 
 
 def _lived(table: Table) -> tuple[Table, list[Dropped]]:
-    """The rows of pods that lived, and an account of the others."""
+    """Return the rows of pods that lived, and an account of the others."""
     if not set(COLUMNS) <= set(table.frame.columns):
         return table, []  # the sheet will say which is missing
     began, gone = (pl.col(name).str.strip_chars() for name in ("scheduled_time", "deletion_time"))
@@ -90,8 +91,7 @@ def _trace(sheet: Sheet, strict: bool) -> Trace:
         "cpu_milli": sheet.whole("cpu_milli", least=0),
         "memory_bytes": sheet.whole("memory_mib", least=0) * 2**20,
         "qos": sheet.text("qos", default=""),
-        "outcome": outcome,
-        "outcome_after": work.zip_with(outcome != int(Outcome.FINISHES), pl.Series([0], dtype=pl.Int64)),
+        **ending(outcome, work),
         "patience": work.zip_with(never, pl.Series([0], dtype=pl.Int64)),
     }
     _explain(sheet, never, gone)
@@ -99,7 +99,7 @@ def _trace(sheet: Sheet, strict: bool) -> Trace:
 
 
 def _share(sheet: Sheet, gpus: pl.Series) -> pl.Series:
-    """Thousandths of each device; a pod without GPUs has 0 in the file."""
+    """Return thousandths of each device; a pod without GPUs has 0 in the file."""
     share = sheet.whole("gpu_milli", least=0, default=WHOLE_GPU_MILLI)
     sheet.drop((gpus == 0) & ~share.is_in([0, WHOLE_GPU_MILLI]), "gpu_milli", "needs num_gpu 1, not 0")
     return share.zip_with(gpus > 0, pl.Series([WHOLE_GPU_MILLI], dtype=pl.Int64))

@@ -5,10 +5,12 @@ becomes the tenant. ``gpu_time`` is duration times GPUs and is not needed; times
 differences count.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
+from headway.traces.clock import YEARS
 from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table
@@ -16,25 +18,23 @@ from headway.traces.trace import Trace
 
 NAME = "philly-csv"
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
-_YEARS = (1970, 2261)
 
 
 def _submit(sheet: Sheet) -> pl.Series:
     when = sheet.text("timestamp").str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
     sheet.drop(when.is_null(), "timestamp", "is not a time like 2017-10-09 07:01:55")
-    within = when.dt.year().is_between(*_YEARS)
-    sheet.drop(~within, "timestamp", f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
-    known = within.fill_null(False)
-    return when.to_physical().zip_with(known, pl.Series([None], dtype=pl.Int64)) * 1000
+    within = when.dt.year().is_between(*YEARS)
+    sheet.drop(~within, "timestamp", f"must lie in the years {YEARS[0]} to {YEARS[1]}")
+    return when.to_physical().zip_with(within.fill_null(False), pl.Series([None], dtype=pl.Int64)) * 1000
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a Philly file."""
+    """Return the jobs of a Philly file."""
     sheet = Sheet(csv_table(path), COLUMNS)
     fields = {
         "submit": _submit(sheet),
@@ -46,5 +46,4 @@ def read(path: Path, strict: bool) -> Trace:
     trace = sheet.trace(NAME, fields, strict=strict, in_order=False)
     if not (repeated := len(trace.jobs) - len({(job.submit, job.work, job.gpus, job.tenant) for job in trace.jobs})):
         return trace
-    note = f"{repeated} duplicate row{'s' if repeated > 1 else ''} kept"
-    return Trace(trace.jobs, trace.format, trace.rows, trace.dropped, (*trace.notes, note))
+    return replace(trace, notes=(*trace.notes, f"{repeated} duplicate row{'s' if repeated > 1 else ''} kept"))

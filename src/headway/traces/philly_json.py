@@ -51,12 +51,12 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 def recognises(head: Head) -> bool:
-    """Whether it is JSON with the keys of this format."""
+    """Return whether it is JSON with the keys of this format."""
     return head.json and all(f'"{key}"' in head.text for key in ("jobid", "attempts", "submitted_time"))
 
 
 def _entries(path: Path, content: bytes) -> tuple[list[_Entry], dict[int, str]]:
-    """The entries, and what is wrong with those that are not as they should be, by position."""
+    """Return the entries, and what is wrong with those that are not as they should be, by position."""
     broken: dict[int, str] = {}
     try:
         entries = msgspec.json.decode(content, type=list[_Entry])
@@ -88,7 +88,7 @@ def _one_by_one(path: Path, content: bytes, broken: dict[int, str]) -> list[_Ent
 
 
 def _lines(content: bytes, count: int) -> pl.Series:
-    """The line of each entry's id; the number of the entry, where lines cannot tell them apart."""
+    """Return the line of each entry's id; the number of the entry, where lines cannot tell them apart."""
     entries = np.arange(1, count + 1)
     if content.count(b"\n") < count - 1:
         return pl.Series("line", entries, dtype=pl.Int64)
@@ -98,7 +98,7 @@ def _lines(content: bytes, count: int) -> pl.Series:
 
 
 def _attempts(entries: list[_Entry]) -> pl.DataFrame:
-    """All attempts of all jobs, in order: how long each lasted, on how many GPUs."""
+    """Return all attempts of all jobs in order: how long each lasted, on how many GPUs."""
     every = [attempt for entry in entries for attempt in entry.attempts or ()]
     start = pl.Series("start", [attempt.start_time for attempt in every], dtype=pl.String)
     end = pl.Series("end", [attempt.end_time for attempt in every], dtype=pl.String)
@@ -120,7 +120,7 @@ def _attempts(entries: list[_Entry]) -> pl.DataFrame:
 
 
 def _sheet(path: Path) -> tuple[Sheet, pl.DataFrame]:
-    """The entries as a sheet, and what their attempts come to."""
+    """Return the entries as a sheet, and what their attempts come to."""
     content = text(path).encode()
     entries, broken = _entries(path, content)
     columns = zip(*map(attrgetter(*_TEXTS), entries), strict=True)
@@ -136,7 +136,7 @@ def _sheet(path: Path) -> tuple[Sheet, pl.DataFrame]:
 
 
 def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
-    """What the attempts of each job come to; the times shown are those that are wrong, else the last."""
+    """Return what the attempts of each job come to; the times shown are those that are wrong, else the last."""
     named = pl.col("gpus").filter(pl.col("gpus") > 0)
     odd = pl.col("unread_start") | pl.col("unread_end") | (pl.col("lasted") < 0)
     shown = [pl.coalesce(pl.col(name).filter(odd).first(), pl.col(name).last()) for name in ("start_time", "end_time")]
@@ -154,20 +154,20 @@ def _summed(attempts: pl.DataFrame, positions: pl.Series) -> pl.DataFrame:
     return positions.to_frame("job").join(summed, on="job", how="left", maintain_order="left")
 
 
-def _drop_unknown(sheet: Sheet, made: pl.DataFrame) -> None:
+def _drop_unknown(sheet: Sheet, summed: pl.DataFrame) -> None:
     """Drop what the log does not know (left out: such jobs are in every log of this kind) or tells wrongly (bad)."""
-    sheet.drop(made["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known", fault=False)
-    sheet.drop(made["unread_start"], "start_time", f"of an attempt {SHAPE}")
-    sheet.drop(made["unread_end"], "end_time", f"of an attempt {SHAPE}")
-    sheet.drop(made["backwards"], "end_time", "of an attempt is before its start")
-    sheet.drop(made["open"], "end_time", "is missing: it was still running when the log was written", fault=False)
+    sheet.drop(summed["attempts"].is_null(), "attempts", "are none: its GPUs and run time are not known", fault=False)
+    sheet.drop(summed["unread_start"], "start_time", f"of an attempt {SHAPE}")
+    sheet.drop(summed["unread_end"], "end_time", f"of an attempt {SHAPE}")
+    sheet.drop(summed["backwards"], "end_time", "of an attempt is before its start")
+    sheet.drop(summed["open"], "end_time", "is missing: it was still running when the log was written", fault=False)
     untimed = "or end_time is missing in all attempts: how long it ran is not known"
-    sheet.drop(made["timed"] == 0, "start_time", untimed, fault=False)
-    sheet.drop(made["gpus"].is_null(), "gpus", "are none in all attempts", fault=False)
+    sheet.drop(summed["timed"] == 0, "start_time", untimed, fault=False)
+    sheet.drop(summed["gpus"].is_null(), "gpus", "are none in all attempts", fault=False)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a Philly job log."""
+    """Return the jobs of a Philly job log."""
     with no_collection():
         sheet, made = _sheet(path)
     name, _ = sheet.text("jobid"), sheet.text("status")

@@ -7,7 +7,6 @@ their own.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from headway.errors import ExperimentError, TraceError, unknown_name
 from headway.traces import (
@@ -24,25 +23,12 @@ from headway.traces import (
     swf,
     synergy,
 )
-from headway.traces.head import Head, head_of
+from headway.traces.head import Reader, head_of
 from headway.traces.requests import REQUEST_FORMATS, refuse_requests, request_format
 from headway.traces.table import listed, text
 from headway.traces.trace import Trace, refuse_many_dropped
 
-
-class Reader(Protocol):
-    """What the module of a format offers."""
-
-    NAME: str
-
-    def read(self, path: Path, strict: bool) -> Trace:
-        """The jobs of a file."""
-
-    def recognises(self, head: Head) -> bool:
-        """Whether a file that begins like this is of this format."""
-
-
-READERS: tuple[Reader, ...] = (
+READERS: tuple[Reader[Trace], ...] = (
     synergy,
     helios,
     philly,
@@ -61,7 +47,7 @@ FORMATS: dict[str, Callable[[Path, bool], Trace]] = {reader.NAME: reader.read fo
 
 
 def guess(path: str | Path) -> str:
-    """The name of a file's format, or a line that asks for it."""
+    """Return the name of a file's format, or raise an error that asks for it."""
     head = head_of(Path(path))
     found = [reader.NAME for reader in READERS if reader.recognises(head)]
     if not found and (requests := request_format(head)):

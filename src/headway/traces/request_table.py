@@ -14,7 +14,7 @@ _SCHEMA = pa.schema([(name, pa.int64()) for name in Request._fields])
 
 
 def write(requests: Sequence[Request], path: Path) -> None:
-    """Keep them."""
+    """Write requests to a Parquet file."""
     columns = list(zip(*requests, strict=True)) if requests else [()] * len(Request._fields)
     table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=_SCHEMA)
     with replacing(path) as file:
@@ -22,7 +22,7 @@ def write(requests: Sequence[Request], path: Path) -> None:
 
 
 def read(path: Path) -> tuple[Request, ...]:
-    """As they were kept."""
+    """Read the requests that ``write`` kept."""
     try:
         table = pq.read_table(str(path), schema=_SCHEMA)
     except (OSError, pa.ArrowInvalid, pa.ArrowTypeError) as problem:

@@ -38,7 +38,7 @@ def in_order(
     dropped: tuple[Dropped, ...],
     notes: Iterable[str],
 ) -> RequestTrace:
-    """A trace of arrival times and tokens as they stand in a file: sorted where it is not, the first at 0."""
+    """Build a trace from arrival times and tokens as a file has them: sorted where it is not, the first at 0."""
     arrival, input_tokens, output_tokens = columns
     told = list(notes)
     if (np.diff(arrival) < 0).any():

@@ -4,37 +4,20 @@ They hold no jobs: what reads a workload of jobs refuses them by name.
 """
 
 from pathlib import Path
-from typing import Protocol
 
 from headway.errors import ExperimentError, TraceError, unknown_name
 from headway.traces import azure_llm, mooncake
-from headway.traces.head import Head, head_of
+from headway.traces.head import Head, Reader, head_of
 from headway.traces.request_trace import RequestTrace
 from headway.traces.trace import refuse_many_dropped
 
-
-class RequestReader(Protocol):
-    """What the module of a format of requests offers."""
-
-    NAME: str
-
-    def read(self, path: Path, strict: bool) -> RequestTrace:
-        """The requests of a file."""
-
-    def recognises(self, head: Head) -> bool:
-        """Whether a file that begins like this is of this format."""
-
-
-REQUEST_READERS: tuple[RequestReader, ...] = (
-    azure_llm,
-    mooncake,
-)
+REQUEST_READERS: tuple[Reader[RequestTrace], ...] = (azure_llm, mooncake)
 
 REQUEST_FORMATS = {reader.NAME: reader.read for reader in REQUEST_READERS}
 
 
 def request_format(head: Head) -> str:
-    """The format of a file of requests that begins like this; empty if it is none."""
+    """Return the format of a file of requests that begins like this; empty if it is none."""
     return next((reader.NAME for reader in REQUEST_READERS if reader.recognises(head)), "")
 
 

@@ -47,7 +47,7 @@ class Chosen:
 
 
 def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
-    """What an experiment says, and where it says nothing its scenario."""
+    """Return what an experiment says, and where it says nothing its scenario."""
     table, plain = experiment.workload, built.workload
     check_workload(table)
     arrivals = (table.arrivals or plain.arrivals).strip()
@@ -64,13 +64,13 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
 
 
 def _own_rate(arrivals: str) -> float | None:
-    """The rate that arrivals say themselves."""
+    """Return the rate that arrivals say themselves."""
     kind, _, options = arrivals.strip().partition(":")
     return SECOND / (sum(_bounds(options, arrivals)) / 2) if kind == "uniform" else None
 
 
 def draw(experiment: ServingExperiment, built: Built) -> tuple[Request, ...]:
-    """The requests of a run, in order of arrival; the same for the same experiment."""
+    """Return the requests of a run, in order of arrival; the same for the same experiment."""
     what, seed = chosen(experiment, built), experiment.run.seed
     times = _times(what, experiment, built)
     count = len(times)
@@ -88,18 +88,18 @@ def draw(experiment: ServingExperiment, built: Built) -> tuple[Request, ...]:
 
 
 def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int64]:
-    """Whole numbers, each drawn from one number of its stream whatever the bound is."""
+    """Draw whole numbers, each from one number of its stream whatever the bound is."""
     drawn = (stream(seed, name).random(count) * below).astype(np.int64)
     return np.minimum(drawn, below - 1)
 
 
-def _times(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
-    kind, _, options = what.arrivals.partition(":")
+def _times(workload: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+    kind, _, options = workload.arrivals.partition(":")
     if kind in _GAPS:
-        assert what.rate is not None
-        check_rate(experiment, built, what.rate)
-        return _GAPS[kind](experiment.run.seed, what.requests, SECOND / what.rate, options)
-    return _from_trace(what, experiment, built)
+        assert workload.rate is not None
+        check_rate(experiment, built, workload.rate)
+        return _GAPS[kind](experiment.run.seed, workload.requests, SECOND / workload.rate, options)
+    return _from_trace(workload, experiment, built)
 
 
 # --- drawn ------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _gamma(seed: int, count: int, mean: float, options: str) -> Times:
 
 
 def _on_off(seed: int, count: int, mean: float, options: str) -> Times:
-    """Poisson arrivals while on, none while off; both last exponential times, and the rate holds over all."""
+    """Draw Poisson arrivals while on, none while off; both last exponential times, and the rate holds over all."""
     on, off = _pair(options or f"{ON},{OFF}", f"onoff:{options}", "onoff:10s,30s")
     if mean * count > MOST_PERIODS * (on + off):
         raise ExperimentError(f"arrivals 'onoff:{options}': over {MOST_PERIODS:,} bursts; make them longer")
@@ -141,7 +141,7 @@ def _on_off(seed: int, count: int, mean: float, options: str) -> Times:
 
 
 def _even(seed: int, count: int, mean: float, options: str) -> Times:
-    """Gaps between two bounds, stretched to the mean that is wanted."""
+    """Draw gaps between two bounds, stretched to the mean that is wanted."""
     low, high = _bounds(options, f"uniform:{options}")
     gaps = stream(seed, "serving.times").uniform(low, high, count)
     return np.cumsum(gaps) * (mean / ((low + high) / 2))
@@ -173,21 +173,21 @@ _GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
 # --- recorded ---------------------------------------------------------------------------------------------------
 
 
-def _from_trace(what: Chosen, experiment: ServingExperiment, built: Built) -> Times:
-    """The first arrivals of a trace, at their own pace or stretched to a rate."""
-    path = Path(what.arrivals).expanduser()
+def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+    """Return the first arrivals of a trace, at their own pace or stretched to a rate."""
+    path = Path(workload.arrivals).expanduser()
     if not path.exists():
-        raise ExperimentError(f"arrivals {what.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
+        raise ExperimentError(f"arrivals {workload.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
     trace = load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
     wanted = experiment.workload.requests
     if wanted is not None and wanted > len(trace):
         raise TraceError(f"trace {path}: holds {counted(len(trace), 'request')}, {wanted:,} were asked for")
-    count = min(len(trace), what.requests, MOST_REQUESTS)
+    count = min(len(trace), workload.requests, MOST_REQUESTS)
     times = trace.arrival[:count].astype(np.float64)
     if count < 2:
         return times
     if not times[-1]:
         raise TraceError(f"trace {path}: its first {count:,} requests come at once, so they have no rate")
     pace = (count - 1) * SECOND / float(times[-1])
-    check_rate(experiment, built, what.rate or pace)
-    return times * (pace / what.rate) if what.rate else times
+    check_rate(experiment, built, workload.rate or pace)
+    return times * (pace / workload.rate) if workload.rate else times

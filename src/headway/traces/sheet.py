@@ -96,7 +96,7 @@ class Sheet:
         return raw.to_frame().select(pl.when(pl.first() != "").then(pl.first())).to_series()
 
     def text(self, column: str, *, default: str | None = None, strip: bool = True) -> pl.Series:
-        """Text; an empty cell takes the default, or is bad where there is none."""
+        """Return a column of text; an empty cell takes the default, or is bad where there is none."""
         values = self._stripped(column) if strip else self._table.frame[column]
         if default is not None:
             return values.fill_null(default)
@@ -104,7 +104,7 @@ class Sheet:
         return values
 
     def fixed(self, column: str, digits: int, *, least: int | None = None, default: int | None = None) -> pl.Series:
-        """Decimal numbers as integers in units of 10**-digits, exactly; ``least`` is in those units."""
+        """Return decimal numbers as integers in units of 10**-digits, exactly; ``least`` is in those units."""
         raw = self._stripped(column)
         values = raw.cast(pl.Decimal(38, digits), strict=False).to_physical().cast(pl.Int64, strict=False)
         self._drop_unread(raw, values, column, _why_no_number, default)
@@ -114,11 +114,11 @@ class Sheet:
         return values if default is None else values.fill_null(default)
 
     def time(self, column: str, *, least: int | None = None, default: int | None = None) -> pl.Series:
-        """Seconds as nanoseconds."""
+        """Return a column of seconds as nanoseconds."""
         return self.fixed(column, _TIME_DIGITS, least=least, default=default)
 
     def whole(self, column: str, *, least: int | None = None, default: int | None = None) -> pl.Series:
-        """Whole numbers; ``2.0`` counts as one, ``2.5`` does not."""
+        """Return a column of whole numbers; ``2.0`` counts as one, ``2.5`` does not."""
         raw = self._stripped(column)
         exact, rough = raw.cast(pl.Int64, strict=False), raw.cast(pl.Float64, strict=False)
         integral = (rough == rough.floor()) & (rough.abs() < 2.0**53)
@@ -130,7 +130,7 @@ class Sheet:
         return values if default is None else values.fill_null(default)
 
     def gpus(self, column: str) -> pl.Series:
-        """GPUs of a format that is about jobs with GPUs: a job without any is left out."""
+        """Return the GPUs of a format that is about jobs with GPUs: a job without any is left out."""
         values = self.whole(column, least=0)
         self.drop(values == 0, column, "must be at least 1", fault=False)
         return values
@@ -138,11 +138,10 @@ class Sheet:
     def _drop_unread(
         self, raw: pl.Series, values: pl.Series, column: str, why: Callable[[str | None], str], default: int | None
     ) -> None:
-        unread = values.is_null() if default is None else values.is_null() & raw.is_not_null()
-        self.drop(unread, column, why)
+        self.drop(values.is_null() if default is None else values.is_null() & raw.is_not_null(), column, why)
 
     def choice(self, column: str, meanings: Mapping[str, Any], default: Any) -> pl.Series:
-        """One of a few words, whatever its case, as what it means."""
+        """Return a column of a few words, in any case, as their meanings."""
         raw = self._stripped(column).str.to_lowercase()
         self.drop(~raw.is_in(list(meanings)), column, f"must be one of {', '.join(meanings)}")
         dtype = pl.Boolean if isinstance(default, bool) else pl.Int64
@@ -157,7 +156,7 @@ class Sheet:
         id_column: str = "",
         in_order: bool = True,
     ) -> Trace:
-        """The trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique.
+        """Return the trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique.
 
         A column ``start``, on the clock of ``submit``, is when each job really started; it is kept beside the jobs.
         With ``in_order`` a file of this format is expected to be sorted: ``strict`` then refuses one that is not.
@@ -180,7 +179,7 @@ class Sheet:
         return dict(began.select("name", "start").iter_rows())
 
     def kept(self, frame: pl.DataFrame, *, strict: bool) -> pl.DataFrame:
-        """The sound rows of columns made from this sheet, for traces of other things than jobs."""
+        """Return the sound rows of columns made from this sheet, for traces of other things than jobs."""
         self._refuse(strict)
         return frame.filter(self.sound())
 
@@ -204,7 +203,7 @@ class Sheet:
         self.drop(repeated, column, "occurs twice: ids must be unique")
 
     def sound(self) -> pl.Series:
-        """Whether nothing was noted about a row so far."""
+        """Return whether nothing was noted about a row so far."""
         mask = pl.repeat(True, self._table.frame.height, eager=True).alias("sound")
         return mask.scatter(list(self._bad), False) if self._bad else mask
 

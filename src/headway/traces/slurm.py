@@ -14,12 +14,12 @@ import polars as pl
 
 from headway.errors import TraceError
 from headway.formats.slurm import Fate
-from headway.traces import slurm_tables
-from headway.traces.head import Head
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_fold import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
+from headway.traces.slurm_tables import recognises as recognises
+from headway.traces.slurm_tables import table
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
 from headway.units import SECOND
@@ -56,29 +56,24 @@ class History:
     recorded: tuple[Recorded, ...]
 
     def by_name(self) -> Mapping[str, Recorded]:
-        """The records by the name of the job, for when jobs were left out or renumbered since."""
+        """Return the records by the name of the job, for when jobs were left out or renumbered since."""
         return {each.name: each for each in self.recorded}
 
 
-def recognises(head: Head) -> bool:
-    """Whether a file begins like something that Slurm wrote about jobs."""
-    return slurm_tables.recognises(head)
-
-
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a file, and when they really started."""
+    """Return the jobs of a file, and when they really started."""
     return _read(path, strict)[0]
 
 
 def history(path: str | Path, *, strict: bool = False) -> History:
-    """The jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
+    """Return the jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
     trace, rows = _read(Path(path), strict)
     known = {record.name: record for record in map(Recorded, *(rows[name].to_list() for name in _RECORDED))}
     return History(trace, tuple(known[job.name] for job in trace.jobs))
 
 
 def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
-    source = slurm_tables.table(path)
+    source = table(path)
     column = _checked(source)
     frame, own, notes = without_steps(source.frame, column)
     if not frame.height:
@@ -95,9 +90,9 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept)]
-    steps = source.frame.height - frame.height
-    read = replace(trace, rows=source.frame.height, dropped=dropped, notes=tuple(notes), starts=starts)
-    return replace(read, passed_over=steps), kept
+    height = source.frame.height
+    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts)
+    return replace(read, passed_over=height - frame.height), kept
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
@@ -115,7 +110,7 @@ def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, 
 
 
 def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:
-    """The rows that became jobs, their times counted from the first arrival, as the trace counts."""
+    """Return the rows that became jobs, their times counted from the first arrival, as the trace counts."""
     kept = rows.filter(pl.col("broken").is_null())
     if kept.height != len(names):  # some were dropped for what only their fields together make bad
         kept = kept.filter(pl.col("id").is_in(names)).unique("id", keep="first", maintain_order=True)
@@ -125,7 +120,7 @@ def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:
 
 
 def _checked(source: Table) -> str:
-    """The column with the ids, of a table that has the columns it needs."""
+    """Return the column with the ids, of a table that has the columns it needs."""
     column = "JobID" if "JobID" in source.frame.columns else "JobIDRaw"
     Sheet(source, (column if column in source.frame.columns else "JobID", "Submit"))
     found = set(source.frame.columns)
@@ -137,7 +132,7 @@ def _checked(source: Table) -> str:
 
 
 def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """nodes, cpu_milli and memory_bytes of jobs, as the model counts them.
+    """Add nodes, cpu_milli and memory_bytes of jobs, as the model counts them.
 
     A number of nodes binds where a job asked for it and got it; where Slurm divided the job by itself, or unevenly,
     it is left to the placement. CPUs and memory go with the GPUs; a job without any takes the same on each node.
@@ -175,7 +170,7 @@ def _fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def _remarks(rows: pl.DataFrame) -> list[str]:
-    """What a reader of results should know about the jobs that were kept."""
+    """Return notes for a reader of results about the jobs that were kept."""
     short = ~pl.col("ghost") & (pl.col("elapsed") < SECOND)
     said = (
         (pl.col("fate") == _RUNNING, "still running when the file was written: taken to end then"),

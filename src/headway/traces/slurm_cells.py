@@ -63,11 +63,11 @@ class Cells:
             self.rules.append(Rule(column, rule, fault))
 
     def has(self, *columns: str) -> bool:
-        """Whether one of these columns is in the file."""
+        """Return whether one of these columns is in the file."""
         return any(column in self.frame.columns for column in columns)
 
     def text(self, column: str) -> pl.Series:
-        """Text without blanks around it; null where it says that there is nothing."""
+        """Return a column's text without blanks around it; null where it says that there is nothing."""
         if column not in self.frame.columns:
             return pl.Series(column, [], dtype=pl.String).clear(self.frame.height)
         if column not in self._texts:
@@ -76,7 +76,7 @@ class Cells:
         return self._texts[column]
 
     def _sound(self, column: str, least: int, most: int, nothing: int | None = None) -> pl.Series | None:
-        """A column that holds numbers and no text, as JSON has them, if all of them lie within these bounds."""
+        """Return a column that holds numbers and no text, as JSON has them, if all of them lie within these bounds."""
         if column not in self.frame.columns or self.frame.schema[column] != pl.Int64:
             return None
         values = self.frame[column]
@@ -84,15 +84,15 @@ class Cells:
         return values if values.is_between(least, most).all() else None
 
     def _seconds(self, column: str) -> pl.Series | None:
-        """The same for times in seconds since 1970, where 0 is none."""
+        """Return the same for times in seconds since 1970, where 0 is none."""
         return self._sound(column, 10**8, 10**11 - 1, nothing=0)
 
     def looked_up(self, column: str, parse: Callable[[str], Any], kind: Any, rule: str) -> pl.Series:
-        """Each different text parsed once; one that gives None breaks the rule."""
+        """Parse each different text of a column once; one that gives None breaks the rule."""
         return self._frame(column, self.text(column), lambda text: (parse(text),), {"read": kind}, rule)["read"]
 
     def number(self, column: str, most: int = _LARGEST) -> pl.Series:
-        """Whole numbers, of which Slurm writes a range ``2-4`` where it may choose: the first counts."""
+        """Return whole numbers, of which Slurm writes a range ``2-4`` where it may choose: the first counts."""
 
         def whole(text: str) -> int | None:
             first = text.partition("-")[0]
@@ -109,11 +109,11 @@ class Cells:
         return plain.zip_with(plain.is_not_null(), found)
 
     def limit(self, column: str) -> pl.Series:
-        """Time limits in nanoseconds, which many jobs share; none at all is 0."""
+        """Return time limits in nanoseconds, which many jobs share; no limit is 0."""
         return self.looked_up(column, _span, pl.Int64, _SPAN_RULE)
 
     def span(self, column: str) -> pl.Series:
-        """Spans of time in nanoseconds, nearly all of them different."""
+        """Return spans of time in nanoseconds, nearly all of them different."""
         text = self.text(column)
         groups = text.str.extract_groups(r"^(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)$").struct
         days, hours, minutes, rest = (groups.field(str(place)).cast(pl.Int64) for place in range(1, 5))
@@ -123,7 +123,7 @@ class Cells:
         return usual.zip_with(usual.is_not_null(), found)
 
     def tres(self, column: str) -> pl.DataFrame:
-        """What TRES texts ask for, a column each. Memory differs from job to job: it is read apart from the rest."""
+        """Return what TRES texts ask for, a column each. Memory differs from job to job: it is read apart."""
         text = self.text(column)
         own = Cells(pl.DataFrame({column: text.drop_nulls().unique()}))
         read = own._tres(column).with_columns(own.frame[column].alias("key"), own.broken.is_not_null().alias("bad"))
@@ -139,7 +139,7 @@ class Cells:
         return self._resources(column, rest, slurm.tres).with_columns(sizes["read"].alias("memory"))
 
     def gres(self, column: str) -> pl.DataFrame:
-        """What GRES texts ask for, in the same columns."""
+        """Return what GRES texts ask for, in the same columns."""
         return self._resources(column, self.text(column), slurm.gres)
 
     def _resources(self, column: str, texts: pl.Series, parse: Callable[[str], Resources | None]) -> pl.DataFrame:
@@ -172,7 +172,7 @@ class Cells:
         return found.drop("key")
 
     def instant(self, column: str) -> pl.Series:
-        """Nanoseconds since 1970, in the zone of the file or in UTC; null where there is none, or it is unreadable."""
+        """Return nanoseconds since 1970, in the zone of the file or in UTC; null where there is none, or no time."""
         if (seconds := self._seconds(column)) is not None:
             found = seconds * 1_000_000
         else:
@@ -185,7 +185,7 @@ class Cells:
         return found.zip_with(within, _NO_NUMBER) * 1000
 
     def refuse_mixed_zones(self, columns: Sequence[str]) -> None:
-        """Times with a zone (or counted since 1970) cannot be compared with local ones: the rarer kind is refused."""
+        """Refuse the rarer kind where times with a zone (or counted since 1970) stand beside local ones."""
         if all(self._seconds(column) is not None for column in columns):
             return
         texts = {column: self.text(column) for column in columns if self.has(column)}
@@ -199,7 +199,7 @@ class Cells:
             self.refuse(told(text) & (zoned[column] != mostly), column, rule)
 
     def fate(self) -> pl.Series:
-        """The place of each row's fate in ``FATES``; rows without a state have finished."""
+        """Return the place of each row's fate in ``FATES``; rows without a state have finished."""
         if not self.has("State"):
             return pl.Series("fate", [FATES.index(Fate.FINISHED)] * self.frame.height, dtype=pl.Int64)
 
@@ -213,12 +213,12 @@ class Cells:
 
 
 def told(times: pl.Series) -> pl.Series:
-    """Whether a text is a time at all: JSON writes 0 where there is none."""
+    """Return whether a text is a time at all: JSON writes 0 where there is none."""
     return times.is_not_null() & (times != "0")
 
 
 def _microseconds(text: pl.Series) -> pl.Series:
-    """Microseconds since 1970, in the zone of the file or in UTC."""
+    """Parse times into microseconds since 1970, in the zone of the file or in UTC."""
     counted = text.str.contains(_SECONDS)
     if (counted | ~told(text)).all():
         return text.zip_with(counted, _NO_TEXT).cast(pl.Int64) * 1_000_000
@@ -227,7 +227,7 @@ def _microseconds(text: pl.Series) -> pl.Series:
 
 
 def _unusual(text: pl.Series) -> pl.Series:
-    """Microseconds since 1970 of times that are counted in seconds, have a fraction, a blank for the T or a zone."""
+    """Parse the same of times that count seconds, have a fraction, a blank for the T or a zone."""
     if text.null_count() == len(text):
         return _NO_NUMBER
     epoch = text.str.contains(_EPOCH).fill_null(False)
@@ -248,5 +248,5 @@ def _span(text: str) -> int | None:
 
 
 def seconds(values: pl.Series) -> pl.Series:
-    """Whole seconds as nanoseconds; what is over a hundred years stays a hundred years."""
+    """Return whole seconds as nanoseconds; what is over a hundred years stays a hundred years."""
     return values.clip(0, 100 * 365 * 86400) * SECOND

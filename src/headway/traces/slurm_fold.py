@@ -13,7 +13,7 @@ _PART = r"^(.*)\+\d+$"
 
 
 def without_steps(frame: pl.DataFrame, column: str) -> tuple[pl.DataFrame, pl.Series, list[str]]:
-    """The rows of jobs, which rows they are, and what to say about the steps."""
+    """Return the rows of jobs, which rows they are, and what to say about the steps."""
     ids = frame[column].str.strip_chars()
     step = ids.str.contains(r"^\d+(?:_\d+)?(?:\+\d+)?\.").fill_null(False)
     count = int(step.sum())
@@ -27,7 +27,7 @@ def without_steps(frame: pl.DataFrame, column: str) -> tuple[pl.DataFrame, pl.Se
 
 
 def folded(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """One row a job; those that broke a rule stay as they are, in their place."""
+    """Return one row a job; rows that broke a rule stay as they are, in their place."""
     bad = rows.filter(pl.col("broken").is_not_null())
     sound = _tasks(rows.filter(pl.col("broken").is_null()), notes)
     sound = _parts(_attempts(sound, notes), notes)
@@ -35,7 +35,7 @@ def folded(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 
 
 def _tasks(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """Tasks that were cancelled as one, before any of them started, each as a job."""
+    """Return tasks that were cancelled as one, before any of them started, each as a job."""
     listed = pl.col("id").str.ends_with("]")
     several = rows.filter(listed)
     if not several.height:
@@ -47,7 +47,7 @@ def _tasks(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 
 
 def _attempts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """The last attempt that ran, with the first submission and start; rows that say the same again are left out."""
+    """Return the last attempt that ran, with the first submission and start; drop rows that are repeated."""
     rows = rows.with_columns(
         pl.lit(1, pl.Int64).alias("attempts"),
         pl.lit(0, pl.Int64).alias("failures"),
@@ -81,7 +81,7 @@ def _held_hours(rows: pl.DataFrame) -> float:
 
 
 def _restarted(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """Without --duplicates only a count tells of earlier attempts."""
+    """Count earlier attempts that are not in the file: without --duplicates only a number tells of them."""
     if unseen := rows.filter(pl.col("restarts") >= pl.col("attempts")).height:
         notes.append(
             f"{unseen:,} job{'s were' if unseen > 1 else ' was'} requeued before the attempt that is in the file"
@@ -90,7 +90,7 @@ def _restarted(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 
 
 def _parts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """Components of a heterogeneous job start together: one job with what all of them hold."""
+    """Merge the components of a heterogeneous job, which start together, into one job with what all of them hold."""
     whole = pl.col("id").str.extract(_PART)
     parts = rows.filter(whole.is_not_null()).with_columns(whole.alias("id"))
     if not parts.height:

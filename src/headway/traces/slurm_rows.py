@@ -37,7 +37,7 @@ _ENDED_BADLY = [_FAILED, _BROKEN, _CANCELLED, _EVICTED]
 
 
 def typed(cells: Cells) -> pl.DataFrame:
-    """The rows as typed columns; ``cells.broken`` then says which of them keep no rule."""
+    """Return the rows as typed columns; ``cells.broken`` then says which of them keep no rule."""
     if cells.has(SURPLUS):
         cells.refuse(cells.frame[SURPLUS].is_not_null(), SURPLUS, "is a field too many")
     rows = pl.DataFrame({"id": _ids(cells), "fate": cells.fate()})
@@ -61,17 +61,14 @@ def _ids(cells: Cells) -> pl.Series:
     return (clusters.fill_null("") + ":" + ids).alias("id")
 
 
-def _elapsed(cells: Cells) -> pl.Series:
-    raw = seconds(cells.number("ElapsedRaw", 2**62))
-    return raw.zip_with(raw.is_not_null(), cells.span("Elapsed")).alias("elapsed")
-
-
 def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
-    """submit, arrival, start, end, elapsed and estimate, and ``ghost``: whether it ended without a start."""
+    """Return submit, arrival, start, end, elapsed, estimate, and ``ghost``: whether it ended without a start."""
     cells.refuse_mixed_zones([column for column in TIMES if cells.has(column)])
     submit, eligible, start, end = (cells.instant(column).alias(column.lower()) for column in TIMES)
     cells.refuse(submit.is_null(), "Submit", "is empty")
-    frame = pl.DataFrame([submit, eligible, start, end, fate, _elapsed(cells), _allocated(cells)])
+    raw = seconds(cells.number("ElapsedRaw", 2**62))
+    elapsed = raw.zip_with(raw.is_not_null(), cells.span("Elapsed")).alias("elapsed")
+    frame = pl.DataFrame([submit, eligible, start, end, fate, elapsed, _allocated(cells)])
     running = pl.col("fate") == _RUNNING
     frame = frame.with_columns(pl.when(~running).then(pl.col("end")))  # of a running job it is a forecast
     idle = pl.col("elapsed").fill_null(0) == 0
@@ -85,7 +82,8 @@ def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
     arrival = pl.max_horizontal("submit", "eligible")
     frame = frame.with_columns(pl.min_horizontal(arrival, "start").alias("arrival"))
     _refuse_times(cells, frame)
-    return [frame[name] for name in ("submit", "arrival", "start", "end", "elapsed", "ghost")] + [_estimate(cells)]
+    estimate = cells.limit("Timelimit" if cells.has("Timelimit") else "TimelimitRaw").fill_null(0).alias("estimate")
+    return [frame[name] for name in ("submit", "arrival", "start", "end", "elapsed", "ghost")] + [estimate]
 
 
 def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
@@ -110,27 +108,22 @@ def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
 
 
 def _allocated(cells: Cells) -> pl.Series:
-    """Whether a row names nodes that it was given, or resources where the file does not list nodes."""
-    column = "NodeList" if cells.has("NodeList") else "AllocTRES"
-    return cells.text(column).is_not_null().alias("allocated")
-
-
-def _estimate(cells: Cells) -> pl.Series:
-    return cells.limit("Timelimit" if cells.has("Timelimit") else "TimelimitRaw").fill_null(0).alias("estimate")
+    """Return whether a row names nodes that it was given, or resources where the file does not list nodes."""
+    return cells.text("NodeList" if cells.has("NodeList") else "AllocTRES").is_not_null().alias("allocated")
 
 
 def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
-    """gpus, types, cpus, memory, nodes, parts: what a job held, or asked for where it never held anything.
+    """Return gpus, types, cpus, memory, nodes and parts: what a job held, or asked for where it held nothing.
 
     Held counts before asked for: with --exclusive a job gets more than it asked for, and nobody else could have it.
     A GPU type is what it insisted on, not what it happened to be given.
     """
     tres = {"r": cells.tres("ReqTRES"), "a": cells.tres("AllocTRES")}
-    gres = {prefix: cells.gres(column) for prefix, column in _GRES.items()}
-    told = [series.alias(f"{prefix}_{series.name}") for prefix, part in {**tres, **gres}.items() for series in part]
-    frame = pl.DataFrame(told)
+    told = {**tres, **{prefix: cells.gres(column) for prefix, column in _GRES.items()}}
+    frame = pl.DataFrame([part.alias(f"{prefix}_{part.name}") for prefix, parts in told.items() for part in parts])
     counts = ("AllocNodes", "NNodes", "ReqNodes", "NTasks", "AllocCPUS", "NCPUS", "ReqCPUS")
-    frame = frame.with_columns([ghost, *(_positive(cells.number(column)).alias(column) for column in counts)])
+    frame = frame.with_columns([ghost, *(cells.number(column).alias(column) for column in counts)])
+    frame = frame.with_columns(pl.when(pl.col(column) > 0).then(pl.col(column)) for column in counts)
     held_nodes = pl.when(~pl.col("ghost")).then(pl.coalesce("AllocNodes", "a_nodes", "NNodes"))
     # GPUs that are asked for the whole job may come from any number of nodes.
     asked_nodes = pl.coalesce("ReqNodes", "r_nodes", pl.when(pl.col("j_gpus") > 0).then(1))
@@ -151,10 +144,6 @@ def _holdings(cells: Cells, ghost: pl.Series) -> list[pl.Series]:
     )
     frame = frame.with_columns(_memory(cells, frame))
     return [frame[name] for name in ("gpus", "types", "cpus", "memory", "held_nodes", "asked_nodes", "parts")]
-
-
-def _positive(values: pl.Series) -> pl.Series:
-    return values.to_frame("n").select(pl.when(pl.col("n") > 0).then(pl.col("n"))).to_series()
 
 
 def _memory(cells: Cells, frame: pl.DataFrame) -> pl.Series:
@@ -194,25 +183,22 @@ def _owners(cells: Cells) -> list[pl.Series]:
 
 
 def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
-    """An id like 123_[5-10] stands for tasks that never started: it must say which, and be cancelled."""
+    """Refuse an id like 123_[5-10], of tasks that never started, if it says not which or was not cancelled."""
     column = "JobID" if cells.has("JobID") else "JobIDRaw"
     listed = rows["id"].str.ends_with("]")
     cells.refuse(listed & ~rows["ghost"], column, "stands for several tasks, which cannot have run as one")
     cut = "is cut short: dump it with SLURM_BITSTR_LEN=0"
     cells.refuse(listed & rows["id"].str.contains("...", literal=True), column, cut)
 
-    def countable(text: str) -> bool | None:
-        return True if tasks(text) else None
-
     shown = Cells(
         pl.DataFrame({"id": rows["id"].zip_with(listed.fill_null(False), pl.Series([None], dtype=pl.String))})
     )
-    shown.looked_up("id", countable, pl.Boolean, "")
+    shown.looked_up("id", lambda text: True if tasks(text) else None, pl.Boolean, "")
     cells.refuse(shown.broken.is_not_null(), column, "is not a list of tasks like 123_[1-5,9]")
 
 
 def tasks(text: str) -> tuple[str, ...]:
-    """The ids behind ``123_[5-10%2]``; none where it is not understood."""
+    """Return the ids behind ``123_[5-10%2]``; none where it is not understood."""
     array, _, inside = text.partition("_[")
     try:
         return tuple(f"{array}_{task}" for task in slurm_lists.tasks(inside.removesuffix("]")))
@@ -221,7 +207,7 @@ def tasks(text: str) -> tuple[str, ...]:
 
 
 def ended(rows: pl.DataFrame) -> pl.DataFrame:
-    """The fields of ``Job`` that say how long a job runs and how it ends, from its fate."""
+    """Return the fields of ``Job`` that say how long a job runs and how it ends, from its fate."""
     wait = pl.max_horizontal(pl.col("end") - pl.col("arrival"), SECOND)
     limit = pl.when(pl.col("estimate") > 0).then(pl.col("estimate"))
     length = pl.when(pl.col("ghost")).then(pl.min_horizontal(wait, limit)).otherwise(pl.col("elapsed"))

@@ -58,7 +58,7 @@ _KEYS = {
 
 
 def recognises(head: Head) -> bool:
-    """Whether a file begins like one of these."""
+    """Return whether a file begins like one of these."""
     if head.json:
         told = any(f'"{key}"' in head.text for key in ("association", "job_state", "tres"))
         return told and '"jobs"' in head.text
@@ -69,7 +69,7 @@ def recognises(head: Head) -> bool:
 
 
 def table(path: Path) -> Table:
-    """The rows of a file; those of ``sacct`` steps are still among them."""
+    """Return the rows of a file; those of ``sacct`` steps are still among them."""
     head = head_of(path)
     if head.json:
         return _from_json(path)
@@ -120,7 +120,7 @@ def _from_records(path: Path) -> Table:
 
 
 def _values(records: pl.Series) -> pl.DataFrame:
-    """The values of ``_KEYS`` in each record.
+    """Return the values of ``_KEYS`` in each record.
 
     Records that one command wrote have their keys at the same places, apart from those of array tasks and the like.
     Cutting at blanks and taking what is at these places needs a fifth of the time of searching each record for each
@@ -140,7 +140,7 @@ def _values(records: pl.Series) -> pl.DataFrame:
 
 
 def _at_places(words: pl.Series) -> tuple[dict[str, pl.Expr], pl.Expr]:
-    """What to read where in records that are like this one, and which those are."""
+    """Return what to read where in records that are like this one, and which those are."""
     places: dict[str, int] = {}
     for place, word in enumerate(words):
         places.setdefault(word.partition("=")[0], place)
@@ -162,7 +162,7 @@ def _searched(name: str) -> pl.Expr:
 
 
 def _id() -> pl.Expr:
-    """``3_1``, ``3_[5-10%2]``, ``6+1`` or the plain number."""
+    """Return a job's id: ``3_1``, ``3_[5-10%2]``, ``6+1`` or the plain number."""
     array, task, het, offset = (pl.col(name) for name in ("Array", "Task", "Het", "Offset"))
     one = task.str.contains(r"^\d+$")
     return (

@@ -33,7 +33,7 @@ _KIBI = 1024
 
 
 def recognises(head: Head) -> bool:
-    """Whether it has a header of this format, or lines of 18 numbers."""
+    """Return whether it has a header of this format, or lines of 18 numbers."""
     lines = [line for line in head.text.splitlines() if line.strip() and not line.startswith(";")]
     if not lines:
         return _HEADER.search(head.text) is not None
@@ -53,13 +53,12 @@ def _table(path: Path, content: str) -> Table:
 
 
 def _known(values: pl.Series) -> pl.Series:
-    """Null for what the format calls unknown."""
+    """Return the values, null for what the format calls unknown."""
     return values.to_frame("x").select(pl.when(pl.col("x") >= 0).then("x")).to_series()
 
 
 def _label(sheet: Sheet, field: str, prefix: str, unknown: str) -> pl.Series:
-    number = _known(sheet.whole(field, default=-1))
-    return (prefix + number.cast(pl.String)).fill_null(unknown)
+    return (prefix + _known(sheet.whole(field, default=-1)).cast(pl.String)).fill_null(unknown)
 
 
 def _work(sheet: Sheet, status: pl.Series) -> pl.Series:
@@ -105,7 +104,7 @@ def _fields(sheet: Sheet) -> dict[str, pl.Series]:
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a log in the Standard Workload Format."""
+    """Return the jobs of a log in the Standard Workload Format."""
     content = text(path)
     sheet = Sheet(_table(path, content), ())
     sheet.drop(sheet.text("think_time", default="") == "", "job", f"has fewer than {len(FIELDS)} fields on its line")

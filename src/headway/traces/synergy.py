@@ -19,12 +19,12 @@ COLUMNS = ("job_id", "model", "arrival_s", "total_iters", "iter_time_s_at_fair_s
 
 
 def recognises(head: Head) -> bool:
-    """Whether the header has all columns."""
+    """Return whether the header has all columns."""
     return head.columns() >= set(COLUMNS)
 
 
 def read(path: Path, strict: bool) -> Trace:
-    """The jobs of a Synergy file."""
+    """Return the jobs of a Synergy file."""
     sheet = Sheet(csv_table(path), COLUMNS)
     name, model = sheet.text("job_id"), sheet.text("model", default="")
     submit = sheet.time("arrival_s", least=0)

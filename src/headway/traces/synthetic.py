@@ -32,20 +32,20 @@ _LONGEST_SPAN = 2**62
 
 
 def _shares(count: int) -> FloatArray:
-    """Zipf weights: the k-th has 1/k of the first."""
+    """Return Zipf weights: the k-th has 1/k of the first."""
     weights = 1.0 / np.arange(1, count + 1)
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def _hourly_rate(hours: int) -> FloatArray:
-    """Arrivals an hour, relative: calm nights, busy afternoons, quiet weekends. The run begins on a Monday at 0:00."""
+    """Return relative arrivals an hour: calm nights, busy afternoons, quiet weekends, from Monday 0:00 on."""
     hour = np.arange(hours)
     daily = 1.0 - _NIGHT * np.cos(2 * np.pi * (hour % 24 - 3) / 24)
     return np.asarray(daily * np.where(hour // 24 % 7 >= _WORKDAYS, _WEEKEND, 1.0), dtype=np.float64)
 
 
 def _arrivals(jobs: int, span: int, seed: int) -> IntArray:
-    """Poisson arrivals, given their number, whose rate follows the rhythm; the first at 0 and the last at ``span``."""
+    """Draw so many Poisson arrivals whose rate follows the rhythm; the first at 0 and the last at ``span``."""
     uniform = np.sort(stream(seed, "synthetic.arrivals").random(jobs))
     if jobs == 1 or uniform[-1] == uniform[0]:
         return np.zeros(jobs, dtype=np.int64)
@@ -65,7 +65,7 @@ def _durations(widths: IntArray, longest: int, seed: int) -> IntArray:
 
 
 def _outcomes(work: IntArray, seed: int) -> tuple[IntArray, IntArray]:
-    """How each job ends, and after how much work: failures come early, people give up late."""
+    """Draw how each job ends, and after how much work: failures come early, people give up late."""
     draws = stream(seed, "synthetic.outcomes")
     kind = draws.choice(3, size=work.size, p=[1 - _FAILS - _CANCELLED, _FAILS, _CANCELLED])
     part = np.where(kind == Outcome.FAILS, draws.beta(1, 4, work.size), draws.beta(3, 2, work.size))
@@ -74,7 +74,7 @@ def _outcomes(work: IntArray, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def _owners(jobs: int, seed: int) -> tuple[list[str], list[str]]:
-    """The tenant and the user of each job."""
+    """Return the tenant and the user of each job."""
     draws = stream(seed, "synthetic.owners")
     tenants = draws.choice(_TENANTS, size=jobs, p=_shares(_TENANTS))
     users = draws.choice(_USERS_A_TENANT, size=jobs, p=_shares(_USERS_A_TENANT))
@@ -86,7 +86,7 @@ def _owners(jobs: int, seed: int) -> tuple[list[str], list[str]]:
 
 
 def _communication(widths: IntArray, seed: int) -> IntArray:
-    """Parts per million of the time: none on one GPU, more the wider the job."""
+    """Draw the share of time spent communicating, in parts per million: none on one GPU, more the wider the job."""
     draws = stream(seed, "synthetic.communication").uniform(30_000, 80_000, widths.size)
     return np.minimum(draws * np.log2(widths), 500_000).astype(np.int64)
 
@@ -111,7 +111,7 @@ def philly_like(
     estimates: bool = True,
     longest: int = LONGEST,
 ) -> tuple[Job, ...]:
-    """``jobs`` jobs for a cluster of ``gpus`` devices, the same for the same arguments.
+    """Draw ``jobs`` jobs for a cluster of ``gpus`` devices, the same for the same arguments.
 
     ``load`` is the GPU time they bring over what the cluster offers between the first and the last arrival (see
     ``offered_load``). Without ``outcomes`` every job finishes; without ``estimates`` users announce no run time. No job

@@ -36,7 +36,7 @@ _LONGEST_SPAN = 2**62
 
 
 def parse_split(text: str, what: str = "split") -> tuple[float, ...]:
-    """``50,0,50`` as the shares of image, language and speech jobs; they sum to 1."""
+    """Parse ``50,0,50`` into the shares of image, language and speech jobs; they sum to 1."""
     parts = [_number(part) for part in text.split(",")]
     found = [part for part in parts if part is not None]
     if len(found) != len(parts) or len(found) != len(CLASSES):
@@ -50,7 +50,7 @@ def parse_split(text: str, what: str = "split") -> tuple[float, ...]:
 
 
 def parse_rate(text: str) -> float:
-    """``9/h`` as the mean time between two arrivals, in nanoseconds."""
+    """Parse ``9/h`` into the mean time between two arrivals, in nanoseconds."""
     number, _, unit = (part.strip() for part in text.partition("/"))
     count, per = _number(number), _PER.get(unit)
     if count is None or per is None:
@@ -61,7 +61,7 @@ def parse_rate(text: str) -> float:
 
 
 def _number(text: str) -> Fraction | None:
-    """A decimal number as it is written; None for anything else, a negative one among them."""
+    """Parse a decimal number as it is written; None for anything else, a negative one among them."""
     digits = text.strip()
     plain = digits.replace(".", "", 1)
     return Fraction(digits) if plain.isdecimal() and plain.isascii() and len(plain) <= _MOST_DIGITS else None
@@ -70,7 +70,7 @@ def _number(text: str) -> Fraction | None:
 def synergy_like(
     jobs: int, *, rate: str = "9/h", split: str = "20,70,10", gpus: str = "single", seed: int = 0
 ) -> tuple[Job, ...]:
-    """``jobs`` jobs, the same for the same arguments; the first is submitted at 0.
+    """Draw ``jobs`` jobs, the same for the same arguments; the first is submitted at 0.
 
     ``split`` is the percentages of image, language and speech jobs, ``gpus`` is single or multi: 1, 2, 4 or 8.
     """
@@ -94,7 +94,7 @@ def synergy_like(
 
 
 def _durations(jobs: int, seed: int) -> list[int]:
-    """Whole seconds, in nanoseconds."""
+    """Draw durations of whole seconds, in nanoseconds."""
     draws = stream(seed, "synergy.durations")
     short = draws.random(jobs) < _SHORT_SHARE
     power = np.where(short, draws.uniform(*_SHORT, jobs), draws.uniform(*_LONG, jobs))
@@ -103,7 +103,7 @@ def _durations(jobs: int, seed: int) -> list[int]:
 
 
 def _models(jobs: int, shares: Sequence[float], seed: int) -> list[str]:
-    """What each job trains: its class by the split, and any model of the class as likely as the others."""
+    """Return what each job trains: its class by the split, and any model of the class as likely as the others."""
     names = [
         (model, share / len(models)) for models, share in zip(CLASSES.values(), shares, strict=True) for model in models
     ]
@@ -112,7 +112,7 @@ def _models(jobs: int, shares: Sequence[float], seed: int) -> list[str]:
 
 
 def with_models(jobs: Sequence[Job], split: str, seed: int = 0) -> tuple[Job, ...]:
-    """The same jobs, those on GPUs that do not say what they train given a model; drawn from ``seed``."""
+    """Return the jobs, with a model drawn from ``seed`` for those on GPUs that do not say what they train."""
     drawn = _models(len(jobs), parse_split(split, "models"), seed)
     given = [job.model or (model if job.gpus else "") for job, model in zip(jobs, drawn, strict=True)]
     return altered(jobs, {"model": given})

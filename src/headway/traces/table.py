@@ -45,7 +45,7 @@ _SHOWN = 120
 
 
 def listed(columns: Iterable[str]) -> str:
-    """Names of columns in one line of bearable length."""
+    """Return names of columns in one line of bearable length."""
     line = " ".join(", ".join(columns).split())
     return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
 
@@ -55,17 +55,17 @@ _PACKED = {b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"PK
 
 @cache
 def _flowed(path: Path) -> bytes:
-    """What came out of a pipe: it can be read once."""
+    """Return what came out of a pipe: it can be read once."""
     return sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether it is no file that can be read again: ``-`` for standard input, a pipe, a device."""
+    """Return whether it is no file that can be read again: ``-`` for standard input, a pipe, a device."""
     return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked where it is gzip."""
+    """Return the bytes of a file, unpacked where it is gzip."""
     try:
         data = _flowed(path) if is_pipe(path) else path.read_bytes()
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def contents(path: Path) -> bytes:
 
 
 def mapped(path: Path) -> bytes | memoryview:
-    """The bytes of a file of JSON, not copied where it is a plain one: such files are large, and read once."""
+    """Return the bytes of a file of JSON, not copied where it is a plain one: such files are large, and read once."""
     try:
         if not path.is_file() or path.suffix == ".gz":
             return contents(path)
@@ -104,7 +104,7 @@ def mapped(path: Path) -> bytes | memoryview:
 
 
 def text(path: Path) -> str:
-    """The text of a file, without a byte order mark."""
+    """Return the text of a file, without a byte order mark."""
     data = contents(path)
     if data[:4] == b"PAR1":
         raise TraceError(f"trace {path}: is a Parquet file, this format is text")
@@ -145,20 +145,16 @@ def _parsed(names: list[str], body: str, separator: str, quote: str | None) -> p
     return frame.rename(dict(zip(plain, [*names, SURPLUS], strict=True)))
 
 
-def _line_breaks(frame: pl.DataFrame) -> pl.Series:
-    """How many line breaks the fields of each row hold."""
-    return frame.select(pl.sum_horizontal(pl.all().str.count_matches("\n").fill_null(0).cast(pl.Int64))).to_series()
-
-
 def _quoted(names: list[str], body: str, separator: str, multiline: bool) -> tuple[pl.DataFrame, pl.Series] | None:
-    """Rows and the line breaks in each, with quotes understood; None where the quotes cannot be trusted."""
+    """Return rows and the line breaks in each, with quotes understood; None where quotes cannot be trusted."""
     try:
         frame = _parsed(names, body, separator, '"')
     except pl.exceptions.PolarsError:
         return None
     if '"' not in body:
         return frame, pl.repeat(0, frame.height, dtype=pl.Int64, eager=True)
-    breaks = _line_breaks(frame)
+    counts = frame.select(pl.sum_horizontal(pl.all().str.count_matches("\n").fill_null(0).cast(pl.Int64)))
+    breaks = counts.to_series()
     return (frame, breaks) if multiline or not breaks.sum() else None
 
 
@@ -172,7 +168,7 @@ def _unquoted(path: Path, names: list[str], body: str, separator: str) -> tuple[
 
 
 def csv_table(path: Path, *, separator: str = ",", multiline: bool = False) -> Table:
-    """A text file with a header. Blank lines are skipped, fields hold line breaks only if ``multiline``."""
+    """Read a text file with a header. Blank lines are skipped, fields hold line breaks only if ``multiline``."""
     first, _, body = text(path).partition("\n")
     names = _header(path, first.rstrip("\r"), separator)
     notes: list[str] = []
@@ -191,12 +187,12 @@ def csv_table(path: Path, *, separator: str = ",", multiline: bool = False) -> T
 
 
 def _seconds(spans: pl.Expr) -> pl.Expr:
-    """Spans as decimal seconds, exactly."""
+    """Return spans as decimal seconds, exactly."""
     return spans.dt.total_nanoseconds().cast(pl.Decimal(38, 0)) * pl.lit("0.000000001").cast(pl.Decimal(38, 9))
 
 
 def parquet_table(path: Path) -> Table:
-    """A Parquet file, each column turned to text (lists joined by ``;``)."""
+    """Read a Parquet file as a table, each column turned to text (lists joined by ``;``)."""
     data = contents(path)
     try:
         stored = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)

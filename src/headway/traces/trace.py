@@ -75,7 +75,7 @@ def refuse_many_dropped(dropped: Iterable[Dropped], rows: int, path: str | Path,
 
 
 def dropped_note(dropped: Sequence[Dropped], rows: int, path: str | Path) -> str:
-    """How many rows of a file were left out and why the first of them were, in one line."""
+    """Return how many rows of a file were left out and why the first of them were, in one line."""
     reasons = "; ".join(str(each) for each in dropped[:EXPLAINED])
     others = f"; and {len(dropped) - EXPLAINED:,} more; headway trace inspect {path} shows them"
     return f"{len(dropped):,} of {rows:,} rows dropped: {reasons}{others if len(dropped) > EXPLAINED else ''}"

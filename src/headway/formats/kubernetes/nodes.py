@@ -37,13 +37,13 @@ _SHOWN = 5
 
 
 def describes(text: str) -> bool:
-    """Whether this begins like the JSON of Kubernetes objects."""
+    """Return whether this begins like the JSON of Kubernetes objects."""
     head = text.lstrip()[:4096]
     return head[:1] in ("{", "[") and '"apiVersion"' in head
 
 
 def cluster(text: str, where: str) -> Described:
-    """The nodes in a file."""
+    """Return the nodes in a file."""
     found: dict[str, Item] = {}
     kinds: set[str] = set()
     for position, item in enumerate(objects(text.encode(), where, ExperimentError), start=1):
@@ -66,21 +66,18 @@ def cluster(text: str, where: str) -> Described:
 
 @lru_cache(maxsize=1024)
 def gpu_type(label: str) -> str:
-    """A GPU's product in short: ``NVIDIA-A100-SXM4-80GB-SHARED`` is ``a100-sxm4-80gb``."""
+    """Return a GPU's product in short: ``NVIDIA-A100-SXM4-80GB-SHARED`` is ``a100-sxm4-80gb``."""
     text = re.sub(r"[\s_]+", "-", label.strip().lower()).removesuffix(_SHARED)
     return _VENDORS.sub("", _MIG.sub("", text)) or "gpu"
 
 
 def product(labels: Mapping[str, str]) -> str:
-    """The label that names the GPUs, as it is written; empty where there is none."""
-    for name in PRODUCTS:
-        if label := labels.get(name):
-            return label
-    return ""
+    """Return the label that names the GPUs, as it is written; empty where there is none."""
+    return next((labels[name] for name in PRODUCTS if labels.get(name)), "")
 
 
 def slicing(labels: Mapping[str, str]) -> Slicing:
-    """How the GPUs of a node with these labels are shared."""
+    """Return how the GPUs of a node with these labels are shared."""
     return _sliced(product(labels).lower(), labels.get("nvidia.com/gpu.replicas", ""))
 
 
@@ -129,12 +126,11 @@ def _notes(nodes: Iterable[Item]) -> list[str]:
         capacity, allocatable = amounts(item.status.capacity), amounts(item.status.allocatable)
         if any(allocatable.get(name, amount) < amount for name, amount in capacity.items() if name.endswith("/gpu")):
             short.append(item.metadata.name)
-    notes = []
-    if away:
-        notes.append(f"nodes that are cordoned or not ready count all the same: {_named(away)}")
-    if short:
-        notes.append(f"nodes whose allocatable GPUs are fewer than they have count with those: {_named(short)}")
-    return notes
+    told = (
+        (away, "nodes that are cordoned or not ready count all the same"),
+        (short, "nodes whose allocatable GPUs are fewer than they have count with those"),
+    )
+    return [f"{what}: {_named(names)}" for names, what in told if names]
 
 
 def _named(names: list[str]) -> str:

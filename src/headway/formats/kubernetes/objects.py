@@ -156,7 +156,7 @@ _resources = msgspec.json.Decoder(Resources | None).decode
 
 
 def conditions(status: Status) -> tuple[Condition, ...]:
-    """The conditions of an object. Of most pods nobody asks for them: they are read when somebody does."""
+    """Return the conditions of an object. Of most pods nobody asks for them: they are read when somebody does."""
     told = status.conditions
     if not isinstance(told, tuple):
         try:
@@ -168,7 +168,7 @@ def conditions(status: Status) -> tuple[Condition, ...]:
 
 
 def nanoseconds(time: datetime) -> int:
-    """A time as nanoseconds since 1970."""
+    """Convert a time to nanoseconds since 1970."""
     if not time.microsecond:
         return int(time.timestamp()) * SECOND
     since = time - EPOCH
@@ -176,7 +176,7 @@ def nanoseconds(time: datetime) -> int:
 
 
 def objects(data: bytes | memoryview, where: str, error: type[InputError]) -> Iterator[Item | ObjectError]:
-    """The objects of a file in their order, or for each why it cannot be read.
+    """Yield the objects of a file in their order, or for each why it cannot be read.
 
     Raises ``error``, with ``where`` before the reason, if the file as a whole cannot be.
     """
@@ -213,7 +213,7 @@ def _check_text(data: bytes | memoryview, where: str, error: type[InputError]) -
 
 
 def _sound(data: bytes | memoryview) -> list[_Item] | None:
-    """The objects of a list in which there is nothing to explain; None for any other file."""
+    """Return the objects of a list in which there is nothing to explain; None for any other file."""
     try:
         whole = msgspec.json.decode(data, type=_Sound)
         kind = whole.kind.removesuffix("List")
@@ -247,7 +247,7 @@ def _decoded(raw: msgspec.Raw, kind: str) -> Item | ObjectError:
 
 
 def _documents(data: bytes, where: str, error: type[InputError]) -> Iterable[Any]:
-    """What a file holds, one JSON text after the other."""
+    """Return what a file holds, one JSON text after the other."""
     try:
         return [msgspec.json.decode(data)]
     except msgspec.DecodeError:
@@ -269,7 +269,7 @@ def _one_by_one(text: str, where: str, error: type[InputError]) -> Iterator[Any]
 
 
 def _flat(document: Any, kind: str, where: str, error: type[InputError]) -> Iterator[tuple[Any, str]]:
-    """The objects in a document, and the kind that their list says they are."""
+    """Yield the objects in a document, and the kind that their list says they are."""
     if isinstance(document, list):
         for each in document:
             yield from _flat(each, kind, where, error)
@@ -305,7 +305,7 @@ def _explained(problem: msgspec.ValidationError, document: Any, kind: str, withi
 
 
 def _at(document: Any, place: str) -> Any:
-    """What stands at a place like ``status.conditions[0].type``; a table's key cannot be told from ``[...]``."""
+    """Return the value at a place like ``status.conditions[0].type``; a table's key cannot be told from ``[...]``."""
     for step in re.findall(r"[^.\[\]]+", place):
         try:
             document = document[int(step) if isinstance(document, list) else step]

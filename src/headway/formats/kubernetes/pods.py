@@ -119,7 +119,7 @@ class PodRecord(Struct, frozen=True, gc=False):
 
 
 def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
-    """The record of a pod; ``nodes`` tells how GPUs are shared, by node. Raises ``ObjectError``."""
+    """Return the record of a pod; ``nodes`` tells how GPUs are shared, by node. Raises ``ObjectError``."""
     meta, spec, status = item.metadata, item.spec, item.status
     if not meta.name:
         raise ObjectError("metadata.name", "", "is missing: a pod needs a name")
@@ -145,7 +145,7 @@ def pod(item: Item, nodes: Mapping[str, Slicing] | None = None) -> PodRecord:
 
 
 def _notes(meta: Metadata) -> Mapping[str, str]:
-    """Labels and annotations, if any of them means something here."""
+    """Return labels and annotations if any of them is known here, else an empty table."""
     labels, annotations = meta.labels or {}, meta.annotations or {}
     if _KNOWN.isdisjoint(labels) and _KNOWN.isdisjoint(annotations):
         return _NOTHING
@@ -153,7 +153,7 @@ def _notes(meta: Metadata) -> Mapping[str, str]:
 
 
 def _first_of(names: Sequence[str], notes: Mapping[str, str]) -> str | None:
-    """What the strongest of these names says."""
+    """Return the value of the first of these names that is there."""
     for name in names:
         if name in notes:
             return notes[name]
@@ -161,7 +161,7 @@ def _first_of(names: Sequence[str], notes: Mapping[str, str]) -> str | None:
 
 
 def _request(spec: Spec, by_annotation: Amounts | None, slicing: Slicing) -> tuple[GpuRequest, int, int]:
-    """GPUs, thousandths of a CPU and bytes of memory."""
+    """Return the GPUs, thousandths of a CPU and bytes of memory that a pod asks for."""
     if by_annotation or spec.resources:
         asked = effective(spec.containers or (), spec.init_containers or (), spec.overhead, spec.resources)
         return _totals({**asked, **(by_annotation or {})}, slicing)
@@ -175,7 +175,7 @@ def _request(spec: Spec, by_annotation: Amounts | None, slicing: Slicing) -> tup
 
 @lru_cache(maxsize=1 << 14)
 def _single(resources: Resources | None) -> tuple[GpuRequest, int, int]:
-    """The same of a pod with one container; a file has far fewer different ones than pods."""
+    """Return the same for a pod with one container; cached, as a file has far fewer different ones than pods."""
     return _totals(effective([Container(resources)]), WHOLE)
 
 
@@ -186,7 +186,7 @@ def _usual(
     overhead: tuple[tuple[str, Quantity], ...],
     slicing: Slicing,
 ) -> tuple[GpuRequest, int, int]:
-    """The same of a pod with several containers, or on a GPU that is shared."""
+    """Return the same for a pod with several containers, or on a GPU that is shared."""
     first = [Container(*each) for each in before]
     return _totals(effective([Container(each) for each in containers], first, dict(overhead)), slicing)
 
@@ -202,7 +202,7 @@ def _slicing(spec: Spec, nodes: Mapping[str, Slicing] | None) -> Slicing:
 
 
 def _gang(spec: Spec, notes: Mapping[str, str], owner: str) -> tuple[str, bool]:
-    """The gang, and whether only members that run at once make it one."""
+    """Return the gang, and whether only members that run at once make it one."""
     if owner in _REPLICATED:
         return "", False  # replicas of a service come and go one by one, whatever scheduler groups them
     if spec.scheduling_group and spec.scheduling_group.pod_group_name:
@@ -219,7 +219,7 @@ def _rank(notes: Mapping[str, str]) -> str:
 
 
 def _wants(spec: Spec, notes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The GPU types a pod accepts, and what else it wants of its node that is not modelled."""
+    """Return the GPU types a pod accepts, and what else it wants of its node that is not modelled."""
     types: tuple[str, ...] = tuple(filter(None, notes[_CARD_MODEL].split("|"))) if _CARD_MODEL in notes else ()
     unmodelled: list[str] = []
     if spec.node_selector:
@@ -237,13 +237,13 @@ def _wants(spec: Spec, notes: Mapping[str, str]) -> tuple[tuple[str, ...], tuple
 
 @lru_cache(maxsize=1024)
 def _selected(selector: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], bool]:
-    """The GPU types of a node selector, and whether it asks for anything else."""
+    """Return the GPU types of a node selector, and whether it asks for anything else."""
     types = tuple([gpu_type(value) for name, value in selector if name in PRODUCTS])
     return types, any(name not in _HARMLESS and name not in PRODUCTS for name, _ in selector)
 
 
 def _affinity(affinity: Mapping[str, object]) -> tuple[tuple[str, ...], list[str]]:
-    """GPU types that the required node affinity lists (terms are alternatives), and what else it requires."""
+    """Return the GPU types that the required node affinity lists (terms are alternatives), and its other demands."""
     others = [
         name
         for key, name in (("podAffinity", "pod affinity"), ("podAntiAffinity", "pod anti-affinity"))
@@ -276,7 +276,7 @@ def _terms(affinity: Mapping[str, object]) -> Iterable[list[tuple[str, str, list
 
 
 def _times(item: Item) -> tuple[int, int | None, int | None, int, bool]:
-    """Created, started, ended, the latest time told, and whether it was stopped from outside."""
+    """Return (created, started, ended, latest time in the object, whether the pod was stopped from outside)."""
     meta, status = item.metadata, item.status
     assert meta.creation_timestamp is not None
     started, ended, stopped = status.start_time or _started(status), None, False
@@ -307,10 +307,8 @@ def _started(status: Status) -> datetime | None:
 
 
 def _since(status: Status, condition: str) -> datetime | None:
-    for each in conditions(status):
-        if each.type == condition and each.status == "True":
-            return each.last_transition_time
-    return None
+    true = (each for each in conditions(status) if each.type == condition and each.status == "True")
+    return next((each.last_transition_time for each in true), None)
 
 
 def _starts(statuses: Iterable[ContainerStatus] | None) -> Iterable[datetime]:
@@ -322,7 +320,7 @@ def _starts(statuses: Iterable[ContainerStatus] | None) -> Iterable[datetime]:
 
 
 def _ended(status: Status) -> datetime | None:
-    """The end of the last container, or where none tells one, when the pod was evicted or last changed."""
+    """Return the end of the last container; if none tells one, when the pod was evicted or last changed."""
     for statuses in (status.container_statuses, status.init_container_statuses):
         last = None
         for each in statuses or ():
@@ -336,7 +334,7 @@ def _ended(status: Status) -> datetime | None:
 
 
 def _end(stay: Stay) -> datetime | None:
-    """When a container ended; one that was lost is said to have ended in 1970."""
+    """Return when a container ended; one that was lost is said to have ended in 1970."""
     began, end = stay.started_at, stay.finished_at
     if end is None or end <= EPOCH:
         return None

@@ -111,7 +111,7 @@ NONE = GpuRequest()
 
 @lru_cache(maxsize=1 << 14)
 def thousandths(text: str, field: str = "quantity") -> int:
-    """``500m``, ``64Gi``, ``1e3``, ``2k`` in thousandths, rounded up."""
+    """Parse a quantity like ``500m``, ``64Gi``, ``1e3`` or ``2k`` into thousandths, rounded up."""
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None:
         negative = text.strip().startswith("-")
@@ -129,14 +129,14 @@ def thousandths(text: str, field: str = "quantity") -> int:
     return amount
 
 
-def amounts(given: Mapping[str, Quantity] | None) -> Amounts:
-    """A table of quantities in thousandths."""
-    return {name: thousandths(str(value), name) for name, value in given.items()} if given else {}
+def amounts(quantities: Mapping[str, Quantity] | None) -> Amounts:
+    """Return a table of quantities in thousandths."""
+    return {name: thousandths(str(value), name) for name, value in quantities.items()} if quantities else {}
 
 
 @lru_cache(maxsize=1 << 14)
 def _asked(resources: Resources | None) -> Amounts:
-    """A container's requests, not to be changed; a limit without one is its request."""
+    """Return a container's requests, not to be changed; a limit without one is its request."""
     if resources is None:
         return {}
     asked = amounts(resources.requests)
@@ -159,7 +159,7 @@ def effective(
     overhead: Mapping[str, Quantity] | None = None,
     pod: Resources | None = None,
 ) -> Amounts:
-    """What a pod asks for: its containers together, or the widest of its init containers if that is more.
+    """Return what a pod asks for: its containers together, or the widest of its init containers if that is more.
 
     An init container that restarts always is a sidecar: it stays, beside the init containers after it and all
     containers. What the pod asks for as a whole replaces the sum; overhead comes on top.
@@ -185,7 +185,7 @@ def effective(
 
 
 def marked(annotations: Mapping[str, str] | None) -> Amounts:
-    """GPUs that schedulers let pods ask for by annotation."""
+    """Return the GPUs that a pod asks for by annotation, in thousandths by name."""
     if not annotations or _ANNOTATIONS.isdisjoint(annotations):
         return {}
     return {name: thousandths(annotations[name], name) for name in _ANNOTATIONS & annotations.keys()}
@@ -193,7 +193,7 @@ def marked(annotations: Mapping[str, str] | None) -> Amounts:
 
 @lru_cache(maxsize=1024)
 def _kind(name: str) -> tuple[str, int]:
-    """How a resource counts GPUs, and what one of it is in thousandths of a device; ('', 0) where it does not."""
+    """Return how a resource counts GPUs, and what one is in thousandths of a device; ('', 0) for no GPU."""
     if match := _MIG.search(name):
         return "slices", slice_milli(match.group(1))
     table = (("percent", _PERCENT, 10), ("each", _PERCENT_EACH, 10), ("each", _MILLI_EACH, 1))
@@ -207,13 +207,13 @@ def _kind(name: str) -> tuple[str, int]:
 
 
 def slice_milli(profile: str) -> int:
-    """A MIG profile like ``3g.20gb`` in thousandths of a GPU, rounded down so that all slices of one fit on it."""
+    """Return a MIG profile like ``3g.20gb`` in thousandths of a GPU, rounded down so that all slices fit."""
     slices = int(profile.partition("g")[0])
     return min(WHOLE_GPU_MILLI, slices * WHOLE_GPU_MILLI // (_SLICES_A30 if profile in _A30 else _SLICES))
 
 
 def gpu_request(asked: Amounts, slicing: Slicing = WHOLE) -> GpuRequest:
-    """The GPUs among amounts. More than one device in parts is rounded up to whole ones."""
+    """Return the GPUs among amounts. More than one device in parts is rounded up to whole ones."""
     found: dict[str, int] = {}
     for name, amount in asked.items():
         if name in _ORDINARY:
@@ -235,21 +235,21 @@ def _devices(count: int) -> GpuRequest:
     return GpuRequest(count)
 
 
-def _request(found: dict[str, int], slicing: Slicing) -> GpuRequest:
-    if len(found) == 1 and "devices" in found and slicing is WHOLE:
-        return _devices(found["devices"])
-    devices, each = found.get("devices", 0), found.get("each", 0)
+def _request(counts: dict[str, int], slicing: Slicing) -> GpuRequest:
+    if len(counts) == 1 and "devices" in counts and slicing is WHOLE:
+        return _devices(counts["devices"])
+    devices, each = counts.get("devices", 0), counts.get("each", 0)
     guessed = False
     if each:
         shared = min(each, WHOLE_GPU_MILLI) if devices <= 1 else devices * WHOLE_GPU_MILLI
-    elif found.get("memory") and devices <= 1:
+    elif counts.get("memory") and devices <= 1:
         shared, guessed = GUESSED_SHARE_MILLI, True
     else:
         shared = devices * slicing.device_milli
-    if replicas := found.get("replicas", 0):
+    if replicas := counts.get("replicas", 0):
         guessed = guessed or not slicing.replica_milli
         shared += replicas * slicing.replica_milli or GUESSED_SHARE_MILLI
-    total = max(shared + found.get("slices", 0), found.get("percent", 0))
+    total = max(shared + counts.get("slices", 0), counts.get("percent", 0))
     if total < WHOLE_GPU_MILLI:
         return GpuRequest(1, total, guessed) if total else NONE
     return GpuRequest(ceil(total / WHOLE_GPU_MILLI), WHOLE_GPU_MILLI, guessed)
