@@ -6,17 +6,15 @@ to come and the streams they are drawn from) is then under way again, and nothin
 rest of the tape, to the last row, unless something is changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter
-from headway.errors import StalledRunError, TapeError
+from headway.errors import TapeError
 from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, Grant, StartJob
@@ -63,40 +61,29 @@ class Moment:
         self.executor.expect(jobs)
         self.state.expect(len(jobs))
 
-    def go_on(self, writer: TapeWriter | None = None, *, until: Until | None = None) -> Tape:
-        """What happens from here on, to the end or until ``until`` is true after some instant."""
-        tape = writer or TapeWriter()
-        executor = self.executor if until is None else _Until(self.executor, self.state, until)
-        scheduler = Scheduler[Event, Action](self.state, self.policy, executor, tape)
-        if isinstance(executor, _Until):
-            executor.stop = scheduler.stop
-        try:
-            scheduler.run()
-        finally:
-            closed = tape.close()
-        return closed
+    def go_on(self, *, until: Until | None = None) -> Tape:
+        """Return what happens from here on, to the end or until ``until`` is true after some instant."""
+        tape = TapeWriter()
+        scheduler = _Stoppable(self.state, self.policy, self.executor, tape)
+        scheduler.until = until
+        scheduler.run()
+        return tape.close()
 
 
-class _Until:
-    """An executor that asks before each instant whether that is enough."""
+class _Stoppable(Scheduler[Event, Action]):
+    """A loop that asks before each instant whether that is enough."""
 
-    def __init__(self, executor: SimulatedCluster, state: TrainingState, until: Until) -> None:
-        self._executor = executor
-        self._state = state
-        self._until = until
-        self.execute, self.follow = executor.execute, executor.follow
-        self.stop: Callable[[], None] = _nothing
+    until: Until | None = None
 
-    def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next instant, unless it is not wanted any more."""
-        if self._until(self._state):
-            self.stop()
-            return None
-        return self._executor.next()
-
-
-def _nothing() -> None:
-    """To stop what has not started."""
+    def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
+        """Yield each instant, unless it is not wanted any more."""
+        following = super().instants(progress)
+        while True:
+            if self.until is not None and self.until(self.state):
+                self.stop()
+            if (now := next(following, None)) is None:
+                return
+            yield now
 
 
 def resume(
@@ -177,34 +164,3 @@ def _parted(moment: Moment, step: Step, now: Action | None, then: Action | None)
     return TapeError(
         f"another policy wrote this tape: at {step.time} ns {moment.policy.name} decides {decided}, not {wrote}"
     )
-
-
-def continue_from(
-    moment: Moment,
-    *,
-    jobs: Mapping[int, Job] | None = None,
-    arrivals: bool = True,
-    until: Until | None = None,
-) -> Tape:
-    """What follows a moment, which is left as it is, if some jobs are other than they were thought to be.
-
-    ``jobs`` are live jobs with another true end (work, outcome), by id; what the policy expects of them does not
-    change. Without ``arrivals`` nobody comes any more. The run ends when ``until`` is true after some instant; a run
-    that stalls ends there too.
-    """
-    other = moment.fork()
-    for job in (jobs or {}).values():
-        other.alter(job)
-    if not arrivals:
-        other.expect(())
-    writer = TapeWriter()
-    try:
-        return other.go_on(writer, until=until)
-    except StalledRunError:
-        return writer.close()
-
-
-def joined(before: Tape, after: Tape) -> Tape:
-    """Two tapes in a row."""
-    notes = {**before.notes, **{row + len(before): text for row, text in after.notes.items()}}
-    return Tape(np.concatenate((before.rows, after.rows)), notes)
