@@ -1,10 +1,12 @@
 """A backtest for a terminal: how far the simulation is from what was recorded, in all, by size and by partition."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.table import Table
 
 from headway.metrics.training.backtest import Backtest, Errors
+from headway.report.terminal import framed
 from headway.units import format_duration, seconds
 
 _COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias")
@@ -12,18 +14,11 @@ _COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias")
 
 def errors_table(title: str, groups: Sequence[Errors], first: str) -> Table:
     """One line a group; median and p90 are of absolute errors, the bias has a sign."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = framed([first], _COLUMNS, title)
     for group in groups:
-        table.add_row(group.group, *_cells(group))
+        times = (group.wait_recorded_mean_s, group.wait_simulated_mean_s, group.error_p50_s, group.error_p90_s)
+        table.add_row(group.group, f"{group.jobs:,}", *(said(time) for time in times), signed(group.bias_s))
     return table
-
-
-def _cells(group: Errors) -> list[str]:
-    times = (group.wait_recorded_mean_s, group.wait_simulated_mean_s, group.error_p50_s, group.error_p90_s)
-    return [f"{group.jobs:,}", *(said(time) for time in times), signed(group.bias_s)]
 
 
 def said(time_s: float) -> str:
@@ -39,17 +34,13 @@ def signed(time_s: float) -> str:
 
 def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
     """All tables: policies side by side under these names, then those of the first by size and partition."""
-    whole = [_named(name, each.whole) for name, each in zip(names, found, strict=True)]
+    whole = [replace(each.whole, group=name) for name, each in zip(names, found, strict=True)]
     yield errors_table("", whole, "policy")
     first = found[0]
     whose = f", {names[0]}" if len(found) > 1 else ""
     yield errors_table(f"by size{whose}", first.by_size, "size")
     if len(first.by_partition) > 1:
         yield errors_table(f"by partition{whose}", first.by_partition, "partition")
-
-
-def _named(name: str, errors: Errors) -> Errors:
-    return Errors(name, *(getattr(errors, field) for field in Errors.__slots__[1:]))
 
 
 def verdict(found: Backtest) -> str:

@@ -24,6 +24,8 @@ from headway.units import SECOND
 Figure = dict[str, Any]
 COLOURS = 10
 """Colours of the palette that stand for something."""
+_LINES = 8
+"""Those of them that lines have."""
 MOST_BARS = 16
 """Tenants with a bar of their own; the rest stand together."""
 OTHERS = "all others"
@@ -63,15 +65,20 @@ def names_of(both: Comparison) -> list[str]:
 
 
 def line_of(both: Comparison, index: int) -> dict[str, Any]:
-    """How the line of a run looks: the baseline of a comparison is grey and dashed."""
-    if len(both.runs) > 1 and index == both.base:
+    """Return how the line of a run looks."""
+    return line_style(index, both.base, len(both.runs))
+
+
+def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DASHES) -> dict[str, Any]:
+    """Return how the line of a run looks: the baseline of a comparison is grey and dashed."""
+    if runs > 1 and index == baseline:
         return {"color": "@muted", "width": 2, "dash": "dash"}
-    place = index - (index > both.base) if len(both.runs) > 1 else 0
-    colours = COLOURS - 2
-    return {"color": f"@s{place % colours}", "width": 2, "dash": _DASHES[place // colours % len(_DASHES)]}
+    place = index - (index > baseline) if runs > 1 else 0
+    return {"color": f"@s{place % _LINES}", "width": 2, "dash": dashes[place // _LINES % len(dashes)]}
 
 
-def _layout(height: int, **more: Any) -> dict[str, Any]:
+def layout_of(height: int, **more: Any) -> dict[str, Any]:
+    """Return the layout that figures have in common, and what more is said of it."""
     return {
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 28, "b": 48},
@@ -115,7 +122,7 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
         "ticktext": [f"≤ {text}" if at == floor else text for at, text in ticks],
     }
     percents = {"title": {"text": "jobs"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
-    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
 def _to_the_edges(x: FloatArray, share: FloatArray, floor: float, top: float) -> tuple[FloatArray, FloatArray]:
@@ -141,7 +148,7 @@ def over_time(both: Comparison) -> Figure:
     shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
     size, unit = axis_of(max(shown, 1) / SECOND)
     data: list[dict[str, Any]] = []
-    layout = _layout(180 * len(panels), hovermode="x", annotations=[])
+    layout = layout_of(180 * len(panels), hovermode="x", annotations=[])
     layout["margin"]["t"] = 4
     height = 1 / len(panels)
     for row, (title, mark, lines) in enumerate(panels):
@@ -250,7 +257,7 @@ def stacked(
                 "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
             }
         )
-    layout = _layout(
+    layout = layout_of(
         72 + 28 * len(names),
         barmode="stack",
         bargap=0.32,
@@ -262,9 +269,9 @@ def stacked(
 
 
 def parts_of(figure: Figure) -> list[tuple[str, str, str]]:
-    """(name, colour, shape of its hatching) of each part of stacked bars, for a legend."""
+    """Return (name, colour, shape of its hatching) of each part of stacked bars, for a legend."""
     return [
-        (trace["name"], trace["marker"]["color"].lstrip("@"), trace["marker"]["pattern"]["shape"])
+        (trace["name"], trace["marker"]["color"].lstrip("@"), trace["marker"].get("pattern", {}).get("shape", ""))
         for trace in figure["data"]
     ]
 
@@ -339,7 +346,7 @@ def dots(
             }
         )
     names = [label(name) for name in groups]
-    layout = _layout(
+    layout = layout_of(
         90 + 26 * len(groups),
         xaxis={"title": {"text": axis}, "rangemode": "tozero"},
         yaxis={

@@ -1,8 +1,9 @@
 """The sections of a report as HTML. Figures are named here and drawn by the page from what ``figures`` makes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from shlex import quote
+from typing import Any
 
 import polars as pl
 
@@ -64,17 +65,41 @@ def legend(drawn: Figure) -> str:
     return f'<ul class="key parts">{"".join(items)}</ul>'
 
 
-def key(both: Comparison) -> str:
-    """Which line is which run; the page draws the strokes."""
-    if len(both.runs) == 1:
+def key(names: Sequence[str], baseline: int, attributes: Sequence[str] = ()) -> str:
+    """Return which line is which run, where there are several; the page draws the strokes. All is HTML."""
+    if len(names) == 1:
         return ""
+    stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
     items = [
-        f'<li data-key="{index}"{headline.in_full(run)}><svg width="28" height="10" aria-hidden="true">'
-        f'<line x1="1" y1="5" x2="27" y2="5"/></svg>'
-        f"{plain(run.label, 80)}{' <small>baseline</small>' if index == both.base else ''}</li>"
-        for index, run in enumerate(both.runs)
+        f'<li data-key="{index}"{more}>{stroke}{name}{" <small>baseline</small>" if index == baseline else ""}</li>'
+        for index, (name, more) in enumerate(zip(names, attributes or [""] * len(names), strict=True))
     ]
     return f'<ul class="key">{"".join(items)}</ul>'
+
+
+def picker(names: Sequence[str], shown: int, attributes: Sequence[str] = ()) -> str:
+    """Return the choice of the run that is looked at, where there are several. All is HTML."""
+    if len(names) == 1:
+        return ""
+    options = [
+        f'<option value="{index}"{" selected" if index == shown else ""}{more}>{name}</option>'
+        for index, (name, more) in enumerate(zip(names, attributes or [""] * len(names), strict=True))
+    ]
+    return f'<label class="picker">Looking at <select id="run">{"".join(options)}</select></label>'
+
+
+def hero(
+    answer: str, lead: str, facts: Iterable[tuple[str, str]], warnings: Iterable[str] = (), first: str = ""
+) -> str:
+    """Return the first screen: the answer, what to be careful about, pictures, and what was run. All is HTML."""
+    items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
+    told = "".join(f"<p>{line}</p>" for line in warnings)
+    careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
+    pictures = f'<div class="first">{first}</div>' if first else ""
+    return (
+        f'<header class="hero" id="answer"><h1>{answer}</h1><p class="lead">{lead}</p>'
+        f'{careful}{pictures}<dl class="facts">{items}</dl></header>'
+    )
 
 
 # --- the table ------------------------------------------------------------------------------------------------
@@ -92,6 +117,7 @@ def comparison(both: Comparison) -> str:
     rows = []
     for index, run in enumerate(both.runs):
         summary = run.numbers
+        tail = "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
         cells = [
             _jobs(summary),
             _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(both, index, "jct_s")),
@@ -99,9 +125,10 @@ def comparison(both: Comparison) -> str:
             _in(summary.jct_s.p50, longest),
             _in(summary.jct_s.p99, longest),
             _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(both, index, "wait_s")),
-            format_duration(seconds(summary.makespan_s)) + _tail(summary),
+            format_duration(seconds(summary.makespan_s)) + tail,
             percent(summary.gpu_utilisation_while_arriving),
-            *([percent(share) for share in _host_use(summary)] if divided else []),
+            *([percent(summary.cpu_utilisation_while_arriving)] if divided else []),
+            *([percent(summary.memory_utilisation_while_arriving)] if divided else []),
             percent(summary.fragmentation_mean),
             number(summary.preemptions),
             number(summary.migrations),
@@ -110,17 +137,9 @@ def comparison(both: Comparison) -> str:
         tag = " <small>baseline</small>" if several and index == both.base else ""
         policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
         rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
-    return table(heads, rows, "All runs side by side") + _in_full(both)
-
-
-def _host_use(summary: Summary) -> tuple[float | None, float | None]:
-    """Shares of CPUs and memory held while jobs arrive."""
-    return summary.cpu_utilisation_while_arriving, summary.memory_utilisation_while_arriving
-
-
-def _tail(summary: Summary) -> str:
-    """How much of the makespan lies after the last arrival."""
-    return "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
+    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in both.runs if run.name]
+    in_full = f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
+    return table(heads, rows, "All runs side by side") + in_full
 
 
 def _jobs(summary: Summary) -> str:
@@ -129,12 +148,6 @@ def _jobs(summary: Summary) -> str:
     if summary.unfinished:
         text = f"{number(summary.measured_jobs - summary.unfinished)} <small>of {text}</small>"
     return text if summary.measured_jobs == summary.jobs else f"{text} <small>of {number(summary.jobs)}</small>"
-
-
-def _in_full(both: Comparison) -> str:
-    """What short names stand for."""
-    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in both.runs if run.name]
-    return f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
 
 
 def _is_best(both: Comparison, index: int, field: str) -> bool:
@@ -169,18 +182,19 @@ def _against(both: Comparison, index: int) -> str:
     return f'<span title="{headline.verdict(moved)}">{change(moved.value)}</span>{told}'
 
 
-def row(head: str, cells: Sequence[str]) -> str:
-    """One row of a table."""
-    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+def row(head: str, cells: Sequence[str], attributes: str = "") -> str:
+    """Return one row of a table."""
+    return f'<tr><th scope="row"{attributes}>{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
-def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
-    """A table that scrolls sideways where it does not fit."""
+def table(heads: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
+    """Return a table that scrolls sideways where it does not fit."""
     told = escape(printable(caption))
+    region = f' tabindex="0" role="region" aria-label="{told}"' if caption else ""
+    unseen = f'<caption class="unseen">{told}</caption>' if caption else ""
     cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{told}"><table>'
-        f'<caption class="unseen">{told}</caption>'
+        f'<div class="scroll"{region}><table>{unseen}'
         f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -223,21 +237,17 @@ def tenants(run: Measured) -> str:
     return shown
 
 
-def _tenant(record: dict[str, object], times: Sequence[str]) -> str:
+def _tenant(record: Mapping[str, Any], times: Sequence[str]) -> str:
     rho = record["ftf_mean"]
     cells = [
         f"{record['jobs']:,}",
-        hours(_number(record["gpu_hours"])),
-        percent(_number(record["share"])),
+        hours(record["gpu_hours"]),
+        percent(record["share"]),
         *times,
-        NOTHING if rho is None else f"{_number(rho):.2f}",
-        hours(_number(record["lost_gpu_hours"])),
+        NOTHING if rho is None else f"{rho:.2f}",
+        hours(record["lost_gpu_hours"]),
     ]
     return row(plain(str(record["tenant"]), 40), cells)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def fairness(both: Comparison) -> str:
@@ -246,10 +256,9 @@ def fairness(both: Comparison) -> str:
     what = "tenant" if several else "size of job"
     rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
     wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
-    told = []
-    for run in both.runs:
-        jain = run.summary.jain_tenants if several else run.summary.jain_jobs
-        told.append(f"{plain(run.label)} {NOTHING if jain is None else f'{jain:.3f}'}")
+    jain = [run.summary.jain_tenants if several else run.summary.jain_jobs for run in both.runs]
+    said = [NOTHING if index is None else f"{index:.3f}" for index in jain]
+    told = [f"{plain(run.label)} {index}" for run, index in zip(both.runs, said, strict=True)]
     over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
     index = (
         '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
@@ -281,11 +290,8 @@ def lost(both: Comparison, drawn: Figure) -> str:
     told = besides if failed else ""
     if not any(run.summary.lost_gpu_hours for run in both.runs):
         return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
-    notes = []
-    for run in both.runs:
-        away = 1 - run.summary.gpu_availability
-        if away > 0.00005:
-            notes.append(f"{plain(run.label)} {percent(away, 2)}")
+    away = [(plain(run.label), 1 - run.summary.gpu_availability) for run in both.runs]
+    notes = [f"{name} {percent(share, 2)}" for name, share in away if share > 0.00005]
     down = (
         f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
     )
@@ -309,7 +315,8 @@ def longest(run: Measured) -> str:
             escape(record["outcome"]),
         ]
         if run.shown_folder:
-            cells.append(f"<code>headway story {_word(run.shown_folder)} {_word(job)}</code>")
+            command = f"headway story {quote(run.shown_folder)} {quote(job)}"
+            cells.append(f"<code>{escape(printable(command))}</code>")
         rows.append(row(plain(job, 40), cells))
     heads = [
         "job",
@@ -322,8 +329,3 @@ def longest(run: Measured) -> str:
         *(["ask why"] if run.shown_folder else []),
     ]
     return table(heads, rows, f"The jobs that waited longest under {run.label}")
-
-
-def _word(text: str) -> str:
-    """One argument of a shell command, as HTML."""
-    return escape(printable(quote(text)))

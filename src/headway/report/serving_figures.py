@@ -14,6 +14,7 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series, from_changes
 from headway.metrics.serving.summary import critical_paths
+from headway.report.figures import Figure, layout_of, line_style
 from headway.report.names import cut_apart
 from headway.report.serving_passages import PARTS, Passages
 from headway.report.serving_tables import with_texts
@@ -25,8 +26,6 @@ from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.units import SECOND
 
-Figure = dict[str, Any]
-COLOURS = 8
 BUCKETS = 200
 """Stretches of time in the picture of the workers."""
 MOST_LABELS = 40
@@ -96,40 +95,8 @@ def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
 
 
 def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
-    """How the line of a run looks: the baseline of a comparison is grey and dashed."""
-    if runs > 1 and index == baseline:
-        return {"color": "@muted", "width": 2, "dash": "dash"}
-    place = index - (index > baseline) if runs > 1 else 0
-    dashes = ("solid", "dot", "dashdot")
-    return {"color": f"@s{place % COLOURS}", "width": 2, "dash": dashes[place // COLOURS % len(dashes)]}
-
-
-def key(names: Sequence[str], baseline: int) -> str:
-    """Return which line is which run, as HTML; nothing for one run."""
-    if len(names) == 1:
-        return ""
-    stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
-    items = "".join(
-        f'<li data-key="{index}">{stroke}{name}{" <small>baseline</small>" if index == baseline else ""}</li>'
-        for index, name in enumerate(names)
-    )
-    return f'<ul class="key">{items}</ul>'
-
-
-def picker(names: Sequence[str], shown: int) -> str:
-    """Return the choice of the run that is looked at, as HTML; nothing for one run."""
-    if len(names) == 1:
-        return ""
-    options = "".join(
-        f'<option value="{index}"{" selected" if index == shown else ""}>{name}</option>'
-        for index, name in enumerate(names)
-    )
-    return f'<label class="picker">Looking at <select id="run">{options}</select></label>'
-
-
-def _layout(height: int, **more: Any) -> dict[str, Any]:
-    margin = {"l": 56, "r": 16, "t": 28, "b": 48}
-    return {"height": height, "margin": margin, "hovermode": "closest", "showlegend": False, **more}
+    """Return how the line of a run looks; only the baseline of a comparison has plain dashes."""
+    return line_style(index, baseline, runs, ("solid", "dot", "dashdot"))
 
 
 def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
@@ -142,18 +109,19 @@ def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
 # --- distributions ----------------------------------------------------------------------------------------------
 
 
-def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
-    """The share of requests up to a latency, one line a run."""
-    shortest = min((float(each.latency_s.min()) for each in runs if len(each.latency_s)), default=1e-3)
-    values = [each.latency_s for each in runs]
-    return distribution(names, lines, values, max(shortest, 1e-9), "latency, seconds", " s")
+def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a latency in seconds, one line a run."""
+    return distribution(names, lines, values, max(_least(values, 1e-3), 1e-9), "latency, seconds", " s")
 
 
-def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
-    """The share of requests up to a slow-down, one line a run."""
-    shortest = min((float(each.slowdown.min()) for each in runs if len(each.slowdown)), default=1.0)
-    values = [each.slowdown for each in runs]
-    return distribution(names, lines, values, max(min(shortest, 1.0), 1e-3), "latency / critical path", "×")
+def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a slow-down, one line a run."""
+    floor = max(min(_least(values, 1.0), 1.0), 1e-3)
+    return distribution(names, lines, values, floor, "latency / critical path", "×")
+
+
+def _least(values: Sequence[FloatArray], otherwise: float) -> float:
+    return min((float(each.min()) for each in values if len(each)), default=otherwise)
 
 
 def distribution(
@@ -187,7 +155,7 @@ def distribution(
     ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
     dtick = 1 if ends[1] - ends[0] > 3 else "D2"
     axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
-    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
 # --- where time goes --------------------------------------------------------------------------------------------
@@ -210,12 +178,7 @@ def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
         for part, what in shown
     ]
     axis = {"title": {"text": "milliseconds, mean over requests"}, "rangemode": "tozero"}
-    return {"data": data, "layout": _layout(80 + 36 * len(names), barmode="stack", xaxis=axis, yaxis=_places(names))}
-
-
-def legend(figure: Figure) -> list[tuple[str, str]]:
-    """What the parts of stacked bars are, and their colours in the palette."""
-    return [(trace["name"], trace["marker"]["color"][1:]) for trace in figure["data"]]
+    return {"data": data, "layout": layout_of(80 + 36 * len(names), barmode="stack", xaxis=axis, yaxis=_places(names))}
 
 
 def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
@@ -238,7 +201,7 @@ def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Se
             }
         )
     axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
-    return {"data": data, "layout": _layout(280, **axes)}
+    return {"data": data, "layout": layout_of(280, **axes)}
 
 
 def _time(end: int, size: float, unit: str) -> dict[str, Any]:
@@ -305,7 +268,7 @@ def workers(run: Times) -> Figure:
         data.append({**common, **colour, "hovertemplate": f"{where}out of service<extra></extra>"})
     height = min(900, 96 + max(3, 22 if count <= 20 else 12) * count)
     axes = {"xaxis": _time(end, size, unit), "yaxis": _places(names, -(-count // MOST_LABELS))}
-    return {"data": data, "layout": _layout(height, **axes)}
+    return {"data": data, "layout": layout_of(height, **axes)}
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------
@@ -341,7 +304,7 @@ def by_graph(
     percents = {"title": {"text": "answered in time"}, "range": [-2, 102], "ticksuffix": " %"}
     axis = percents if share else _slow_axis([value for trace in data for value in trace["x"]])
     places = {**_places(labels(graphs)), "showgrid": True}
-    return {"data": data, "layout": _layout(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}
+    return {"data": data, "layout": layout_of(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}
 
 
 def _slow_axis(values: Sequence[float]) -> dict[str, Any]:

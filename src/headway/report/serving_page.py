@@ -4,16 +4,18 @@ The answer in a sentence; the runs side by side; how long requests take and how 
 where the time went; what each worker did over time; which pipelines and which requests suffer.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from headway.core.tape import Tape
+from headway.report import sections
 from headway.report import serving_figures as figures
 from headway.report.names import cut_apart, shortened
-from headway.report.page import assembled
-from headway.report.sections import figure, for_run, section
+from headway.report.page import ABOUT_ONE, assembled
+from headway.report.sections import figure, for_run
 from headway.report.serving_tables import FORMATS, dropped_of_all, telling, with_texts
 from headway.report.words import change, count, duration, listed, percent, plain, three_digits
 from headway.serving.catalogue import Catalogue
@@ -112,18 +114,16 @@ class _Page:
     def assembled(self, title: str) -> str:
         """The page around its sections."""
         drawn = self._figures()
-        bodies = self._bodies(drawn)
-        asked = [(anchor, question, short) for anchor, question, short in QUESTIONS if bodies[anchor]]
-        if not self.several:
-            asked[0] = ("table", "What are the numbers?", "Numbers")
-        body = "\n".join([self._hero(), *(section(anchor, question, bodies[anchor]) for anchor, question, _ in asked)])
-        facts = {
-            "runs": [{"label": name, "line": line} for name, line in zip(self.names, self.lines, strict=True)],
-            "figures": drawn,
-            "maps": {},
-        }
-        nav = "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in asked)
-        return assembled(body, title, self.answer(), facts, nav=nav, runs=self._picker())
+        return assembled(
+            title,
+            self.answer(),
+            self._hero(),
+            QUESTIONS if self.several else [ABOUT_ONE, *QUESTIONS[1:]],
+            self._bodies(drawn),
+            lines=list(zip(self.names, self.lines, strict=True)),
+            figures=drawn,
+            picker=sections.picker(self.names, self.best),
+        )
 
     # --- the first screen ---
 
@@ -154,31 +154,19 @@ class _Page:
         shown = [plain(graph.name) for graph in run.catalogue.graphs[:12]]
         if len(run.catalogue.graphs) > len(shown):
             shown.append(f"{len(run.catalogue.graphs) - len(shown)} more")
+        types = Counter(worker.gpu.type or "GPU" for worker in run.fleet.workers)
         facts = (
             ("scenario", plain(str(row.get("scenario", "")).rpartition("/")[2])),
             ("requests", f"{row['requests']:,.0f}"),
-            ("workers", listed(self._fleets())),
+            ("workers", listed([f"{number:,} × {plain(name)}" for name, number in types.items()])),
             ("pipelines", ", ".join(shown)),
             ("seed", f"{row['seed']:g}"),
         )
-        items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
-        told = "".join(f"<p>{line}</p>" for line in self._warnings())
-        careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
         lead = "Everything here is simulated: run times are those of the profiles, with their spread."
         if run.skip:
             lead += f" The first {count(run.skip, 'request')} of each run are the warm-up, which is not measured."
             lead += " Dropped requests are counted in it too." if self.timed else ""
-        return (
-            f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>{careful}'
-            f'<div class="first">{self._bars()}{self._tiles()}</div><dl class="facts">{items}</dl></header>'
-        )
-
-    def _fleets(self) -> list[str]:
-        """The workers of the first run, by type of GPU."""
-        types: dict[str, int] = {}
-        for worker in self.runs[0].fleet.workers:
-            types[worker.gpu.type or "GPU"] = types.get(worker.gpu.type or "GPU", 0) + 1
-        return [f"{number:,} × {plain(name)}" for name, number in types.items()]
+        return sections.hero(self.answer(), lead, facts, self._warnings(), self._bars() + self._tiles())
 
     def _warnings(self) -> list[str]:
         """What a reader should know before the numbers."""
@@ -264,15 +252,15 @@ class _Page:
             **{f"workers-{index}": figures.workers(each) for index, each in enumerate(self.times)},
         }
         if any(each.measured for each in self.times):
-            drawn["latency"] = figures.latencies(names, self.lines, self.times)
-            drawn["slowdown"] = figures.slowdowns(names, self.lines, self.times)
+            drawn["latency"] = figures.latencies(names, self.lines, [each.latency_s for each in self.times])
+            drawn["slowdown"] = figures.slowdowns(names, self.lines, [each.slowdown for each in self.times])
         for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
             if (found := figures.by_graph(names, self.lines, rows, key)) is not None:
                 drawn[anchor] = found
         return drawn
 
     def _bodies(self, drawn: Mapping[str, Any]) -> dict[str, str]:
-        key = self._key()
+        key = sections.key(self.names, self.baseline)
         latency = figure("latency", "Share of requests by latency", "latency")
         slowdown = figure("slowdown", "Share of requests by slow-down", "slow-down against the critical path")
         graphs = [
@@ -280,10 +268,6 @@ class _Page:
             for anchor, what in (("graphs-late", "answered in time"), ("graphs-slow", "mean slow-down"))
             if anchor in drawn
         ]
-        parts = "".join(
-            f'<li><i class="part" style="background-color:var(--{colour})"></i>{name}</li>'
-            for name, colour in figures.legend(drawn["spent"])
-        )
         about = (
             "Of each request the chain of tasks that decided when it was answered: each waited for the one before it. "
             "The parts add up to the mean latency."
@@ -293,7 +277,7 @@ class _Page:
         return {
             "table": self._table(),
             "times": f'{key}<div class="pair">{latency}{slowdown}</div>' if answered else "",
-            "spent": f'<ul class="key parts">{parts}</ul>{figure("spent", about, about)}' if answered else "",
+            "spent": sections.legend(drawn["spent"]) + figure("spent", about, about) if answered else "",
             "over-time": key + figure("over-time", "Requests that have arrived and not ended, over time"),
             "workers": "".join(for_run(index, self._workers(index)) for index in range(len(self.runs))),
             "graphs": f"{key}{pair}" if graphs else "",
@@ -311,16 +295,12 @@ class _Page:
     def _table(self) -> str:
         rows = [with_texts(run.row) for run in self.runs]
         shown = [(head, key) for head, key in _TABLE if telling(rows, key)]
-        heads = "".join(f'<th scope="col">{head}</th>' for head, _ in shown)
         lines = []
         for index, (run, name) in enumerate(zip(self.runs, self.names, strict=True)):
             tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
-            cells = "".join(f"<td>{self._marked(rows[index], key)}</td>" for _, key in shown)
-            lines.append(f'<tr><th scope="row" title="{plain(run.label, 400)}">{name}{tag}</th>{cells}</tr>')
-        return (
-            f'<div class="scroll"><table><thead><tr><th scope="col">run</th>{heads}</tr></thead>'
-            f"<tbody>{''.join(lines)}</tbody></table></div>"
-        )
+            cells = [self._marked(rows[index], key) for _, key in shown]
+            lines.append(sections.row(f"{name}{tag}", cells, f' title="{plain(run.label, 400)}"'))
+        return sections.table(["run", *(head for head, _ in shown)], lines)
 
     def _marked(self, row: Mapping[str, Any], key: str) -> str:
         """A cell; the best of all runs is set off."""
@@ -351,19 +331,8 @@ class _Page:
                 _parts(times.spent[at]),
             )
             lines.append(f"<tr><td>{request.id}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-        head = "".join(f'<th scope="col">{each}</th>' for each in (*heads, "of it"))
-        table = (
-            f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-        )
-        return (
-            f'{table}<p class="note"><code>headway story RUN REQUEST</code> tells the whole of one, step by step.</p>'
-        )
-
-    def _key(self) -> str:
-        return figures.key(self.names, self.baseline)
-
-    def _picker(self) -> str:
-        return figures.picker(self.names, self.best)
+        note = '<p class="note"><code>headway story RUN REQUEST</code> tells the whole of one, step by step.</p>'
+        return sections.table([*heads, "of it"], lines) + note
 
 
 def _alike(times_s: Sequence[float | None]) -> list[str]:

@@ -58,11 +58,14 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def change(value: float | None) -> str:
-    """A change as a percentage with its sign; what rounds to nothing has none."""
-    if value is None:
-        return NOTHING
-    text = f"{100 * value:+.1f}"
-    return f"{text if float(text) else text[1:]}{THIN}%".replace("-", "−")
+    """Return a change as a percentage with its sign; what rounds to nothing has none."""
+    return NOTHING if value is None else f"{signed(value)}{THIN}%".replace("-", "−")
+
+
+def signed(share: float, digits: int = 1) -> str:
+    """Return a share in hundredths with its sign; what rounds to nothing has none."""
+    text = f"{100 * share:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def hours(value: float) -> str:
