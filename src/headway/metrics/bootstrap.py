@@ -185,8 +185,7 @@ def _covariances(values: _Floats, lags: int) -> _Floats:
     count = len(values)
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.fft.rfft(values - values.mean(), size)
-    covariances: _Floats = np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1] / count
-    return covariances
+    return np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1] / count
 
 
 def _last_lag(correlation: _Floats, count: int) -> int:
@@ -235,8 +234,7 @@ def _interval(
 
 
 def _log_ratio(means: _Floats) -> _Floats:
-    logs: _Floats = np.log(means[:, 0] / means[:, 1]) - np.log(means[:, 2] / means[:, 3])
-    return logs
+    return np.log(means[:, 0] / means[:, 1]) - np.log(means[:, 2] / means[:, 3])
 
 
 def _as_change(logs: Interval) -> Interval:
@@ -251,8 +249,7 @@ def _not_below_zero(interval: Interval, values: _Floats) -> Interval:
 
 
 def _difference(means: _Floats) -> _Floats:
-    differences: _Floats = means[:, 0] / means[:, 1] - means[:, 2] / means[:, 3]
-    return differences
+    return means[:, 0] / means[:, 1] - means[:, 2] / means[:, 3]
 
 
 def _floats(values: Values) -> _Floats:

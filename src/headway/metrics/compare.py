@@ -111,11 +111,6 @@ def changed(sample: Sample, reference: Sample, level: float) -> Change:
     return Change(value, known(paired_interval(*pairs, level=level)) if sure else None, over)
 
 
-def paired(sample: Sample, reference: Sample, level: float) -> Interval | None:
-    """Where that change lies; None where there is no saying."""
-    return changed(sample, reference, level).interval
-
-
 def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] | None:
     """The JCTs of the jobs that both name, in the order of the first; None where there are none, or names clash."""
     if any(len(set(each.names)) != len(each.names) for each in (sample, reference)):
@@ -155,15 +150,10 @@ def changed_batches(mine: Batches, reference: Batches, value: float | None, leve
     """Return a change between two runs of which batches were kept; ``value`` is the change of their means."""
     if mine.digest != reference.digest:
         return Change(value, over=DIFFERENT_JOBS)
-    sure = level > 0 and value is not None
-    return Change(value, paired_batches(mine.sums, reference.sums, level) if sure else None)
-
-
-def paired_batches(mine: Sequence[Any], reference: Sequence[Any], level: float) -> Interval | None:
-    """The same as ``paired`` for two runs over as many jobs, of which batches were kept."""
-    if len(mine) != len(reference) or not mine:
-        return None
-    return known(summed_interval(np.hstack((np.array(mine, dtype=np.float64), np.array(reference))), level=level))
+    if not level or value is None or len(mine.sums) != len(reference.sums) or not mine.sums:
+        return Change(value)
+    sums = np.hstack((np.array(mine.sums, dtype=np.float64), np.array(reference.sums)))
+    return Change(value, known(summed_interval(sums, level=level)))
 
 
 # --- several seeds --------------------------------------------------------------------------------------------

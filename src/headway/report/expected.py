@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.core.tape import Tape
 from headway.errors import StalledRunError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import size_class
@@ -136,10 +135,6 @@ def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", 
         tape = moment.go_on(until=enough)
     except StalledRunError:
         return None
-    return _first_start(tape, job)
-
-
-def _first_start(tape: Tape, job: int) -> int | None:
     mine = np.flatnonzero((tape.column("kind") == Kind.START) & (tape.column("subject") == job))
     return int(tape.column("time")[mine[0]]) if len(mine) else None
 
@@ -254,11 +249,11 @@ class _Arriving:
 
     def draw(self, lasting: Lasting, random: Random) -> Iterator[Job]:
         """In stretches as they came, from now on."""
-        past, wanted = self.past, MOST_ARRIVALS
+        past = self.past
         if len(past) < 2:
             return
         time, made = self._now, 0
-        while made < wanted:
+        while made < MOST_ARRIVALS:
             first = random.randrange(1, len(past))
             for position in range(first, min(first + BLOCK_JOBS, len(past))):
                 job = past[position]

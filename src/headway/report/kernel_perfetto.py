@@ -60,11 +60,11 @@ def _client(pid: int, client: Client) -> Iterator[str]:
         yield named("thread_name", pid, pid * _THREADS + _FIRST_GPU + lane, name)
     yield from _kernels(pid, client, spans, placed)
     # from the launch that a wait followed to the wait's end; where several threads wait, the last of them
-    waits = [(int(trace.launch_ns[at]), int(trace.wait_ns[at]), "wait", {}) for at in trace.wait_ns.nonzero()[0]]
+    waits = [(int(trace.launch_ns[at]), int(trace.wait_ns[at]), "wait") for at in trace.wait_ns.nonzero()[0]]
     yield from _apart(pid, client, _WAITS, "waits for the GPU", waits)
-    gated = [(each, reason_name(each.reason)) for each in sorted(client.gated, key=lambda gated: gated.begin_ns)]
-    held = [(each.begin_ns, each.end_ns, reason, {"reason": reason}) for each, reason in gated]
-    yield from _apart(pid, client, _GATED, "held back", held)
+    held = sorted(client.gated, key=lambda gated: gated.begin_ns)
+    gates = [(gated.begin_ns, gated.end_ns, reason_name(gated.reason)) for gated in held]
+    yield from _apart(pid, client, _GATED, "held back", gates)
 
 
 def _kernels(pid: int, client: Client, spans: Sequence[tuple[int, int]], lanes: Mapping[int, int]) -> Iterator[str]:
@@ -91,17 +91,16 @@ def _kernels(pid: int, client: Client, spans: Sequence[tuple[int, int]], lanes: 
         yield f'{{"ph":"f","bp":"e",{arrow},"tid":{gpu},"ts":{microseconds(zero + start)}}}'
 
 
-def _apart(
-    pid: int, client: Client, thread: int, title: str, spans: Sequence[tuple[int, int, str, dict[str, object]]]
-) -> Iterator[str]:
-    """Yield (begin, end, name, arguments) on a thread of their own, none from before the last one has ended."""
+def _apart(pid: int, client: Client, thread: int, title: str, spans: Sequence[tuple[int, int, str]]) -> Iterator[str]:
+    """Yield slices (begin, end, name) on a thread of their own, none from before the last one has ended."""
     tid, zero, until = pid * _THREADS + thread, client.since_ns, -1
     if spans:
         yield named("thread_name", pid, tid, title)
-    for begin, end, name, args in spans:
+    for begin, end, name in spans:
         since = max(begin, until)
         if end > since:
-            yield span(name, "gate" if thread == _GATED else name, zero + since, zero + end, pid, tid, args)
+            category, args = ("gate", {"reason": name}) if thread == _GATED else (name, {})
+            yield span(name, category, zero + since, zero + end, pid, tid, args)
             until = end
 
 

@@ -43,41 +43,48 @@ class Scene(Protocol):
     """Everything about a run but its outcome."""
 
     @property
-    def experiment(self) -> Experiment: ...
+    def experiment(self) -> Experiment:
+        """Return the experiment that it was made from."""
 
     @property
-    def cluster(self) -> Cluster: ...
+    def cluster(self) -> Cluster:
+        """Return the nodes, partitions and tenants."""
 
     @property
-    def jobs(self) -> tuple[Job, ...]: ...
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the workload, in order of submission."""
 
     def policy(self) -> ComposedPolicy:
-        """A fresh policy."""
+        """Return a fresh policy."""
 
     def policy_name(self) -> str:
-        """What the policy is called in full, which needs no file of it."""
+        """Return what the policy is called in full, which needs no file of it."""
 
     def speed(self) -> SpeedModel:
-        """How fast jobs run where."""
+        """Return how fast jobs run where."""
 
     def costs(self) -> Costs:
-        """What stopping and moving cost."""
+        """Return what stopping and moving cost."""
 
 
 class Stored(Protocol):
     """A run folder that was read back."""
 
     @property
-    def folder(self) -> Path: ...
+    def folder(self) -> Path:
+        """Return where it lies."""
 
     @property
-    def scene(self) -> Scene: ...
+    def scene(self) -> Scene:
+        """Return the run before it began."""
 
     @property
-    def tape(self) -> Tape: ...
+    def tape(self) -> Tape:
+        """Return what happened."""
 
     @property
-    def complete(self) -> bool: ...
+    def complete(self) -> bool:
+        """Return whether the run came to its end."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,7 @@ class Measured:
     @cached_property
     def jct(self) -> FloatArray:
         """Seconds to completion, for each job of the workload; nan for those not measured or not completed."""
-        return np.where(self.measured, (self.ledger.end - self.ledger.submit) / SECOND, np.nan)
+        return np.where(self.measured, self.ledger.jct / SECOND, np.nan)
 
     @cached_property
     def wait(self) -> FloatArray:
@@ -181,27 +188,24 @@ class Measured:
 
     @cached_property
     def jct_interval(self) -> Interval | None:
-        """Where the mean JCT lies."""
-        if self.seeds:
-            return self._over_seeds("jct_mean")
-        return known(mean_interval(self.jct, level=self.level)) if self.level else None
+        """Return where the mean JCT lies."""
+        return self._interval("jct_mean", self.jct)
 
     @cached_property
     def wait_interval(self) -> Interval | None:
-        """Where the mean wait lies."""
-        if self.seeds:
-            return self._over_seeds("wait_mean")
-        return known(mean_interval(self.wait, level=self.level)) if self.level else None
+        """Return where the mean wait lies."""
+        return self._interval("wait_mean", self.wait)
 
-    def _over_seeds(self, stem: str) -> Interval | None:
+    def _interval(self, stem: str, values: FloatArray) -> Interval | None:
+        if not self.seeds:
+            return known(mean_interval(values, level=self.level)) if self.level else None
         low, high = self.row[f"{stem}_low_s"], self.row[f"{stem}_high_s"]
         return None if low is None or high is None else (low, high)
 
     @cached_property
     def sample(self) -> Sample:
         """What a paired comparison needs."""
-        jobs = self.ledger.jobs
-        return Sample(tuple(job.name or str(job.id) for job in jobs), self.jct)
+        return Sample(tuple(job.name or str(job.id) for job in self.ledger.jobs), self.jct)
 
     @cached_property
     def policy(self) -> str:
@@ -270,8 +274,7 @@ class Comparison:
     def best(self) -> int:
         """The run with the shortest mean JCT; the baseline where it is as good as any."""
         means = [run.numbers.jct_s.mean for run in self.runs]
-        order = sorted(range(len(means)), key=lambda i: (means[i] is None, means[i] or 0.0, i != self.base, i))
-        return order[0]
+        return min(range(len(means)), key=lambda i: (means[i] is None, means[i] or 0.0, i != self.base, i))
 
     @cached_property
     def same_jobs(self) -> bool:

@@ -39,8 +39,7 @@ def varints(values: IntArray) -> bytes:
 
 def folded(values: IntArray) -> IntArray:
     """Numbers of either sign as numbers that are not negative, small ones small."""
-    result: IntArray = (values << 1) ^ (values >> 63)
-    return result
+    return (values << 1) ^ (values >> 63)
 
 
 def differences(values: IntArray) -> IntArray:

@@ -32,7 +32,7 @@ def _s(time: int | None) -> float | None:
 
 
 def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], found: Passages) -> pl.DataFrame:
-    least = critical_paths(catalogue, fleet, LatencyModel(catalogue, fleet))
+    least = critical_paths(catalogue, LatencyModel(catalogue, fleet))
     answered = [found.answered.get(each.id, (-1, 0))[0] for each in requests]
     dropped = [found.dropped.get(each.id, -1) for each in requests]
     spent = [found.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]

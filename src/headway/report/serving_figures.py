@@ -53,7 +53,7 @@ class Times:
     @cached_property
     def least(self) -> IntArray:
         """The critical path of each graph."""
-        return critical_paths(self.catalogue, self.fleet, LatencyModel(self.catalogue, self.fleet))
+        return critical_paths(self.catalogue, LatencyModel(self.catalogue, self.fleet))
 
     @cached_property
     def latency_s(self) -> FloatArray:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.core.tape import Tape, TapeRow
-from headway.metrics.serving.summary import critical_paths
 from headway.report.serving_passages import Passage, Passages, Stay
 from headway.report.words import clipped, listed
 from headway.serving.catalogue import Catalogue
@@ -136,8 +135,7 @@ class _Teller:
         for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
         self.steps.sort(key=lambda step: (step.time, step.rank))
-        latency = LatencyModel(self.catalogue, self.fleet)
-        least = int(critical_paths(self.catalogue, self.fleet, latency)[self.request.graph])
+        least = LatencyModel(self.catalogue, self.fleet).critical_path(self.graph)
         return RequestStory(
             self.request,
             self.graph.name,

@@ -5,7 +5,7 @@ the times between, the tape is replayed and each instant at which it waits is as
 (``training.explain``). Instants with the same causes are one stretch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,11 +57,7 @@ class Waiting:
 
     def record(self) -> dict[str, object]:
         """For machines."""
-        causes = [
-            {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
-            for c in self.causes
-        ]
-        return {"what": "waiting", **_record_span(self.start, self.end), "causes": causes}
+        return {"what": "waiting", **_record_span(self.start, self.end), "causes": recorded_causes(self.causes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +120,7 @@ class Story:
 
     def lines(self, most: int = 200) -> list[str]:
         """Plain text for a terminal; of more stretches than ``most`` those in the middle are left out."""
-        job = self.job
-        wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
-        named = f" ({job.name})" if job.name else ""
-        where = f", partition {job.partition}" if job.partition else ""
-        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+        head = described(self.job, f", partition {self.job.partition}" if self.job.partition else "")
         left_out = max(0, len(self.stretches) - most)
         first, last = self.stretches[: most - most // 2], self.stretches[most - most // 2 + left_out :]
         told = [head, *(line for stretch in first for line in stretch.lines())]
@@ -186,9 +178,8 @@ def story(
     if not 0 <= job_id < len(jobs):
         raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     about_jobs = np.isin(tape.column("kind"), [int(kind) for kind in _JOB_KINDS])
-    mine = tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist()
     life = _Timeline(cluster, jobs[job_id])
-    for row in mine:
+    for row in tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist():
         life.add(TapeRow(*row))
     runs, waits, outcome = life.close(int(tape.column("time")[-1]) if len(tape) else 0)
     asked = _Causes(waits)
@@ -342,18 +333,31 @@ class _Causes:
 
     def stretches(self) -> list[Waiting]:
         """One for each run of instants with the same causes."""
-        made = []
-        for index, (wait, start, causes) in enumerate(self._noted):
-            end = self._waits[wait][1]
-            if index + 1 < len(self._noted) and self._noted[index + 1][0] == wait:
-                end = self._noted[index + 1][1]
-            made.append(Waiting(start, end, causes))
-        return made
+        following = [(wait, start) for wait, start, _ in self._noted[1:]]
+        return [
+            Waiting(start, later if wait == after else self._waits[wait][1], causes)
+            for (wait, start, causes), (after, later) in zip(self._noted, [*following, (-1, 0)], strict=False)
+        ]
 
 
 def _span(start: int, end: int | None) -> str:
     took = "to the end of the tape" if end is None else f"for {format_duration(end - start)}"
     return f"  {clock(start):>16}  {took}"
+
+
+def described(job: Job, where: str = "") -> str:
+    """Return what a job asked for, of whom and when, and where it had to run."""
+    wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
+    named = f" ({job.name})" if job.name else ""
+    return f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+
+
+def recorded_causes(causes: Iterable[Cause]) -> list[dict[str, object]]:
+    """Return causes as JSON."""
+    return [
+        {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
+        for c in causes
+    ]
 
 
 def clock(time: int) -> str:

@@ -26,8 +26,7 @@ class Buckets:
     @property
     def middles(self) -> FloatArray:
         """The middle of each stretch."""
-        middles: FloatArray = (self.edges[1:] + self.edges[:-1]) / 2
-        return middles
+        return (self.edges[1:] + self.edges[:-1]) / 2
 
     def then(self, later: "Buckets") -> "Buckets":
         """These stretches and those that follow, which may be of another length."""

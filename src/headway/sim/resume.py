@@ -65,7 +65,7 @@ class Moment:
         """Return what happens from here on, to the end or until ``until`` is true after some instant."""
         tape = TapeWriter()
         scheduler = _Stoppable(self.state, self.policy, self.executor, tape)
-        scheduler.until = until
+        scheduler.enough = None if until is None else partial(until, self.state)
         scheduler.run()
         return tape.close()
 
@@ -73,13 +73,13 @@ class Moment:
 class _Stoppable(Scheduler[Event, Action]):
     """A loop that asks before each instant whether that is enough."""
 
-    until: Until | None = None
+    enough: Callable[[], bool] | None = None
 
     def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
         """Yield each instant, unless it is not wanted any more."""
         following = super().instants(progress)
         while True:
-            if self.until is not None and self.until(self.state):
+            if self.enough is not None and self.enough():
                 self.stop()
             if (now := next(following, None)) is None:
                 return

@@ -85,5 +85,4 @@ def _by_request(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatA
     paid = np.bincount(ledger.run_request, weights=share, minlength=len(ledger.graph)).astype(np.float64)
     nobody = float(idle[calls == 0].sum())
     """Processes that were started ahead and that nobody called: by all requests alike."""
-    alike: FloatArray = paid + nobody / max(len(paid), 1)
-    return alike
+    return paid + nobody / max(len(paid), 1)

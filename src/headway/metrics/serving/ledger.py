@@ -55,9 +55,7 @@ class Ledger:
     def positions(self, rows: npt.NDArray[np.intp]) -> IntArray:
         """Which requests, by their place in the workload, some rows are about."""
         found: IntArray = self.subject[rows]
-        if not self._plain:
-            found = self._order[np.searchsorted(self._ids[self._order], found)]
-        return found
+        return found if self._plain else self._order[np.searchsorted(self._ids[self._order], found)]
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -91,14 +89,12 @@ class Ledger:
     @property
     def answered(self) -> BoolArray:
         """Requests that were answered."""
-        found: BoolArray = self.ended_by == Kind.DONE
-        return found
+        return np.equal(self.ended_by, Kind.DONE)
 
     @property
     def dropped(self) -> BoolArray:
         """Requests that were given up."""
-        found: BoolArray = self.ended_by == Kind.DROP
-        return found
+        return np.equal(self.ended_by, Kind.DROP)
 
     @property
     def latency(self) -> IntArray:
@@ -155,12 +151,8 @@ class Ledger:
 
     def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """For each (worker, row): the row at which that worker next dies; past the last row where it does not."""
-        return self.next_row(workers, rows, *self._deaths)
-
-    @cached_property
-    def _deaths(self) -> tuple[IntArray, npt.NDArray[np.intp]]:
         failures = self.rows(Kind.WORKER_FAILED)
-        return self.place[failures], failures
+        return self.next_row(workers, rows, self.place[failures], failures)
 
     def next_row(
         self, keys: IntArray, rows: npt.NDArray[np.intp], among: IntArray, at: npt.NDArray[np.intp]
@@ -169,8 +161,7 @@ class Ledger:
         width = len(self.time) + 1
         sought = np.sort(among * width + at)
         index = np.searchsorted(sought, keys * width + rows, side="right")
-        padded = np.append(sought, np.int64(1) << 62)
-        found = padded[index]
+        found = np.append(sought, np.int64(1) << 62)[index]
         return np.where(found // width == keys, found % width, len(self.time)).astype(np.intp)
 
     # --- runs of tasks ----------------------------------------------------------------------------------------

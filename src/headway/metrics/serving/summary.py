@@ -36,7 +36,7 @@ def summarise(
     ledger = Ledger(catalogue, fleet, requests, tape)
     measured = ledger.arrived.copy()
     measured[: int(warmup * len(requests) + 1e-9)] = False
-    ideal = critical_paths(catalogue, fleet, latency)
+    ideal = critical_paths(catalogue, latency)
     cost = costs(ledger)
     answered = int(ledger.answered.sum())
     return {
@@ -67,8 +67,8 @@ def messages(tape: Tape, pushes: int, workers: int, *, central: bool = False) ->
     return pushes * (1 if central else workers - 1) + int(sent.sum()) + int(pulled.sum())
 
 
-def critical_paths(catalogue: Catalogue, fleet: Fleet, latency: LatencyModel) -> IntArray:
-    """By graph: its longest way when each task takes what it takes alone with the least configuration.
+def critical_paths(catalogue: Catalogue, latency: LatencyModel) -> IntArray:
+    """Return, by graph, its longest way when each task takes what it takes alone with the least configuration.
 
     Each on the type of GPU of the fleet that is fastest at it.
     """

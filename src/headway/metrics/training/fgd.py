@@ -21,10 +21,10 @@ def unusable(domains: Domains, shared: Cells) -> FloatArray:
     node_class, whole, part = _tables(ledger, int(gpus.max()))
     owner = np.repeat(np.arange(len(gpus)), gpus)[shared.domain]
     value = shared.up * part[node_class[owner], shared.used]
-    partial = domains.accumulate(shared.tick, shared.grown(value))
+    partial = domains.accumulate(shared.tick, shared.changes(value))
     place = np.flatnonzero(~ledger.place_shared)
     node, tick, amount = domains.taken(place, ledger.place_node[place], ledger.place_gpus[place])
-    broken = shared.grown((shared.used > 0).astype(np.int64)).astype(np.int64)
+    broken = shared.changes((shared.used > 0).astype(np.int64)).astype(np.int64)
     still = np.zeros(len(node) + len(owner), dtype=np.int64)
     cells = domains.run(
         np.concatenate((node, owner, domains.change_node)),

@@ -71,7 +71,7 @@ def _check(ledger: Ledger, node: Cells, capacity: IntArray) -> None:
 def _partly(domains: Domains, cells: Cells, capacity: IntArray) -> FloatArray:
     """What is free in domains in use, over time; a domain lies within one node."""
     value = cells.up * (capacity[cells.domain] - cells.used) * (cells.used > 0)
-    return domains.accumulate(cells.tick, cells.grown(value))
+    return domains.accumulate(cells.tick, cells.changes(value))
 
 
 def _outside(domains: Domains, position: int, node: Cells, free_change: IntArray) -> FloatArray:
@@ -81,9 +81,9 @@ def _outside(domains: Domains, position: int, node: Cells, free_change: IntArray
     group = np.array([seen.setdefault(path, len(seen)) for path in paths], dtype=np.int64)
     capacity = np.zeros(len(seen), dtype=np.int64)
     np.add.at(capacity, group, domains.gpus * WHOLE_GPU_MILLI)
-    cells = domains.run(group[node.domain], node.tick, node.grown(node.used).astype(np.int64), free_change)
+    cells = domains.run(group[node.domain], node.tick, node.changes(node.used).astype(np.int64), free_change)
     value = (capacity[cells.domain] + cells.other) * (cells.used > 0)
-    return domains.accumulate(cells.tick, cells.grown(value))
+    return domains.accumulate(cells.tick, cells.changes(value))
 
 
 def _inside(domains: Domains, depth: int) -> FloatArray:

@@ -31,7 +31,7 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
         _seconds("first_start_s", ledger.first_start, started, here),
         _seconds("end_s", ledger.end, ended, here),
         pl.Series("outcome", outcomes(ledger)[here].tolist(), dtype=pl.String),
-        _seconds("jct_s", ledger.end - ledger.submit, ended, here),
+        _seconds("jct_s", ledger.jct, ended, here),
         _seconds("wait_s", ledger.wait, here, here),
         _seconds("queue_delay_s", ledger.first_start - ledger.submit, started, here),
         _seconds("run_s", ledger.held, here, here),
@@ -92,8 +92,7 @@ def contention(ledger: Ledger) -> FloatArray:
 
 def gpu_seconds(ledger: Ledger, length: IntArray) -> FloatArray:
     """Each job's GPUs for so many nanoseconds."""
-    seconds: FloatArray = (ledger.width / WHOLE_GPU_MILLI) * (length / SECOND)
-    return seconds
+    return (ledger.width / WHOLE_GPU_MILLI) * (length / SECOND)
 
 
 def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
@@ -132,7 +131,7 @@ def _area(series: Series, times: IntArray) -> npt.NDArray[np.longdouble]:
 def _over(ledger: Ledger, ideal: FloatArray) -> FloatArray:
     counts = ledger.completed & (ledger.ideal > 0)
     ratio = np.full(len(ledger.jobs), np.nan)
-    np.divide(ledger.end - ledger.submit, ideal, out=ratio, where=counts)
+    np.divide(ledger.jct, ideal, out=ratio, where=counts)
     return ratio
 
 

@@ -129,6 +129,11 @@ class Ledger:
         return self.summed(self.hold_job, self.hold_end - self.hold_start)
 
     @cached_property
+    def jct(self) -> IntArray:
+        """Nanoseconds from arrival to end; meaningless for a job that has not ended."""
+        return self.end - self.submit
+
+    @cached_property
     def wait(self) -> IntArray:
         """Nanoseconds that each job lived and held nothing; 0 for a job that has not arrived."""
         return np.where(self.arrived, self.left - self.submit - self.held, 0)
@@ -190,7 +195,8 @@ class Ledger:
         changes = self.rows(Kind.RESPEED, Kind.REALLOCATE)
         hold = np.concatenate((np.arange(len(self.hold_row)), self.holds_of(changes)))
         rows = np.concatenate((self.hold_row, changes))
-        still = np.concatenate((self.hold_cost, self._pauses(changes)))
+        pauses = self.added(changes, Kind.PAUSE, "a pause of a job for which nothing was changed")
+        still = np.concatenate((self.hold_cost, pauses))
         order = np.lexsort((rows, hold))
         hold, rows, still = hold[order], rows[order], still[order]
         if not len(self.rows(Kind.PAUSE)):
@@ -201,16 +207,16 @@ class Ledger:
         total -= total[first] - still[first]
         return hold, rows, total + _running_maximum(self.time[rows] - (total - still), hold), still
 
-    def _pauses(self, changes: npt.NDArray[np.intp]) -> IntArray:
-        """How long the job stands still after each of these rows: what the PAUSE row says that belongs to it."""
-        still = np.zeros(len(changes), dtype=np.int64)
-        pauses = self.rows(Kind.PAUSE)
-        if len(pauses):
-            before = np.searchsorted(changes, pauses) - 1
-            if before.min() < 0 or bool((self.lease[changes[before]] != self.lease[pauses]).any()):
-                raise TapeError("the tape has a pause of a job for which nothing was changed")
-            still[before] = self.value[pauses]
-        return still
+    def added(self, rows: npt.NDArray[np.intp], kind: Kind, problem: str) -> IntArray:
+        """Return what a row of this kind, after each of these rows and of the same lease, adds to it; 0 without one."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        more = self.rows(kind)
+        if len(more):
+            before = np.searchsorted(rows, more) - 1
+            if before.min() < 0 or bool((self.lease[rows[before]] != self.lease[more]).any()):
+                raise TapeError(f"the tape has {problem}")
+            found[before] = self.value[more]
+        return found
 
     @cached_property
     def standstill(self) -> IntArray:
@@ -295,8 +301,7 @@ def _running_maximum(values: IntArray, group: npt.NDArray[np.intp]) -> IntArray:
     rank = np.empty(len(values), dtype=np.int64)
     rank[order] = np.arange(len(values))
     top = np.maximum.accumulate(rank + group * len(values)) - group * len(values)
-    largest: IntArray = values[order[top]]
-    return largest
+    return values[order[top]]
 
 
 def bit_count(words: IntArray) -> IntArray:

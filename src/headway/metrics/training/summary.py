@@ -165,7 +165,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         cancelled=int((ended_by == Kind.CANCELLED).sum()),
         unfinished=int((ledger.arrived & ~ledger.ended)[chosen].sum()),
         completed=int(completed.sum()),
-        jct_s=spread((ledger.end - ledger.submit)[chosen][completed], SECOND),
+        jct_s=spread(ledger.jct[chosen][completed], SECOND),
         wait_s=spread(ledger.wait[chosen][completed], SECOND),
         slowdown=spread(slowdown(ledger)[chosen]),
         bounded_slowdown=spread(bounded_slowdown(ledger)[chosen]),
