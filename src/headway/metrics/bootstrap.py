@@ -85,13 +85,12 @@ def paired_interval(
     values: Values,
     reference: Values,
     *,
-    relative: bool = True,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
     block: int | None = None,
 ) -> Interval:
-    """How far the mean is from that of the same jobs elsewhere: -0.25 is a quarter less. Not relative: the difference.
+    """Return how far the mean is from that of the same jobs elsewhere: -0.25 is a quarter less.
 
     Both are drawn together, job by job: what makes a job long in both runs cancels out, and a small change between two
     policies shows although jobs differ by orders of magnitude. A job that is nan in one run counts in the other alone.
@@ -99,13 +98,12 @@ def paired_interval(
     mine, others = _floats(values), _floats(reference)
     here, there = np.isfinite(mine), np.isfinite(others)
     sums = np.column_stack((np.where(here, mine, 0.0), here, np.where(there, others, 0.0), there))
-    return summed_interval(sums, relative=relative, level=level, resamples=resamples, seed=seed, block=block)
+    return summed_interval(sums, level=level, resamples=resamples, seed=seed, block=block)
 
 
 def summed_interval(
     sums: _Floats,
     *,
-    relative: bool = True,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -115,14 +113,12 @@ def summed_interval(
     if len(sums) < FEWEST_JOBS or min(sums[:, 1].sum(), sums[:, 3].sum()) < FEWEST_JOBS:
         return UNKNOWN
     mine, known, others, others_known = sums.mean(axis=0)
-    if relative and not (mine > 0 and others > 0):
+    if not (mine > 0 and others > 0):
         return UNKNOWN
     mean, reference = mine / known, others / others_known
     pull = (sums[:, 0] - mean * sums[:, 1]) / known
     push = (sums[:, 2] - reference * sums[:, 3]) / others_known
-    length = block or block_length(pull - (mean / reference if relative else 1.0) * push)
-    if not relative:
-        return _interval(sums, length, _difference, level, resamples, seed)
+    length = block or block_length(pull - mean / reference * push)
     return _as_change(_interval(sums, length, _log_ratio, level, resamples, seed))
 
 
@@ -246,10 +242,6 @@ def _as_change(logs: Interval) -> Interval:
 def _not_below_zero(interval: Interval, values: _Floats) -> Interval:
     """An interval of a mean: of what is never below 0 it is not either."""
     return (max(0.0, interval[0]), interval[1]) if values.min() >= 0 else interval
-
-
-def _difference(means: _Floats) -> _Floats:
-    return means[:, 0] / means[:, 1] - means[:, 2] / means[:, 3]
 
 
 def _floats(values: Values) -> _Floats:

@@ -285,9 +285,9 @@ class _Tally:
 
 def _rows(strata: _Strata, tallies: Sequence[_Tally]) -> tuple[WaitRow, ...]:
     whole = sum(strata.masses)
-    rows = []
-    for (tenant, size), mass, tally in zip(strata.names, strata.masses, tallies, strict=True):
-        for kind, waited in tally.divided(mass).items():
-            error = tally.error(kind) * mass / HOUR
-            rows.append(WaitRow(kind, tenant, size, waited, waited / whole, error))
+    rows = [
+        WaitRow(kind, tenant, size, waited, waited / whole, tally.error(kind) * mass / HOUR)
+        for (tenant, size), mass, tally in zip(strata.names, strata.masses, tallies, strict=True)
+        for kind, waited in tally.divided(mass).items()
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.waited, row.cause, row.tenant, row.size)))

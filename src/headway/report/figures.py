@@ -16,7 +16,7 @@ from headway.metrics.series import FloatArray, Series
 from headway.report.causes import WaitCauses
 from headway.report.measured import FAILED, Comparison, Measured
 from headway.report.panels import panels_of
-from headway.report.thin import TAIL_BUCKETS, bucketed, cdf, rounded, without_tail
+from headway.report.thin import cdf, rounded, stretched, without_tail
 from headway.report.words import axis_of, clipped, size_label, size_labels
 from headway.training.explain import CauseKind
 from headway.units import SECOND
@@ -158,8 +158,7 @@ def over_time(both: Comparison) -> Figure:
         layout[f"yaxis{number}"] = {"domain": [low, top], "rangemode": "tozero", "nticks": 4, "anchor": "x"}
         layout["annotations"].append(_heading(title, top))
         for index, series in enumerate(lines):
-            scale = 100.0 if mark else 1.0
-            data.extend(_stretch(both, index, series, (size, scale), (shown, f"y{number}")))
+            data.extend(_stretch(both, index, series, (size, 100.0 if mark else 1.0), (shown, f"y{number}")))
         if mark:
             layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
     layout["xaxis"] = {
@@ -198,9 +197,7 @@ def _stretch(
     run = both.runs[index]
     size, scale = scales
     shown, axis = where
-    found = bucketed(series, 0, min(shown, run.ledger.horizon))
-    if run.ledger.horizon > shown:
-        found = found.then(bucketed(series, shown, run.ledger.horizon, TAIL_BUCKETS))
+    found = stretched(series, shown, run.ledger.horizon)
     x = rounded(found.middles / SECOND / size, 5)
     style = line_of(both, index)
     line = {
@@ -239,24 +236,22 @@ def stacked(
     names: Sequence[str], parts: Mapping[str, Sequence[float]], colours: Mapping[str, int], axis: str
 ) -> Figure:
     """Horizontal bars, one a name (already safe for plotly), divided into parts; the first name on top."""
-    data = []
-    for part, values in parts.items():
-        colour = colours[part]
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "y": list(names),
-                "x": rounded(np.array(values)),
-                "name": part,
-                "marker": {
-                    "color": f"@s{colour % COLOURS}",
-                    "line": {"width": 0},
-                    "pattern": {"shape": _SHAPES[colour // 5 % len(_SHAPES)], "fillmode": "overlay", **_HATCH},
-                },
-                "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
-            }
-        )
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": list(names),
+            "x": rounded(np.array(values)),
+            "name": part,
+            "marker": {
+                "color": f"@s{colours[part] % COLOURS}",
+                "line": {"width": 0},
+                "pattern": {"shape": _SHAPES[colours[part] // 5 % len(_SHAPES)], "fillmode": "overlay", **_HATCH},
+            },
+            "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
+        }
+        for part, values in parts.items()
+    ]
     layout = layout_of(
         72 + 28 * len(names),
         barmode="stack",
@@ -291,10 +286,9 @@ def causes_by(found: WaitCauses, key: str) -> Figure:
 
 def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
     """Waiting time of each run, divided by cause."""
-    records: list[dict[str, Any]] = []
     names = names_of(both)
-    for name, each in zip(names, found, strict=True):
-        records.extend({**record, "run": name} for record in (each.by("cause") if each else ()))
+    told = [(name, each) for name, each in zip(names, found, strict=True) if each]
+    records = [{**record, "run": name} for name, each in told for record in each.by("cause")]
     return _by_cause(records, lambda record: record["run"], names)
 
 

@@ -121,9 +121,7 @@ def _jct(run: Measured) -> str:
 def details(both: Comparison) -> list[str]:
     """A few sentences more, as HTML: what it gains, what it costs."""
     best, base = both.runs[both.best], both.baseline
-    if best.numbers.jct_s.mean is None:
-        return []
-    if not both.same_jobs:
+    if best.numbers.jct_s.mean is None or not both.same_jobs:
         return []
     if best is base:
         return [*_alone(best)]
@@ -145,10 +143,8 @@ def _chosen(both: Comparison) -> Iterator[str]:
 
 def _alone(run: Measured) -> Iterator[str]:
     wait, summary = run.numbers.wait_s, run.numbers
-    if wait.p50 is not None:
-        if wait.max == 0:
-            pass
-        elif wait.p90 == 0:
+    if wait.max:
+        if wait.p90 == 0:
             yield "At least nine in ten jobs start at once."
         elif wait.p50 == 0:
             yield f"At least half of the jobs start at once; one in a hundred waits longer than {duration(wait.p99)}."
@@ -298,10 +294,11 @@ def _trace(run: Measured) -> str:
 
 def _cluster(cluster: Cluster) -> str:
     kinds = Counter((node.gpus, node.gpu_type) for node in cluster.nodes)
-    parts = []
-    for (gpus, kind), nodes in kinds.items():
-        what = "without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}")
-        parts.append(f"{count(nodes, 'node')} {what}")
+    parts = [
+        f"{count(nodes, 'node')} "
+        + ("without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}"))
+        for (gpus, kind), nodes in kinds.items()
+    ]
     shown = parts if len(parts) <= 3 else [*parts[:2], f"{len(parts) - 2} more kinds"]
     return f"{count(cluster.gpus, 'GPU')}: {' + '.join(shown)}"
 
@@ -315,10 +312,9 @@ def warnings(both: Comparison) -> list[str]:
     for run in both.runs:
         for line in _warnings(run):
             said.setdefault(line, []).append(name(run))
-    lines = [*_between(both)]
-    for line, names in said.items():
-        lines.append(line if len(names) == len(both.runs) else f"{listed(names)}: {line}")
-    return lines
+    everywhere = len(both.runs)
+    told = [line if len(names) == everywhere else f"{listed(names)}: {line}" for line, names in said.items()]
+    return [*_between(both), *told]
 
 
 def _between(both: Comparison) -> Iterator[str]:

@@ -179,21 +179,24 @@ class _Page:
 
     def _table(self) -> str:
         heads = ("slow-down, p50", "p99", "latency, p50", "p99", "rate below", "GPU busy", "held back", "held up above")
-        rows = []
-        for index, run in enumerate(self.runs):
-            row = run.row
-            tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
-            cells = (
-                _times(row["slowdown_p50"]),
-                _times(row["slowdown_p99"]),
-                _ms(row["latency_p50_s"]),
-                _ms(row["latency_p99_s"]),
-                percent(row["low_share"]),
-                percent(row["busy_share"]),
-                _ms(row["gated_s"]),
-                _ms(row["held_up_s"]),
+        tagged = list(self.names)
+        tagged[self.baseline] += " <small>baseline</small>" if self.several else ""
+        rows = [
+            sections.row(
+                name,
+                (
+                    _times(row["slowdown_p50"]),
+                    _times(row["slowdown_p99"]),
+                    _ms(row["latency_p50_s"]),
+                    _ms(row["latency_p99_s"]),
+                    percent(row["low_share"]),
+                    percent(row["busy_share"]),
+                    _ms(row["gated_s"]),
+                    _ms(row["held_up_s"]),
+                ),
             )
-            rows.append(sections.row(f"{self.names[index]}{tag}", cells))
+            for name, row in zip(tagged, (run.row for run in self.runs), strict=True)
+        ]
         return sections.table(("run", *heads), rows)
 
     def _programs(self, run: Shown) -> str:

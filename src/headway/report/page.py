@@ -9,7 +9,6 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 from html import escape
 from importlib import resources
@@ -72,14 +71,12 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
     """The whole page."""
     parts = Parts()
     runs = len(both.runs)
-    found: list[WaitCauses | None] = []
-    problems: list[str] = []
+    waited: list[tuple[WaitCauses | None, str]] = []
     for index, run in enumerate(both.runs):
         tell(f"{run.label}: measuring", (index + 0.1) / (runs + 1))
         _ = run.summary, run.table, run.jct_interval, run.wait_interval
-        each, problem = _causes(run, partial(_told, tell, index, runs))
-        found.append(each)
-        problems.append(problem)
+        waited.append(_causes(run, tell, index, runs))
+    found, problems = zip(*waited, strict=True)
     tell("figures", runs / (runs + 1))
     _figures(both, found, parts)
     tell("cluster map", (runs + 0.4) / (runs + 1))
@@ -165,13 +162,13 @@ def _json(value: Any) -> str:
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
-def _told(tell: Tell, index: int, runs: int, share: float) -> None:
-    tell("why jobs waited", (index + share) / (runs + 1))
-
-
-def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | None, str]:
-    """Why the jobs of a run waited; or why that cannot be said."""
+def _causes(run: Measured, tell: Tell, index: int, runs: int) -> tuple[WaitCauses | None, str]:
+    """Return why the jobs of a run waited; or why that cannot be said."""
     scene, horizon = run.stored.scene, max(1, run.ledger.horizon)
+
+    def progress(time: int) -> None:
+        tell("why jobs waited", (index + 0.2 + 0.8 * time / horizon) / (runs + 1))
+
     try:
         found = why_waited(
             scene.cluster,
@@ -182,7 +179,7 @@ def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | 
             scene.costs(),
             ledger=run.ledger,
             window=run.window,
-            progress=lambda time: tell(0.2 + 0.8 * time / horizon),
+            progress=progress,
         )
     except InputError as problem:  # a policy from a file that is gone, or a tape that another one wrote
         return None, f"Why jobs waited cannot be told: {problem}"
@@ -217,14 +214,14 @@ def _maps(both: Comparison, parts: Parts) -> None:
     left = MOST_MAP_BYTES
     shared: dict[bytes, int] = {}
     without, coarse = [], []
-    for done, index in enumerate(ranked):
+    for index in ranked:
         run = both.runs[index]
         cluster = run.stored.scene.cluster
         packed = None
         if 0 < cluster.gpus <= MOST_DRAWN_GPUS:
             workload = _shared(clustermap.pack_workload(run.stored.scene.jobs), shared, parts)
             left -= len(parts.payloads[workload]) if workload == len(parts.payloads) - 1 else 0
-            room = left if len(ranked) == 1 else left // 2 if done == 0 and len(ranked) > 1 else left
+            room = left // 2 if len(ranked) > 1 and index == both.base else left  # the baseline's comes first
             packed = clustermap.pack(run.ledger, run.lines, without_tail(run.bulk, run.ledger.horizon), room)
         if packed is None:
             without.append(run)

@@ -185,21 +185,20 @@ def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Se
     """Requests that have arrived and not ended, over time; a line a run."""
     end = max((run.passages.horizon for run in runs), default=0)
     size, unit = axis_of(max(end / SECOND, 1e-9))
-    data = []
-    for index, run in enumerate(runs):
-        stretches = bucketed(run.alive, 0, max(1, run.passages.horizon))
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": rounded(stretches.middles / SECOND / size),
-                "y": rounded(stretches.mean, 3),
-                "name": names[index],
-                "line": dict(lines[index]),
-                "meta": index,
-                "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
-            }
-        )
+    stretches = [bucketed(run.alive, 0, max(1, run.passages.horizon)) for run in runs]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": rounded(each.middles / SECOND / size),
+            "y": rounded(each.mean, 3),
+            "name": names[index],
+            "line": dict(lines[index]),
+            "meta": index,
+            "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
+        }
+        for index, each in enumerate(stretches)
+    ]
     axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
     return {"data": data, "layout": layout_of(280, **axes)}
 

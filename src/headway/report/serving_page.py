@@ -4,6 +4,7 @@ The answer in a sentence; the runs side by side; how long requests take and how 
 where the time went; what each worker did over time; which pipelines and which requests suffer.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,16 +88,11 @@ def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
 def best_of(runs: Sequence[Shown]) -> int:
     """The run with most requests in time, where there are deadlines, at the least cost; else the least slow-down."""
     rows = [run.row for run in runs]
-    never = float("inf")
-
-    def slow(index: int) -> float:
-        found = rows[index]["slowdown_mean"]
-        return never if found is None else found
-
+    known = ([row.get(key) for row in rows] for key in ("slowdown_mean", "cost_per_request_usd"))
+    slow, costs = ([math.inf if value is None else value for value in values] for values in known)
     if all(row.get("slo_hit_rate") is not None for row in rows):
-        costs = [never if row["cost_per_request_usd"] is None else row["cost_per_request_usd"] for row in rows]
         return min(range(len(rows)), key=lambda index: (-round(rows[index]["slo_hit_rate"], 3), costs[index]))
-    return min(range(len(rows)), key=slow)
+    return slow.index(min(slow))
 
 
 class _Page:
@@ -295,11 +291,12 @@ class _Page:
     def _table(self) -> str:
         rows = [with_texts(run.row) for run in self.runs]
         shown = [(head, key) for head, key in _TABLE if telling(rows, key)]
-        lines = []
-        for index, (run, name) in enumerate(zip(self.runs, self.names, strict=True)):
-            tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
-            cells = [self._marked(rows[index], key) for _, key in shown]
-            lines.append(sections.row(f"{name}{tag}", cells, f' title="{plain(run.label, 400)}"'))
+        tagged = list(self.names)
+        tagged[self.baseline] += " <small>baseline</small>" if self.several else ""
+        lines = [
+            sections.row(name, [self._marked(row, key) for _, key in shown], f' title="{plain(run.label, 400)}"')
+            for name, row, run in zip(tagged, rows, self.runs, strict=True)
+        ]
         return sections.table(["run", *(head for head, _ in shown)], lines)
 
     def _marked(self, row: Mapping[str, Any], key: str) -> str:

@@ -5,7 +5,7 @@ the times between, the tape is replayed and each instant at which it waits is as
 (``training.explain``). Instants with the same causes are one stretch.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,7 +37,6 @@ _STOPS = {
     Kind.EVICTED: "evicted",
     Kind.MIGRATE: "migrated",
 }
-PROGRESS_EVERY_STEPS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class Story:
 
     @property
     def waited(self) -> int:
-        """How long it waited in all, as far as the tape goes."""
+        """Return how long it waited in all, as far as the tape goes."""
         return sum(s.end - s.start for s in self.stretches if isinstance(s, Waiting) and s.end is not None)
 
     def waited_for(self) -> dict[str, int]:
@@ -169,7 +168,6 @@ def story(
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
     name: str = "",
-    progress: Callable[[int], None] | None = None,
 ) -> Story:
     """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way.
 
@@ -187,12 +185,10 @@ def story(
         last = waits[-1][1]
         prefix = tape if last is None else tape.until(last - 1)
         walk = Walk(cluster, jobs, prefix, policy, asking=True, speed=speed, costs=costs)
-        for count, step in enumerate(walk):
+        for step in walk:
             walk.act()
             if (js := walk.state.jobs.get(job_id)) is not None and job_id not in walk.state.running:
                 asked.note(step.time, why_waiting(step.time, walk.state, policy, js))
-            if progress is not None and count % PROGRESS_EVERY_STEPS == 0:
-                progress(step.time)
     waited = [Waiting(*wait, ()) for wait in waits] if policy is None else asked.stretches()
     stretches: list[Waiting | Running] = [*runs, *waited]
     stretches.sort(key=lambda stretch: stretch.start)

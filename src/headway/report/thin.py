@@ -80,6 +80,12 @@ def bucketed(series: Series, start: int, end: int, buckets: int = BUCKETS) -> Bu
     return Buckets(edges, np.clip(mean, low, high), low, high)
 
 
+def stretched(series: Series, shown: int, horizon: int) -> Buckets:
+    """Return a step function over stretches up to where it is shown, and, where it goes on, over some beyond."""
+    found = bucketed(series, 0, min(shown, horizon))
+    return found.then(bucketed(series, shown, horizon, TAIL_BUCKETS)) if horizon > shown else found
+
+
 def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets: int) -> tuple[FloatArray, FloatArray]:
     """The least and largest value in each stretch: those that begin in it, and the one that it begins with."""
     low, high = at_edge[:-1].copy(), at_edge[:-1].copy()
