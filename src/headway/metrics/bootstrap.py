@@ -64,7 +64,7 @@ def quantile_interval(
     seed: int = 0,
     block: int | None = None,
 ) -> Interval:
-    """The same for a quantile: ``share`` 0.99 is the 99th percentile.
+    """Return where a quantile lies: ``share`` 0.99 is the 99th percentile.
 
     How sure is it that this share of jobs lies below the quantile found? The ends of that interval, read off the
     values as quantiles again, are the answer (Woodruff 1952): no resample has to be sorted.
@@ -109,7 +109,10 @@ def summed_interval(
     seed: int = 0,
     block: int | None = None,
 ) -> Interval:
-    """The same from sums: a row a job or a batch of consecutive jobs, with a sum and a count for either run."""
+    """Return where a relative change lies, from rows of a sum and a count for either run.
+
+    A row is a job or a batch of consecutive jobs.
+    """
     if len(sums) < FEWEST_JOBS or min(sums[:, 1].sum(), sums[:, 3].sum()) < FEWEST_JOBS:
         return UNKNOWN
     mine, known, others, others_known = sums.mean(axis=0)
@@ -123,7 +126,7 @@ def summed_interval(
 
 
 def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
-    """Where the mean over seeds lies: Student's t over one number a run, for runs are independent."""
+    """Return where the mean over seeds lies: Student's t over one number a run, for runs are independent."""
     known = _known(values)
     if len(known) < 2:
         return UNKNOWN
@@ -133,7 +136,7 @@ def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
 
 
 def replicated_change(values: Values, reference: Values, *, level: float = LEVEL) -> Interval:
-    """Where the relative change between two means over seeds lies, the runs of a seed being a pair.
+    """Return where the relative change between two means over seeds lies, the runs of a seed being a pair.
 
     The change is that of the means; how far each pair is from it, in units of the mean, is what varies by chance.
     """
@@ -151,7 +154,7 @@ def replicated_change(values: Values, reference: Values, *, level: float = LEVEL
 
 
 def block_length(values: Values) -> int:
-    """How many consecutive values to draw together.
+    """Return how many consecutive values to draw together.
 
     Politis and White: find the lag after which autocorrelations are noise, weigh those before it with a flat-top
     window, and take the length that makes the variance of the mean most exact; then double it, for too short a block
@@ -185,7 +188,7 @@ def _covariances(values: _Floats, lags: int) -> _Floats:
 
 
 def _last_lag(correlation: _Floats, count: int) -> int:
-    """The lag after which a row of autocorrelations is within what independent values would show."""
+    """Return the lag after which a row of autocorrelations is within what independent values would show."""
     needed = max(5, math.ceil(math.sqrt(math.log10(count))))
     noise = np.abs(correlation[1:]) < 2 * math.sqrt(math.log10(count) / count)
     quiet = 0
@@ -240,7 +243,7 @@ def _as_change(logs: Interval) -> Interval:
 
 
 def _not_below_zero(interval: Interval, values: _Floats) -> Interval:
-    """An interval of a mean: of what is never below 0 it is not either."""
+    """Return an interval of a mean: of what is never below 0 it is not either."""
     return (max(0.0, interval[0]), interval[1]) if values.min() >= 0 else interval
 
 
@@ -257,7 +260,7 @@ def _known(values: Values) -> _Floats:
 
 
 def student(level: float, degrees: int) -> float:
-    """How many standard errors to either side hold this share of Student's distribution."""
+    """Return how many standard errors to either side hold this share of Student's distribution."""
     if degrees > _EXACT_DEGREES:
         return _expanded(_normal(level), degrees)
     low, high = 0.0, 1.0
@@ -274,7 +277,7 @@ def _normal(level: float) -> float:
 
 
 def _expanded(normal: float, degrees: int) -> float:
-    """The first terms of the expansion around the normal distribution (Abramowitz and Stegun 26.7.5)."""
+    """Return the first terms of the expansion around the normal distribution (Abramowitz and Stegun 26.7.5)."""
     first = (normal**3 + normal) / 4
     second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
     third = (3 * normal**7 + 19 * normal**5 + 17 * normal**3 - 15 * normal) / 384

@@ -26,7 +26,7 @@ _SUBJECT, _LEASE, _PLACE, _DETAIL, _VALUE = 2, 3, 4, 5, 6
 def summarise(
     clients: Sequence[Client], device: Device, tape: Tape, horizon: int = 0, since: int = 0
 ) -> dict[str, Any]:
-    """One row for a run: the clients above first, then what those below got, then each client by itself.
+    """Return one row for a run: the clients above first, then what those below got, then each client by itself.
 
     ``since``: what was before that does not count.
     """
@@ -57,7 +57,7 @@ def _worst(rows: Sequence[dict[str, Any]], key: str) -> float | None:
 def client_row(
     clients: Sequence[Client], index: int, device: Device, tape: Tape, until: int, since: int = 0
 ) -> dict[str, Any]:
-    """What became of one client between two times."""
+    """Return what became of one client between two times."""
     client, span = clients[index], until - since
     mine = tape.rows[(tape.rows[:, _SUBJECT] == index) & (tape.rows[:, 0] >= since)]
     kind = mine[:, 1]
@@ -94,7 +94,7 @@ def _at(values: Longs, share: float) -> float | None:
 
 
 def _ratio(values: Longs, base: Longs, share: float) -> float | None:
-    """A percentile over the same percentile alone, as it is measured on a GPU."""
+    """Return a percentile over the same percentile alone, as it is measured on a GPU."""
     if not len(values) or not len(base):
         return None
     return float(np.percentile(values, share) / np.percentile(base, share))
@@ -112,7 +112,7 @@ def _gated(mine: Longs) -> int:
 
 
 def causes(clients: Sequence[Client], held: Longs) -> list[dict[str, Any]]:
-    """The kernels that held a client up the longest, in all."""
+    """Return the kernels that held a client up the longest, in all."""
     delays: dict[tuple[int, int], int] = defaultdict(int)
     for row in held.tolist():
         delays[row[_DETAIL], row[_PLACE]] += row[_VALUE]
@@ -129,7 +129,7 @@ def _reasons(let_go: Longs) -> dict[str, int]:
 
 
 def busy_share(tape: Tape, until: int, since: int = 0) -> float:
-    """The share of the time in which at least one kernel was on the GPU."""
+    """Return the share of the time in which at least one kernel was on the GPU."""
     finished, span = tape.of(Kind.FINISHED), until - since
     if not len(finished) or not span:
         return 0.0

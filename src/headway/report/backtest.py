@@ -13,7 +13,7 @@ _COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias")
 
 
 def errors_table(title: str, groups: Sequence[Errors], first: str) -> Table:
-    """One line a group; median and p90 are of absolute errors, the bias has a sign."""
+    """Return one line a group; median and p90 are of absolute errors, the bias has a sign."""
     table = framed([first], _COLUMNS, title)
     for group in groups:
         times = (group.wait_recorded_mean_s, group.wait_simulated_mean_s, group.error_p50_s, group.error_p90_s)
@@ -22,18 +22,18 @@ def errors_table(title: str, groups: Sequence[Errors], first: str) -> Table:
 
 
 def said(time_s: float) -> str:
-    """A time as people say it; below a minute with a tenth of a second."""
+    """Return a time as people say it; below a minute with a tenth of a second."""
     return f"{time_s:.1f} s" if time_s < 60 else format_duration(seconds(round(time_s)))
 
 
 def signed(time_s: float) -> str:
-    """The same with its sign; what rounds to nothing has none."""
+    """Return the same with its sign; what rounds to nothing has none."""
     text = said(abs(time_s))
     return text if text == "0.0 s" else f"{'+' if time_s > 0 else '-'}{text}"
 
 
 def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
-    """All tables: policies side by side under these names, then those of the first by size and partition."""
+    """Yield all tables: policies side by side under these names, then those of the first by size and partition."""
     whole = [replace(each.whole, group=name) for name, each in zip(names, found, strict=True)]
     yield errors_table("", whole, "policy")
     first = found[0]
@@ -44,7 +44,7 @@ def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
 
 
 def verdict(found: Backtest) -> str:
-    """One sentence on what to believe."""
+    """Return one sentence on what to believe."""
     if not found.compared:
         return "no job started in both: there is nothing to believe"
     rank = "" if found.rank_correlation is None else f"; the order of waits agrees to {found.rank_correlation:.2f}"

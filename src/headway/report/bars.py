@@ -24,7 +24,7 @@ _STYLE = (
 
 
 def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
-    """The picture of these runs, in the order given."""
+    """Return the picture of these runs, in the order given."""
     known = [row for row in rows if row["jct_mean_s"] is not None]
     longest = max((row["jct_mean_s"] for row in known), default=1.0)
     unit, size = time_unit(longest)

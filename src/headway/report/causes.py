@@ -79,7 +79,7 @@ class WaitCauses:
     """Whether the policy's reservations and rounds were those of the run; else they were worked out at each point."""
 
     def by(self, *keys: str) -> list[dict[str, Any]]:
-        """Records for each cause, tenant or size (or several of these), most waiting time first."""
+        """Return records for each cause, tenant or size (or several of these), most waiting time first."""
         found: dict[tuple[str, ...], list[WaitRow]] = {}
         for row in self.rows:
             found.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
@@ -97,7 +97,7 @@ class WaitCauses:
 
     @property
     def note(self) -> str:
-        """How far to believe it, in one line."""
+        """Return how far to believe it, in one line."""
         if not self.rows:
             return "no job waited"
         worst = max(record["error"] for record in self.by("cause")) / self.total_job_hours
@@ -122,7 +122,7 @@ def why_waited(
     window: Window | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> WaitCauses:
-    """Why the jobs of a run waited, or those that a window measures.
+    """Return why the jobs of a run waited, or those that a window measures.
 
     ``policy`` is the one that wrote the tape, fresh; ``ledger`` spares making it.
     """
@@ -226,7 +226,7 @@ def _asked(
 
 
 def _remembers(policy: ComposedPolicy) -> bool:
-    """Whether why a job waits depends on what the policy did before: what it reserved, which round it is in."""
+    """Return whether why a job waits depends on what the policy did before: what it reserved, which round it is in."""
     parts = (policy.order, policy.backfill, policy.placement)
     once_a_round = policy.preempts and policy.order.one_instant
     return policy.backfill.reserves or once_a_round or any(part.remembers for part in parts)
@@ -267,7 +267,7 @@ class _Tally:
             self.squares[kind] = self.squares.get(kind, 0.0) + (part / _PARTS) ** 2
 
     def divided(self, mass: int) -> dict[str, int]:
-        """The stratum's waiting time among the causes: whole nanoseconds that sum to it."""
+        """Return the stratum's waiting time among the causes: whole nanoseconds that sum to it."""
         whole = sum(self.parts.values())
         given = {kind: mass * parts // whole for kind, parts in self.parts.items()}
         rests = sorted(self.parts, key=lambda kind: (-(mass * self.parts[kind] % whole), kind))

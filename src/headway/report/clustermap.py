@@ -53,7 +53,7 @@ class Map:
 
 
 def tick_of(horizon: int) -> int:
-    """The length of a tick for a run that long."""
+    """Return the length of a tick for a run that long."""
     tick = 1
     while tick < SECOND and horizon // (tick * 10) >= LEAST_TICKS:
         tick *= 10
@@ -61,7 +61,7 @@ def tick_of(horizon: int) -> int:
 
 
 def pack(ledger: Ledger, lines: Timeline, shown: int, most_bytes: int) -> Map | None:
-    """A run in at most so many bytes of text; None if even the longest ticks do not make it fit.
+    """Pack a run into at most so many bytes of text; None if even the longest ticks do not make it fit.
 
     ``shown`` is how far its line goes at first.
     """
@@ -150,7 +150,7 @@ def _down(ledger: Ledger, tick: int) -> IntArray:
 
 
 def pack_workload(jobs: Sequence[Job]) -> bytes:
-    """What a page says about jobs: who submitted them when, under which name."""
+    """Pack what a page says about jobs: who submitted them when, under which name."""
     tenants = tenants_by_work(jobs)
     position = {name: index for index, name in enumerate(tenants)}
     tick = tick_of(jobs[-1].submit if jobs else 0)
@@ -167,7 +167,7 @@ def pack_workload(jobs: Sequence[Job]) -> bytes:
 
 
 def tenants_by_work(jobs: Sequence[Job]) -> list[str]:
-    """Tenants, the one that asks for the most GPU time first: the order of colours, the same in all runs."""
+    """Return tenants, the one that asks for the most GPU time first: the order of colours, the same in all runs."""
     work: Counter[str] = Counter()
     for job in jobs:
         work[job.tenant] += job.width_milli * job.work
@@ -175,7 +175,7 @@ def tenants_by_work(jobs: Sequence[Job]) -> list[str]:
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """The nodes, and the frames around them: partitions, then the levels of the topology, outermost first."""
+    """Return the nodes, and the frames around them: partitions, then the levels of the topology, outermost first."""
     names = [level.name for level in cluster.outer_levels]
     partitions = [(partition.name, set(partition.nodes)) for partition in cluster.partitions]
     paths = []
@@ -190,7 +190,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
 
 
 def _frame(kind: str, name: str, nodes: list[int], paths: list[list[tuple[str, str]]], depth: int) -> dict[str, Any]:
-    """A frame with its nodes, or with the frames within; a level with one domain in a frame draws none."""
+    """Return a frame with its nodes, or with the frames within; a level with one domain in a frame draws none."""
     frame: dict[str, Any] = {"kind": kind, "name": name}
     while nodes and depth < len(paths[nodes[0]]):
         inside: dict[str, list[int]] = {}

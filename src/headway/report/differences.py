@@ -38,7 +38,7 @@ _SHOWN = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (10 * SECOND, 10 * MILL
 
 
 def tables(found: Row) -> Iterator[Table]:
-    """All of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
+    """Yield all of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
     yield _whole(found)
     if len(found["tenants"]) > 1:
         yield _tenants(found)
@@ -65,12 +65,12 @@ def _whole(found: Row) -> Table:
 
 
 def _level(found: Row) -> str:
-    """How sure the intervals are, as the head of their column says it."""
+    """Return how sure the intervals are, as the head of their column says it."""
     return f"{100 * (found['confidence'] or 0):.4g} %"
 
 
 def _range(row: Row) -> str:
-    """Where the change of the mean JCT lies; empty where there is no saying."""
+    """Return where the change of the mean JCT lies; empty where there is no saying."""
     low, high = row["jct_change_low"], row["jct_change_high"]
     return "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
 

@@ -159,7 +159,7 @@ def explain(
     resuming: Callable[[int, TrainingState], None] | None = None,
     drawing: Callable[[int, int], None] | None = None,
 ) -> Explanation:
-    """A job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way."""
+    """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way."""
     if not 0 <= job < len(jobs):
         raise TapeError(f"job {job} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     before = Ledger(tape.until(at), jobs, cluster)
@@ -214,7 +214,7 @@ def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
 
 
 def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
-    """When it started next in the run, and what became of it in words."""
+    """Return when it started next in the run, and what became of it in words."""
     mine = np.flatnonzero((whole.hold_job == job) & (whole.hold_start > at))
     if len(mine):
         start = int(whole.hold_start[mine[0]])
@@ -226,7 +226,7 @@ def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
 
 
 def _forecast(expected: Expected, at: int) -> list[str]:
-    """An interval in words, and what it rests on."""
+    """Return an interval in words, and what it rests on."""
 
     def told(time: int | None) -> str:
         return "later than was looked at" if time is None else format_duration(time - at)
@@ -242,7 +242,7 @@ def _forecast(expected: Expected, at: int) -> list[str]:
 
 
 def _run_times(expected: Expected) -> str:
-    """Where the run times of a forecast come from."""
+    """Return where the run times of a forecast come from."""
     if expected.from_trace:
         return f"run times taken from the trace where none was announced: fewer than {LEAST_HISTORY} jobs had ended"
     if expected.history < LEAST_HISTORY:
@@ -282,7 +282,7 @@ def _way(kind: str, moment: Moment, copies: Copies, js: JobState, opening: Openi
 
 
 def _started(moment: Moment, job: int, opening: Opening) -> bool:
-    """Whether the policy starts the job once room has been made for it."""
+    """Return whether the policy starts the job once room has been made for it."""
     now, state = moment.time, moment.state
     for action in opening.steps:
         if (refusal := state.check(action)) is not None:

@@ -55,12 +55,12 @@ _LONGEST = 32
 
 
 def label(text: str, most: int = 28) -> str:
-    """A text from a trace as plotly takes it: it reads a little HTML, so none is left."""
+    """Return a text from a trace as plotly takes it: it reads a little HTML, so none is left."""
     return escape(clipped(text, most), quote=False)
 
 
 def names_of(both: Comparison) -> list[str]:
-    """The runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
+    """Return the runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
     return [label(name, _LONGEST) for name in both.cut(_LONGEST)]
 
 
@@ -92,7 +92,7 @@ def layout_of(height: int, **more: Any) -> dict[str, Any]:
 
 
 def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> Figure:
-    """The share of jobs up to a time, one line a run."""
+    """Draw the share of jobs up to a time, one line a run."""
     known = [each[~np.isnan(each)] for each in values]
     longest = max((float(each.max()) for each in known if len(each)), default=1.0)
     floor = 1.0 if longest >= 10 or not longest else max(longest / 1e4, 1e-9)
@@ -143,7 +143,7 @@ def _tick_text(seconds: float) -> str:
 
 
 def over_time(both: Comparison) -> Figure:
-    """What is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
+    """Draw what is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
     panels = panels_of(both)
     shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
     size, unit = axis_of(max(shown, 1) / SECOND)
@@ -172,7 +172,7 @@ def over_time(both: Comparison) -> Figure:
 
 
 def shown_until(both: Comparison) -> int:
-    """Where the axis of time ends at first."""
+    """Return where the axis of time ends at first."""
     return without_tail(max(run.bulk for run in both.runs), max(run.ledger.horizon for run in both.runs))
 
 
@@ -193,7 +193,7 @@ def _heading(text: str, y: float) -> dict[str, Any]:
 def _stretch(
     both: Comparison, index: int, series: Series, scales: tuple[float, float], where: tuple[int, str]
 ) -> list[Figure]:
-    """The mean over stretches of time; for one run alone also how far it went up and down."""
+    """Return the mean over stretches of time; for one run alone also how far it went up and down."""
     run = both.runs[index]
     size, scale = scales
     shown, axis = where
@@ -272,7 +272,7 @@ def parts_of(figure: Figure) -> list[tuple[str, str, str]]:
 
 
 def causes_by(found: WaitCauses, key: str) -> Figure:
-    """Waiting time by tenant or size, divided by cause."""
+    """Draw waiting time by tenant or size, divided by cause."""
     totals = {record[key]: record["job_hours"] for record in found.by(key)}
     if key == "size":
         order = [name for name in size_labels() if name in {size_label(size) for size in totals}]
@@ -285,7 +285,7 @@ def causes_by(found: WaitCauses, key: str) -> Figure:
 
 
 def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
-    """Waiting time of each run, divided by cause."""
+    """Draw the waiting time of each run, divided by cause."""
     names = names_of(both)
     told = [(name, each) for name, each in zip(names, found, strict=True) if each]
     records = [{**record, "run": name} for name, each in told for record in each.by("cause")]
@@ -304,7 +304,7 @@ def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequenc
 
 
 def lost(both: Comparison) -> Figure:
-    """GPU-hours without lasting progress of each run, by what took them."""
+    """Draw the GPU-hours without lasting progress of each run, by what took them."""
     kinds = [kind for kind in both.runs[0].lost if kind != FAILED]
     parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
     colours = {kind: index for index, kind in enumerate(kinds)}
@@ -361,13 +361,13 @@ def dots(
 
 
 def _symbol(both: Comparison, index: int) -> str:
-    """A shape besides the colour; the baseline's is open."""
+    """Return a shape besides the colour; the baseline's is open."""
     if len(both.runs) > 1 and index == both.base:
         return "circle-open"
     return ("circle", "diamond", "square", "triangle-up", "cross", "x")[index % 6]
 
 
 def grouped_mean(run: Measured, key: str, column: str) -> dict[str, float | None]:
-    """The mean of a column of the job table, by group."""
+    """Return the mean of a column of the job table, by group."""
     means = run.table.group_by(key).agg(pl.col(column).mean())
     return dict(zip(means[key].to_list(), means[column].to_list(), strict=True))

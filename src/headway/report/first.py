@@ -13,7 +13,7 @@ _LONGEST = 40
 
 
 def hero(both: Comparison) -> str:
-    """The answer, what it is about, and the mean times as bars."""
+    """Return the answer, what it is about, and the mean times as bars."""
     pictures = _bars(both) + _tiles(both)
     told = headline.answer(both), " ".join(headline.details(both)), headline.facts(both), headline.warnings(both)
     return sections.hero(*told, pictures)

@@ -20,7 +20,7 @@ _OUTCOMES = (("finishes", "finish"), ("fails", "fail"), ("cancelled", "are cance
 
 
 def lines(record: Record, name: str) -> list[str]:
-    """What is in the trace ``name``, the most important first."""
+    """Return what is in the trace ``name``, the most important first."""
     body = _of_requests(record) if record.get("requests") else _of_jobs(record) if record.get("jobs") else ()
     return [f"{name}: {record['format']}", *_counts(record), *body, *_odd(record), *_dropped(record)]
 
@@ -80,7 +80,7 @@ def _sizes(record: Record) -> Iterator[str]:
 
 
 def _grouped(widths: Sequence[Record]) -> list[tuple[str, int, float, float]]:
-    """A row a power of two, and one for what lies between two of them."""
+    """Return a row for each power of two, and one for what lies between two of them."""
     rows: dict[str, list[float]] = {}
     for each in widths:
         sums = rows.setdefault(_label(each["gpus"]), [0, 0.0, 0.0])
@@ -152,7 +152,7 @@ def _owners(record: Record) -> Iterator[str]:
 
 
 def _short(name: str) -> str:
-    """A name in one line, and not too long a one."""
+    """Return a name on one line, cut where it is too long."""
     line = " ".join(name.split())
     return line if len(line) <= _LONGEST_NAME else line[:_LONGEST_NAME] + "…"
 

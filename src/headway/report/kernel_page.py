@@ -49,12 +49,12 @@ class Shown:
 
     @cached_property
     def passages(self) -> list[Passage]:
-        """Each program's launches and requests."""
+        """Return each program's launches and requests."""
         return passages(self.clients, self.tape)
 
     @cached_property
     def above(self) -> Passage:
-        """The first program of the highest priority that has requests; else the first of them."""
+        """Return the first program of the highest priority that has requests; else the first of them."""
         highest = min(client.priority for client in self.clients)
         found = [each for each in self.passages if each.client.priority == highest]
         return next((each for each in found if len(each.latency)), found[0])

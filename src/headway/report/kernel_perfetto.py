@@ -68,7 +68,7 @@ def _client(pid: int, client: Client) -> Iterator[str]:
 
 
 def _kernels(pid: int, client: Client, spans: Sequence[tuple[int, int]], lanes: Mapping[int, int]) -> Iterator[str]:
-    """Each launch, its kernel, and the arrow between them."""
+    """Yield each launch, its kernel, and the arrow between them."""
     trace, zero = client.trace, client.since_ns
     launches = trace.launch_ns.tolist()
     rows = zip(launches, [str(name) for name in trace.kernel], trace.kind.tolist(), trace.blocks.tolist(), strict=True)
@@ -105,7 +105,7 @@ def _apart(pid: int, client: Client, thread: int, title: str, spans: Sequence[tu
 
 
 def reason_name(number: int) -> str:
-    """Why a launch was held back, in a word."""
+    """Return why a launch was held back, in a word."""
     try:
         return Reason(number).name.lower()
     except ValueError:

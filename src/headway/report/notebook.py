@@ -40,7 +40,7 @@ def tables(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:
 
 
 def _asked_for(ledger: Ledger) -> pl.DataFrame:
-    """What the job table does not say of jobs."""
+    """Return what the job table does not say of jobs."""
     jobs = ledger.jobs
     return pl.DataFrame(
         [
@@ -57,7 +57,7 @@ def _asked_for(ledger: Ledger) -> pl.DataFrame:
 
 
 def hold_table(ledger: Ledger) -> pl.DataFrame:
-    """One row for each stretch in which a job held GPUs, in order of time."""
+    """Return one row for each stretch in which a job held GPUs, in order of time."""
     order = np.lexsort((ledger.hold_lease, ledger.hold_start))
     job = ledger.hold_job[order]
     _, (cpu_milli, memory_bytes, storage) = at_first(ledger)
@@ -85,7 +85,7 @@ def hold_table(ledger: Ledger) -> pl.DataFrame:
 
 
 def _gpu_texts(ledger: Ledger, order: IntArray) -> list[str]:
-    """The GPUs of each hold: ``n3:0-3 n4:0,2``."""
+    """Return the GPUs of each hold: ``n3:0-3 n4:0,2``."""
     texts: dict[int, str] = {}
     words: dict[int, dict[int, int]] = {}
     spelled: dict[tuple[int, int], str] = {}
@@ -106,7 +106,7 @@ def _gpu_texts(ledger: Ledger, order: IntArray) -> list[str]:
 
 
 def _runs(mask: int) -> str:
-    """The bits of a mask as runs: ``0-3,6``."""
+    """Return the bits of a mask as runs: ``0-3,6``."""
     runs = []
     bit = 0
     while mask >> bit:
@@ -120,7 +120,7 @@ def _runs(mask: int) -> str:
 
 
 def tape_table(ledger: Ledger, tape: Tape) -> pl.DataFrame:
-    """The tape, row by row, with names in the place of numbers."""
+    """Return the tape, row by row, with names in the place of numbers."""
     names = np.array([*(job.name or str(job.id) for job in ledger.jobs), None], dtype=object)  # the last: nobody
     nodes = np.array([*(node.name for node in ledger.cluster.nodes), None], dtype=object)
     of_node = np.isin(ledger.kind, [int(kind) for kind in _ABOUT_NODES])
@@ -144,7 +144,7 @@ def tape_table(ledger: Ledger, tape: Tape) -> pl.DataFrame:
 
 
 def timeline_table(ledger: Ledger) -> pl.DataFrame:
-    """What holds from each instant at which anything of it changes to the next."""
+    """Return what holds from each instant at which anything of it changes to the next."""
     lines, shares = timeline(ledger), fragmentation(ledger)
     series: dict[str, Series | None] = {
         "waiting_jobs": lines.waiting,
@@ -172,7 +172,7 @@ def timeline_table(ledger: Ledger) -> pl.DataFrame:
 
 
 def _nodes(ledger: Ledger) -> pl.DataFrame:
-    """One row a node: what it is, where it stands, and how long its GPUs were held."""
+    """Return one row a node: what it is, where it stands, and how long its GPUs were held."""
     cluster = ledger.cluster
     held = slots(ledger)
     hours = (ledger.hold_end - ledger.hold_start)[held.hold] * (

@@ -68,7 +68,7 @@ class Parts:
 
 
 def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = Parts()
     runs = len(both.runs)
     waited: list[tuple[WaitCauses | None, str]] = []
@@ -144,7 +144,7 @@ def _file(name: str) -> str:
 
 
 def _allowed(scripts: Iterable[str]) -> str:
-    """What a browser is to hold the page to: no script but these is run, and nothing is asked of a network."""
+    """Return what a browser is to hold the page to: no script but these is run, and nothing is asked of a network."""
     digests = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
     run = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -245,7 +245,7 @@ def _maps(both: Comparison, parts: Parts) -> None:
 
 
 def _shared(data: bytes, shared: dict[bytes, int], parts: Parts) -> int:
-    """The payload with these bytes: packed once, whatever number of runs has them."""
+    """Return the payload with these bytes: packed once, whatever number of runs has them."""
     if data not in shared:
         parts.payloads.append(deflated(data))
         shared[data] = len(parts.payloads) - 1
@@ -298,7 +298,7 @@ def _about_numbers(both: Comparison) -> str:
 
 
 def _about_figures(both: Comparison) -> str:
-    """Which of the runs of several seeds the rest of the page is about."""
+    """Return which of the runs of several seeds the rest of the page is about."""
     shown = {int(run.seeds[0]["seed"]) for run in both.runs if run.seeds}
     if not shown:
         return ""

@@ -45,7 +45,7 @@ _TOLD_EVERY = 8192
 
 
 def trace_events(ledger: Ledger, title: str = "", tell: Callable[[float], None] | None = None) -> Iterator[str]:
-    """The file, piece by piece; ``tell`` hears which share of it is made."""
+    """Yield the file, piece by piece; ``tell`` hears which share of it is made."""
     held = slots(ledger)
     threads = _Threads(ledger, held)
     parts = (
@@ -90,7 +90,7 @@ class _Threads:
                 self.named.append((FIRST_NODE_PID + node, tid, "no GPU"))
 
     def of(self, held: Slots, slot: int) -> tuple[int, int]:
-        """The process and the thread that a slot is drawn on."""
+        """Return the process and the thread that a slot is drawn on."""
         node, gpu, lane = int(held.node[slot]), int(held.gpu[slot]), int(held.lane[slot])
         return FIRST_NODE_PID + node, self.first[node, gpu] + lane
 
@@ -111,7 +111,7 @@ def _names(ledger: Ledger, threads: _Threads) -> Iterator[str]:
 
 
 def waited_before(ledger: Ledger) -> IntArray:
-    """Nanoseconds that its job waited right before each hold; 0 after a move."""
+    """Return nanoseconds that its job waited right before each hold; 0 after a move."""
     again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(ledger.hold_job)]
     before = np.where(again, np.append(0, ledger.hold_end[:-1])[: len(again)], ledger.submit[ledger.hold_job])
     gap: IntArray = ledger.hold_start - before
@@ -132,7 +132,7 @@ def _slices(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
 
 
 def _described(ledger: Ledger) -> Callable[[int], str]:
-    """The name and the arguments of a hold's slices."""
+    """Return the name and the arguments of a hold's slices."""
     tenants: dict[str, str] = {}
     job_of, waited = ledger.hold_job.tolist(), waited_before(ledger).tolist()
     still, closed_by = ledger.standstill.tolist(), ledger.hold_closed_by.tolist()
@@ -155,7 +155,7 @@ def _described(ledger: Ledger) -> Callable[[int], str]:
 
 
 def _granted(ledger: Ledger) -> dict[int, str]:
-    """What jobs were given when they started, where the tape says it, as arguments of a slice."""
+    """Return what jobs were given when they started, where the tape says it, as arguments of a slice."""
     given, (cpu_milli, memory_bytes, _) = at_first(ledger)
     holds = np.flatnonzero(given)
     return {
@@ -215,12 +215,12 @@ def _counters(ledger: Ledger) -> Iterator[str]:
 
 
 def _giga(series: Series | None) -> Series | None:
-    """Bytes as GB."""
+    """Return bytes as GB."""
     return None if series is None else Series(series.times, series.values, 10**9)
 
 
 def thinned(series: Series, most: int) -> Iterator[tuple[int, float]]:
-    """A step function's points; of more than ``most`` the lowest and the highest of each run of neighbours."""
+    """Yield a step function's points; of more than ``most`` the lowest and the highest of each run of neighbours."""
     values = series.values / series.unit
     kept = np.arange(len(series))
     if len(series) > most:

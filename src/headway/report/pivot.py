@@ -65,7 +65,7 @@ def frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def _column(key: str, values: list[Any]) -> pl.Series:
-    """A column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
+    """Return a column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} and kinds != {int}:
         return pl.Series(key, values, dtype=pl.Float64, strict=False)

@@ -46,7 +46,7 @@ class Board:
         self._bar.stop()
 
     def teller(self, key: int, name: str) -> Told | None:
-        """What a run is to tell how far it is; None where nobody looks."""
+        """Return what a run is to tell how far it is; None where nobody looks."""
         if not self.shown:
             return None
         return lambda far: self.tell(key, name, far)

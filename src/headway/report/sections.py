@@ -36,14 +36,14 @@ MOST_TENANTS = 20
 
 
 def section(anchor: str, question: str, body: str, lead: str = "") -> str:
-    """A question and what answers it."""
+    """Return a question and what answers it."""
     intro = f'<p class="lead">{lead}</p>' if lead else ""
     head = f'<h2 id="{anchor}-h">{question}</h2>'
     return f'<section id="{anchor}" aria-labelledby="{anchor}-h">{head}{intro}{body}</section>'
 
 
 def figure(anchor: str, alt: str, caption: str = "") -> str:
-    """A place that the page draws a figure into."""
+    """Return a place that the page draws a figure into."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
@@ -51,12 +51,12 @@ def figure(anchor: str, alt: str, caption: str = "") -> str:
 
 
 def for_run(index: int, body: str) -> str:
-    """What is shown while this run is looked at."""
+    """Return what is shown while this run is looked at."""
     return f'<div data-run="{index}"{" hidden" if index else ""}>{body}</div>'
 
 
 def legend(drawn: Figure) -> str:
-    """Which part of stacked bars is what."""
+    """Return which part of stacked bars is what."""
     marks = {"": "", "/": " hatched", "x": " crossed", ".": " dotted"}
     items = [
         f'<li><i class="part{marks[shape]}" style="background-color:var(--{colour})"></i>{name}</li>'
@@ -106,7 +106,7 @@ def hero(
 
 
 def comparison(both: Comparison) -> str:
-    """All runs side by side; the best mean JCT and wait are marked."""
+    """Return all runs side by side; the best mean JCT and wait are marked."""
     several = len(both.runs) > 1
     heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
     divided = any(run.allocation for run in both.runs)
@@ -143,7 +143,7 @@ def comparison(both: Comparison) -> str:
 
 
 def _jobs(summary: Summary) -> str:
-    """How many jobs: those that are measured, and those that have ended, where that is not all."""
+    """Return how many jobs: those that are measured, and those that have ended, where that is not all."""
     text = number(summary.measured_jobs)
     if summary.unfinished:
         text = f"{number(summary.measured_jobs - summary.unfinished)} <small>of {text}</small>"
@@ -157,7 +157,7 @@ def _is_best(both: Comparison, index: int, field: str) -> bool:
 
 
 def _in(value: float | None, longest: float) -> str:
-    """A time in the unit of the longest, so that a column compares at a glance."""
+    """Return a time in the unit of the longest, so that a column compares at a glance."""
     if value is None:
         return NOTHING
     unit, size = time_unit(longest)
@@ -205,7 +205,7 @@ def table(heads: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
 def waited(
     both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], drawn: Mapping[str, Figure]
 ) -> str:
-    """Waiting time by cause, tenant and size."""
+    """Return waiting time by cause, tenant and size."""
     parts = [legend(drawn["causes-runs"])]
     if len(both.runs) > 1 and any(each and each.rows for each in found):
         parts.append(figure("causes-runs", "Job-hours waited in each run, by cause"))
@@ -224,7 +224,7 @@ def waited(
 
 
 def tenants(run: Measured) -> str:
-    """Who got what, one row a tenant."""
+    """Return who got what, one row a tenant."""
     heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
     ordered = run.tenants.sort("gpu_hours", "tenant", descending=[True, False])
     times = [durations(ordered[column].to_list()) for column in ("jct_mean_s", "wait_mean_s", "wait_p99_s")]
@@ -251,7 +251,7 @@ def _tenant(record: Mapping[str, Any], times: Sequence[str]) -> str:
 
 
 def fairness(both: Comparison) -> str:
-    """Shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
+    """Return shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
     several = len(groups(both, "tenant")) > 1
     what = "tenant" if several else "size of job"
     rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
@@ -284,7 +284,7 @@ def groups(both: Comparison, column: str) -> list[str]:
 
 
 def lost(both: Comparison, drawn: Figure) -> str:
-    """GPU-hours by what took them."""
+    """Return GPU-hours by what took them."""
     failed = [f"{plain(run.label)} {hours(run.lost[FAILED])}" for run in both.runs if run.lost[FAILED] > 0]
     besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
     told = besides if failed else ""
@@ -299,7 +299,7 @@ def lost(both: Comparison, drawn: Figure) -> str:
 
 
 def longest(run: Measured) -> str:
-    """The jobs that waited longest, and how to ask why."""
+    """Return the jobs that waited longest, and how to ask why."""
     found = run.table.sort(["wait_s", "id"], descending=[True, False]).head(LONGEST_WAITS).filter(pl.col("wait_s") > 0)
     if not len(found):
         return '<p class="note">No job waited.</p>'

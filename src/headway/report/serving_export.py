@@ -64,7 +64,7 @@ def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], f
 
 
 def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
-    """One row for each attempt at a task."""
+    """Return one row for each attempt at a task."""
     schema = {
         "request": pl.Int64,
         "task": pl.String,
@@ -129,7 +129,7 @@ def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFram
 
 
 def _workers(fleet: Fleet, found: Passages) -> pl.DataFrame:
-    """One row a worker: what it is, and how long it was held, computed and was down."""
+    """Return one row a worker: what it is, and how long it was held, computed and was down."""
     count = len(fleet.workers)
     batches, held, ran, down = ([0] * count for _ in range(4))
     for stay in found.stays.values():

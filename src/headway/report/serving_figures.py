@@ -52,7 +52,7 @@ class Times:
 
     @cached_property
     def least(self) -> IntArray:
-        """The critical path of each graph."""
+        """Return the critical path of each graph."""
         return critical_paths(self.catalogue, LatencyModel(self.catalogue, self.fleet))
 
     @cached_property
@@ -70,18 +70,18 @@ class Times:
 
     @cached_property
     def spent(self) -> list[dict[str, int]]:
-        """Where the time of each measured request went."""
+        """Return where the time of each measured request went."""
         return [self.passages.spent(each.id) for each in self.measured]
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """The mean seconds of each part; together the mean latency."""
+        """Return the mean seconds of each part; together the mean latency."""
         count = max(1, len(self.spent))
         return {part: sum(each[part] for each in self.spent) / count / SECOND for part in PARTS}
 
     @cached_property
     def alive(self) -> Series:
-        """Requests under way."""
+        """Return how many requests are under way over time."""
         found = self.passages
         begun = list(found.arrived.values())
         ended = [time for time, _ in found.answered.values()] + list(found.dropped.values())
@@ -90,7 +90,7 @@ class Times:
 
 
 def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
-    """Names as plotly takes them: it reads a little HTML, so none is left."""
+    """Return names as plotly takes them: it reads a little HTML, so none is left."""
     return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
 
 
@@ -100,7 +100,7 @@ def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
 
 
 def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
-    """An axis with a place for each name, the first at the top."""
+    """Return an axis with a place for each name, the first at the top."""
     shown = range(0, len(names), every)
     ticks = {"tickvals": list(shown), "ticktext": [names[at] for at in shown]}
     return {**ticks, "range": [len(names) - 0.5, -0.5], "automargin": True, "showgrid": False}
@@ -162,7 +162,7 @@ def distribution(
 
 
 def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
-    """The mean latency by what it is spent on, a bar a run."""
+    """Draw the mean latency by what it is spent on, a bar a run."""
     shown = [*SPENT, *([LOST] if any(run.parts["lost"] for run in runs) else [])]
     data = [
         {
@@ -182,7 +182,7 @@ def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
 
 
 def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
-    """Requests that have arrived and not ended, over time; a line a run."""
+    """Draw the requests that have arrived and not ended, over time; a line a run."""
     end = max((run.passages.horizon for run in runs), default=0)
     size, unit = axis_of(max(end / SECOND, 1e-9))
     stretches = [bucketed(run.alive, 0, max(1, run.passages.horizon)) for run in runs]
@@ -204,7 +204,7 @@ def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Se
 
 
 def _time(end: int, size: float, unit: str) -> dict[str, Any]:
-    """An axis of time that can be zoomed into."""
+    """Return an axis of time that can be zoomed into."""
     last = max(end, 1) / SECOND / size
     return {"title": {"text": unit}, "range": [0, last], "minallowed": 0, "maxallowed": last}
 
@@ -231,7 +231,7 @@ def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) 
 
 
 def workers(run: Times) -> Figure:
-    """How busy each worker was, over time: a row a worker; where it was out of service in another colour."""
+    """Draw how busy each worker was over time: a row a worker; where it was out of service in another colour."""
     end = run.passages.horizon
     width = max(1, -(-end // BUCKETS))
     size, unit = axis_of(max(end / SECOND, 1e-9))

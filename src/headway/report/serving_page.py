@@ -71,17 +71,17 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Return what it is called."""
         return str(self.row.get("variant") or self.row["policy"])
 
     @property
     def skip(self) -> int:
-        """How many of its first requests are not measured."""
+        """Return how many of its first requests are not measured."""
         return int(self.row["requests"] - self.row.get("measured", self.row["requests"]))
 
 
 def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _Page(runs, baseline).assembled(title)
 
 
@@ -108,7 +108,7 @@ class _Page:
         """Whether all requests of all runs have deadlines, so that these say which is best."""
 
     def assembled(self, title: str) -> str:
-        """The page around its sections."""
+        """Return the page around its sections."""
         drawn = self._figures()
         return assembled(
             title,
@@ -124,7 +124,7 @@ class _Page:
     # --- the first screen ---
 
     def answer(self) -> str:
-        """The sentence at the top."""
+        """Return the sentence at the top."""
         row, other = self.runs[self.best].row, self.runs[self.baseline].row
         name = self.names[self.best]
         if row["slowdown_mean"] is None:
@@ -165,7 +165,7 @@ class _Page:
         return sections.hero(self.answer(), lead, facts, self._warnings(), self._bars() + self._tiles())
 
     def _warnings(self) -> list[str]:
-        """What a reader should know before the numbers."""
+        """Return what a reader should know before the numbers."""
         lines = []
         if any(run.requests != self.runs[0].requests for run in self.runs[1:]):
             lines.append("The runs did not serve the same requests: they differ by more than their policies.")
@@ -189,7 +189,7 @@ class _Page:
         return lines
 
     def _bars(self) -> str:
-        """The mean latency of each run, of it computing."""
+        """Return a bar a run: its mean latency, and how much of it is computing."""
         means = [run.row["latency_mean_s"] for run in self.runs]
         longest = max((mean for mean in means if mean is not None), default=0.0)
         if not longest:
@@ -300,7 +300,7 @@ class _Page:
         return sections.table(["run", *(head for head, _ in shown)], lines)
 
     def _marked(self, row: Mapping[str, Any], key: str) -> str:
-        """A cell; the best of all runs is set off."""
+        """Return a cell as HTML; the best of all runs is set off."""
         best = {"slowdown_mean": min, "cost_per_request_usd": min, "slo_hit_rate": max}.get(key)
         known = [run.row[key] for run in self.runs if run.row.get(key) is not None]
         is_best = self.several and best is not None and known and row.get(key) == best(known)
@@ -311,7 +311,7 @@ class _Page:
         return f'<b class="best">{_cell(row, key)}</b>{small}' if is_best else f"{_cell(row, key)}{small}"
 
     def _longest(self, index: int) -> str:
-        """The requests of a run that took longest against their critical path, and where their time went."""
+        """Return the requests of a run that took longest against their critical path, and where their time went."""
         times = self.times[index]
         ranked = sorted(range(len(times.measured)), key=lambda at: (-times.slowdown[at], times.measured[at].id))
         heads = ["request", "pipeline", "arrived", "latency", "slow-down", *(["late"] if self.timed else [""])]
@@ -333,7 +333,7 @@ class _Page:
 
 
 def _alike(times_s: Sequence[float | None]) -> list[str]:
-    """Times in one unit, so that they compare at a glance."""
+    """Return times in one unit, so that they compare at a glance."""
     longest = max((time for time in times_s if time is not None), default=0.0)
     size, unit = (1.0, "s") if longest >= 1 else (1e-3, "ms")
     return ["–" if time is None else f"{three_digits(time / size)} {unit}" for time in times_s]
@@ -344,7 +344,7 @@ def _cell(row: Mapping[str, Any], key: str) -> str:
 
 
 def _parts(spent: Mapping[str, int]) -> str:
-    """The largest parts of a request's time."""
+    """Return the largest parts of a request's time."""
     whole = max(1, sum(spent.values()))
     named = dict((*figures.SPENT, figures.LOST))
     ranked = sorted(spent.items(), key=lambda each: -each[1])

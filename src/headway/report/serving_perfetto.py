@@ -66,7 +66,7 @@ class _Drawn:
                 yield ordered("thread", pid, tid)
 
     def batches(self) -> Iterator[str]:
-        """What held the GPU, and within it: loading, then computing."""
+        """Yield what held the GPU, and within it: loading, then computing."""
         for stay, until, lane in self.stays:
             where = FIRST_PID + stay.worker, self.threads[stay.worker]["GPU", lane]
             ended = "done" if stay.end >= 0 else "lost" if stay.lost >= 0 else "running"
@@ -93,7 +93,7 @@ class _Drawn:
         return until if stay.loads or stay.cold or stay.inputs > stay.begin else stay.begin
 
     def fetches(self) -> Iterator[str]:
-        """Weights and processes that came before anybody waited for them."""
+        """Yield weights and processes that came before anybody waited for them."""
         for each, lane in self.ahead:
             models, functions = self.catalogue.models, self.catalogue.functions
             name = f"fetch {models[each.model].name}" if each.model >= 0 else f"start {functions[each.function].name}"
@@ -139,7 +139,7 @@ class _Drawn:
             yield instant(f"request {request} given up", "p", time, FLEET_PID, FLEET_PID)
 
     def counters(self) -> Iterator[str]:
-        """Requests that live, workers that are up, tasks in each queue."""
+        """Yield requests that live, workers that are up, tasks in each queue."""
         found = self.passages
         ended = {**{request: time for request, (time, _) in found.answered.items()}, **found.dropped}
         alive = [(time, 1) for time in found.arrived.values()] + [(time, -1) for time in ended.values()]
@@ -157,7 +157,7 @@ class _Drawn:
 
 
 def _counter(name: str, what: str, pid: int, changes: Sequence[Change]) -> Iterator[str]:
-    """How many there are after each instant at which that changes."""
+    """Yield how many there are after each instant at which that changes."""
     value = 0
     ordered = sorted(changes)
     for index, (time, change) in enumerate(ordered):

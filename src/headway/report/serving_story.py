@@ -106,7 +106,7 @@ class RequestStory:
 
 
 def story(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, number: int) -> RequestStory:
-    """The story of the request with this number."""
+    """Return the story of the request with this number."""
     request = next(each for each in requests if each.id == number)
     return _Teller(catalogue, fleet, requests, request, tape).tell()
 
@@ -231,7 +231,7 @@ class _Teller:
         return ", ".join(parts)
 
     def _behind(self, stay: Stay, since: int) -> str:
-        """What its worker did meanwhile."""
+        """Return what its worker did meanwhile."""
         horizon = self.passages.horizon
         others = [
             other
@@ -248,7 +248,7 @@ class _Teller:
         return f" behind {listed([*names, f'{rest} more'] if rest else names)}"
 
     def _left(self) -> Iterator[str]:
-        """Where its tasks are when the tape ends."""
+        """Yield where its tasks are when the tape ends."""
         for attempts in self.passages.tasks.get(self.request.id, ()):
             passage = attempts[-1]
             name, stay = self.names[passage.task], passage.stay

@@ -28,7 +28,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _usd(value: float | None) -> str:
-    """What 1,000 requests cost."""
+    """Return what 1,000 requests cost."""
     return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
 
 
@@ -96,7 +96,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {key: written for _, key, written,
 
 
 def telling(rows: Sequence[Row], key: str) -> bool:
-    """Whether a column says anything about these runs."""
+    """Return whether a column says anything about these runs."""
     return any(row.get(key) is not None and row[key] != _NOTHING.get(key) for row in rows)
 
 
@@ -112,12 +112,12 @@ def with_texts(row: Row) -> Row:
 
 
 def dropped_of_all(row: Row) -> str:
-    """How many requests were dropped of all that arrived, those of the warm-up among them."""
+    """Return how many requests were dropped of all that arrived, those of the warm-up among them."""
     return f"{row['dropped']:,.0f} of {row['requests']:,.0f}"
 
 
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
-    """One line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
+    """Return one line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
     rows = [with_texts(row) for row in rows]
     names = shortened(labels(rows))
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
@@ -130,13 +130,13 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
-    """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    """Return the comparison in so many columns of text, and how many columns of the table were left out for that."""
     rows = [with_texts(row) for row in rows]
     return fitted(partial(comparison, rows), [key for key in _EXPENDABLE if telling(rows, key)], width)
 
 
 def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """The run that changes are against, by its short name; the first goes without one."""
+    """Return the run that changes are against, by its short name; the first goes without one."""
     whole = labels(rows)
     named = str(rows[0].get("baseline", "")) if rows else ""
     if named in whole:
@@ -154,7 +154,7 @@ def _cell(row: Row, rows: Sequence[Row], key: str, written: Callable[[Any], str]
 
 
 def graphs(row: Row) -> Table:
-    """One run, a line a graph."""
+    """Return one run, a line a graph."""
     columns = (
         ("requests", "requests", _count),
         ("measured", "measured", _count),

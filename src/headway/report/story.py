@@ -258,7 +258,7 @@ class _Timeline:
                 raise TapeError(f"row {tuple(row)} says nothing about a job that is not there")
 
     def close(self, now: int) -> tuple[list[Running], list[Interval], str]:
-        """The tape ends now: runs, waits, and what had become of the job."""
+        """End the tape now; return runs, waits, and what had become of the job."""
         if self._run is not None:
             self._runs.append(self._wrote(self._run, now))
         if self._waiting is not None:
@@ -298,7 +298,7 @@ class _Timeline:
             self._pace.base += length
 
     def _wrote(self, run: Running, end: int) -> Running:
-        """A run that lasts until then, with the time that it wrote checkpoints."""
+        """Return a run that lasts until then, with the time that it wrote checkpoints."""
         if self._pace is None:
             return run
         wrote = sum(max(0, until - max(since, run.start)) for since, until in self._pace.writes(end))
@@ -328,7 +328,7 @@ class _Causes:
         self._noted.append((self._at, time, causes))
 
     def stretches(self) -> list[Waiting]:
-        """One for each run of instants with the same causes."""
+        """Return a stretch of waiting for each run of instants with the same causes."""
         following = [(wait, start) for wait, start, _ in self._noted[1:]]
         return [
             Waiting(start, later if wait == after else self._waits[wait][1], causes)
@@ -357,7 +357,7 @@ def recorded_causes(causes: Iterable[Cause]) -> list[dict[str, object]]:
 
 
 def clock(time: int) -> str:
-    """A time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
+    """Return a time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
     days, rest = divmod(time, DAY)
     fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""
     clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE // SECOND:02d}{fraction}"
@@ -365,7 +365,7 @@ def clock(time: int) -> str:
 
 
 def _record_grant(grant: Grant | None) -> dict[str, object]:
-    """What a job was given besides GPUs; nothing where it was given nothing."""
+    """Return what a job was given besides GPUs; nothing where it was given nothing."""
     if grant is None:
         return {}
     cpu_milli, memory_bytes, storage = grant

@@ -49,7 +49,7 @@ _TERMS = (
 
 
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
-    """One line a run; times as people say them, the best mean JCT and wait set off."""
+    """Return one line a run; times as people say them, the best mean JCT and wait set off."""
     shown = {name: cells for name, cells in _columns(rows).items() if cells and name not in leave_out}
     words = [name for name in shown if name in ("variant", "policy")]
     table = framed(words, [name for name in shown if name not in words])
@@ -59,7 +59,7 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
-    """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    """Return the comparison in so many columns of text, and how many columns of the table were left out for that."""
     there = [name for name, cells in _columns(rows).items() if cells]
     expendable = [name for each in _EXPENDABLE if (name := each.format(level=_level(rows))) in there]
     return fitted(partial(comparison, rows), expendable, width)
@@ -78,7 +78,7 @@ def legend(rows: Sequence[Row], table: Table) -> str:
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
-    """All columns by name; one that says nothing about these runs has no cells."""
+    """Return all columns by name; one that says nothing about these runs has no cells."""
     plain = dict(zip(_COLUMNS, zip(*(_cells(row, rows) for row in rows), strict=True), strict=True))
     baseline, against = _against(rows)
     level = _level(rows)
@@ -103,7 +103,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
 
 
 def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
-    """The name of the run that the others are compared with, and how far each is from it."""
+    """Return the name of the run that the others are compared with, and how far each is from it."""
     names = [str(row.get("variant") or row["policy"]) for row in rows]
     named = next((str(row["baseline"]) for row in rows if row.get("baseline")), "")
     if not named or not all("jct_change" in row for row in rows):
@@ -113,7 +113,7 @@ def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
 
 
 def _level(rows: Sequence[Row]) -> str:
-    """How sure the intervals are, as the head of their column says it."""
+    """Return how sure the intervals are, as the head of their column says it."""
     level = next((row["confidence"] for row in rows if row.get("confidence")), 0.95)
     return f"{100 * level:.4g} %"
 
@@ -130,7 +130,7 @@ def _change_range(row: Row) -> str:
 
 
 def _change(value: float | None, digits: int = 1) -> str:
-    """A change as a percentage with its sign; what rounds to nothing has none."""
+    """Return a change as a percentage with its sign; what rounds to nothing has none."""
     return "" if value is None else f"{signed(value, digits)} %"
 
 
@@ -160,7 +160,7 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
 
 
 def _count(value: float) -> str:
-    """A number of things; a mean over seeds need not be whole."""
+    """Return a number of things; a mean over seeds need not be whole."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
@@ -190,12 +190,12 @@ def check_groups(groups: Sequence[str]) -> None:
 
 
 def has_group(rows: Sequence[Row], group: str) -> bool:
-    """Whether the results say anything by this group."""
+    """Return whether the results say anything by this group."""
     return group == "level" or any(row.get(f"{group}s") for row in rows)
 
 
 def grouped(rows: Sequence[Row], group: str) -> Table:
-    """One line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
+    """Return one line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
     titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
     table = Table(
         title=f"{titles[group]} by {group}", title_justify="left", box=None, pad_edge=False, header_style="bold"
@@ -236,7 +236,7 @@ def _hours(value: float | None, first: float | None) -> str:
 
 
 def parts() -> list[dict[str, Any]]:
-    """Every part a policy can be made of: kind, name, what it does, its options and their defaults."""
+    """Return every part a policy can be made of: kind, name, what it does, its options and their defaults."""
     classes = [
         {
             "kind": kind,
@@ -265,7 +265,7 @@ def _options(part: Any) -> dict[str, str]:
 
 
 def parts_table() -> Table:
-    """The same for a terminal."""
+    """Return the same for a terminal."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("kind", "name", "what it does", "options (defaults)"):
         table.add_column(name, no_wrap=name in ("kind", "name"))

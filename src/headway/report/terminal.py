@@ -21,7 +21,7 @@ class PlainConsole(Console):
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A string as it is, on one line; cells, headings and titles of tables pass through here."""
+        """Return a string as it is, on one line; cells, headings and titles of tables pass through here."""
         return super().render_str(printable(text), **options)
 
 
@@ -32,7 +32,7 @@ class PlainColumn(TextColumn):
         super().__init__(template, markup=False)
 
     def render(self, task: Task) -> Text:
-        """The words about a task."""
+        """Return the words about a task."""
         return Text(printable(self.text_format.format(task=task)), style=self.style, justify=self.justify)
 
 
@@ -54,7 +54,7 @@ def fitted(make: Callable[[Sequence[str]], Table], expendable: Sequence[str], wi
 
 
 def width_of(table: Table) -> int:
-    """How wide a table is when no cell of it is cut."""
+    """Return how wide a table is when no cell of it is cut."""
     return PlainConsole(width=_WIDEST, height=25).measure(table).maximum
 
 

@@ -42,7 +42,7 @@ class Moment:
     executor: SimulatedCluster
 
     def fork(self) -> "Moment":
-        """A copy that can go its own way. Jobs and the cluster, which never change, are shared."""
+        """Return a copy that can go its own way. Jobs and the cluster, which never change, are shared."""
         state = self.state
         given = (state.cluster, state.speed, state.speed.profiles, self.executor.jobs)
         shared: dict[int, Any] = {id(each): each for each in given}
@@ -100,7 +100,7 @@ def resume(
     asking: bool = True,
     progress: Progress | None = None,
 ) -> Moment:
-    """The moment ``at`` of a simulated run: all steps of its tape up to and including that time.
+    """Return the moment ``at`` of a simulated run: all steps of its tape up to and including that time.
 
     ``policy`` is fresh and not bound yet. With ``asking`` it is the one that was recorded: it is asked at each step,
     which rebuilds its memory, and has to answer what the tape says. Without, the recorded actions are done, and it
@@ -142,14 +142,14 @@ def _again(moment: Moment, step: Step) -> None:
 
 
 def _told(events: Sequence[Event]) -> str:
-    """The first event, in few words."""
+    """Return the first event, in few words."""
     event = events[0] if events else None
     subject = getattr(event, "job", getattr(event, "node", ""))
     return f"{type(event).__name__}({getattr(subject, 'id', subject)})"
 
 
 def _asked(moment: Moment, step: Step) -> Iterable[Action]:
-    """What the policy decides, held against what was recorded."""
+    """Yield what the policy decides, held against what was recorded."""
     recorded = iter(step.actions)
     for action in moment.policy.decide(step.time, moment.state):
         if action != (then := next(recorded, None)):

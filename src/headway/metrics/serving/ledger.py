@@ -43,17 +43,17 @@ class Ledger:
         self._runs()
 
     def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
-        """The positions of all rows of some kinds, in tape order."""
+        """Return the positions of all rows of some kinds, in tape order."""
         table = np.zeros(_KINDS, dtype=np.bool_)
         table[list(kinds)] = True
         return np.flatnonzero(table[self.kind])
 
     def count(self, *kinds: Kind) -> int:
-        """How many rows of some kinds there are."""
+        """Return how many rows of some kinds there are."""
         return len(self.rows(*kinds))
 
     def positions(self, rows: npt.NDArray[np.intp]) -> IntArray:
-        """Which requests, by their place in the workload, some rows are about."""
+        """Return which requests, by their place in the workload, some rows are about."""
         found: IntArray = self.subject[rows]
         return found if self._plain else self._order[np.searchsorted(self._ids[self._order], found)]
 
@@ -83,17 +83,17 @@ class Ledger:
 
     @property
     def arrived(self) -> BoolArray:
-        """Requests that arrived."""
+        """Return whether each request arrived."""
         return self.arrival >= 0
 
     @property
     def answered(self) -> BoolArray:
-        """Requests that were answered."""
+        """Return whether each request was answered."""
         return np.equal(self.ended_by, Kind.DONE)
 
     @property
     def dropped(self) -> BoolArray:
-        """Requests that were given up."""
+        """Return whether each request was given up."""
         return np.equal(self.ended_by, Kind.DROP)
 
     @property
@@ -103,7 +103,7 @@ class Ledger:
 
     @property
     def start(self) -> int:
-        """When the first request arrived."""
+        """Return when the first request arrived."""
         return int(self.arrival[self.arrived].min()) if self.arrived.any() else self.horizon
 
     @property
@@ -145,7 +145,7 @@ class Ledger:
         self.computed_from[self._of_lease[self.lease[loaded]]] = self.time[loaded]
 
     def _per_batch(self, kind: Kind) -> IntArray:
-        """Rows of a kind, for each batch."""
+        """Count the rows of a kind, for each batch."""
         batches = self._of_lease[self.lease[self.rows(kind)]]
         return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
 

@@ -76,7 +76,7 @@ def critical_paths(catalogue: Catalogue, latency: LatencyModel) -> IntArray:
 
 
 def _spread(values: FloatArray, *percents: int) -> list[float | None]:
-    """The mean and some percentiles, which interpolate linearly; None over nothing."""
+    """Return the mean and some percentiles, which interpolate linearly; None over nothing."""
     if not len(values):
         return [None] * (1 + len(percents))
     return [float(values.mean()), *(float(found) for found in np.percentile(values, percents))]
@@ -160,7 +160,7 @@ def _of_machines(ledger: Ledger) -> dict[str, Any]:
 
 
 def _paid(ledger: Ledger, chosen: BoolArray, cost: Costs) -> float | None:
-    """What an answered request cost, with what was spent on those that were not answered."""
+    """Return what an answered request cost, with what was spent on those that were not answered."""
     answered = int((chosen & ledger.answered).sum())
     return float(cost.requests_usd[chosen].sum()) / answered if answered else None
 

@@ -54,7 +54,7 @@ class Backtest:
     by_partition: tuple[Errors, ...]
 
     def record(self) -> dict[str, Any]:
-        """One object for ``--json``."""
+        """Return one object for ``--json``."""
         return {
             "policy": self.policy,
             "jobs": self.jobs,

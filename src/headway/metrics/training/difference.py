@@ -66,7 +66,7 @@ def difference(
 
 
 def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
-    """All of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
+    """Return all of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
 
     ``level`` is how sure the intervals are; 0 for none.
     """
@@ -96,7 +96,7 @@ def _last_end(ledger: Ledger, at: int) -> int:
 
 
 def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until: int) -> dict[str, float | int | None]:
-    """The numbers of one way: of jobs over their whole life, of the cluster after the time.
+    """Return the numbers of one way: of jobs over their whole life, of the cluster after the time.
 
     How busy it is is told of the same stretch both ways, while both have jobs: else one that ends late counts as idle
     GPUs on its side alone.
@@ -131,7 +131,7 @@ def _interval(found: Difference, jobs: npt.NDArray[np.bool_], level: float) -> d
 
 
 def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
-    """A row a tenant that has a job to compare or one that is left out, by name."""
+    """Return a row a tenant that has a job to compare or one that is left out, by name."""
     names, codes = found.before.codes("tenant")
     left_out = np.zeros(len(codes), dtype=np.bool_)
     left_out[list(found.left_out)] = True
@@ -152,19 +152,19 @@ def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
 
 
 def _named(found: Difference, order: IntArray, which: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """The first of these jobs in an order, with what they came to both ways."""
+    """Return the first of these jobs in an order, with what they came to both ways."""
     return [_job(job, found.before, found.after) for job in order[which[order]][:MOST_JOBS].tolist()]
 
 
 def _never_run(found: Difference) -> list[dict[str, Any]]:
-    """The widest of the jobs that are left out: they lose whatever they had."""
+    """Return the widest of the jobs that are left out: they lose whatever they had."""
     recorded = found.recorded or found.before
     widest = sorted(found.left_out, key=lambda job: -recorded.jobs[job].width_milli)
     return [_job(job, recorded, None) for job in widest[:MOST_JOBS]]
 
 
 def _job(job: int, before: Ledger, after: Ledger | None) -> dict[str, Any]:
-    """A job with what it came to both ways; None where it did not complete, and where it never runs."""
+    """Return a job with what it came to both ways; None where it did not complete, and where it never runs."""
     described = before.jobs[job]
     row: dict[str, Any] = {
         "job": described.name or str(job),

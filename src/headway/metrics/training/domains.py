@@ -88,7 +88,7 @@ class Domains:
         )
 
     def run(self, domain: IntArray, tick: IntArray, used: IntArray, other: IntArray) -> Cells:
-        """Changes added up: those of one domain and tick together, then over time."""
+        """Add up changes: those of one domain and tick together, then over time."""
         key = domain * len(self.times) + tick
         order = np.argsort(key)
         key = key[order]
@@ -118,5 +118,5 @@ class Domains:
         return self.cells(place, domain, ledger.place_width[place], first, count)
 
     def accumulate(self, tick: IntArray, changes: IntArray | FloatArray) -> FloatArray:
-        """Changes as a running sum over all ticks. Exact for integers: sums stay far below 2**53."""
+        """Add up changes as a running sum over all ticks. Exact for integers: sums stay far below 2**53."""
         return np.cumsum(np.bincount(tick, weights=changes, minlength=len(self.times)))

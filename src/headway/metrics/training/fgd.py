@@ -16,7 +16,7 @@ from headway.units import WHOLE_GPU_MILLI
 
 
 def unusable(domains: Domains, shared: Cells) -> FloatArray:
-    """Thousandths of a GPU that a job drawn from the workload is expected not to be able to use, over time."""
+    """Return thousandths of a GPU that a job drawn from the workload is expected not to be able to use, over time."""
     ledger, gpus = domains.ledger, domains.gpus
     node_class, whole, part = _tables(ledger, int(gpus.max()))
     owner = np.repeat(np.arange(len(gpus)), gpus)[shared.domain]
@@ -39,7 +39,7 @@ def unusable(domains: Domains, shared: Cells) -> FloatArray:
 
 
 def _tables(ledger: Ledger, largest: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Each node's class (nodes of one class admit the same jobs), and two tables a class.
+    """Return each node's class (nodes of one class admit the same jobs), and two tables a class.
 
     The first gives, for so many whole GPUs free, the thousandths of them that a job is expected not to be able to use;
     the second the same for one GPU of which so many thousandths are used.
@@ -72,7 +72,7 @@ def _more(sizes: IntArray, largest: int) -> FloatArray:
 
 
 def _admissions(ledger: Ledger) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Each job's wish (partition and GPU types), and for each wish and node whether the node is in it."""
+    """Return each job's wish (partition and GPU types), and for each wish and node whether the node is in it."""
     cluster = ledger.cluster
     members = {partition.name: set(partition.nodes) for partition in cluster.partitions}
     wishes, codes = ledger.codes("partition", "gpu_types")

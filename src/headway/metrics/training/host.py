@@ -33,7 +33,7 @@ class Grants:
 
 
 def grants(ledger: Ledger) -> Grants:
-    """What was held besides GPUs in each hold, from when to when."""
+    """Return what was held besides GPUs in each hold, from when to when."""
     rows = ledger.rows(Kind.GRANT)
     hold = np.concatenate((np.arange(len(ledger.hold_row)), ledger.holds_of(rows)))
     row = np.concatenate((ledger.hold_row, rows))
@@ -97,6 +97,6 @@ def host(ledger: Ledger) -> list[Series | None]:
 
 
 def _part(amount: IntArray, gpus: IntArray, of: IntArray) -> IntArray:
-    """What of an amount goes with so many of a job's GPUs; all of it where the job has none."""
+    """Return what of an amount goes with so many of a job's GPUs; all of it where the job has none."""
     whole = np.maximum(of, 1)
     return np.where(of == 0, amount, amount // whole * gpus + -(-(amount % whole) * gpus // whole))

@@ -16,7 +16,7 @@ SHORTEST_IDEAL_S = 10.0
 
 
 def job_table(ledger: Ledger) -> pl.DataFrame:
-    """One row for each job that arrived, by id; what does not exist (the end of a job that runs) is null."""
+    """Return one row for each job that arrived, by id; what does not exist (the end of a job that runs) is null."""
     here = ledger.arrived
     ended, started = ledger.ended, ledger.first_start >= 0
     jobs = [job for job, arrived in zip(ledger.jobs, here.tolist(), strict=True) if arrived]
@@ -67,7 +67,7 @@ def slowdown(ledger: Ledger) -> FloatArray:
 
 
 def bounded_slowdown(ledger: Ledger) -> FloatArray:
-    """The same with jobs counted as at least 10 s long, and never below 1."""
+    """Return the slow-down with jobs counted as at least 10 s long, and never below 1."""
     bounded = _over(ledger, np.maximum(ledger.ideal, SHORTEST_IDEAL_S * SECOND))
     return np.where(np.isnan(bounded), np.nan, np.maximum(bounded, 1.0))
 
@@ -91,7 +91,7 @@ def contention(ledger: Ledger) -> FloatArray:
 
 
 def gpu_seconds(ledger: Ledger, length: IntArray) -> FloatArray:
-    """Each job's GPUs for so many nanoseconds."""
+    """Return each job's GPUs for so many nanoseconds."""
     return (ledger.width / WHOLE_GPU_MILLI) * (length / SECOND)
 
 
@@ -117,7 +117,7 @@ def failed_gpu_seconds(ledger: Ledger) -> FloatArray:
 
 
 def _area(series: Series, times: IntArray) -> npt.NDArray[np.longdouble]:
-    """The integral of a series from its beginning to each of these times."""
+    """Return the integral of a series from its beginning to each of these times."""
     if not len(series):
         return np.zeros(len(times), dtype=np.longdouble)
     steps = np.diff(series.times).astype(np.longdouble) * series.values[:-1]

@@ -83,7 +83,7 @@ def _backlog(time: IntArray, work: FloatArray, gpus: int, until: int) -> float:
 
 
 def _work(ledger: Ledger) -> IntArray:
-    """How long each job runs, alone and at reference speed, until it leaves for good."""
+    """Return how long each job runs, alone and at reference speed, until it leaves for good."""
     plain = ledger.of_jobs("work")
     outcome = ledger.of_jobs("outcome")
     if not outcome.any():

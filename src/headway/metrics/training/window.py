@@ -36,7 +36,7 @@ class Window:
 
     @property
     def jobs(self) -> slice:
-        """The same as positions in anything that has one entry a job."""
+        """Return the jobs as positions in anything that has one entry a job."""
         return slice(self.first, self.last)
 
 
