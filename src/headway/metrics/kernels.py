@@ -3,7 +3,7 @@
 Pure functions of a tape, its clients and its device. numpy only: they run on GPU machines too.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,11 +31,10 @@ def summarise(
     ``since``: what was before that does not count.
     """
     until = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
-    span = until - since
     each = [client_row(clients, index, device, tape, until, since) for index in range(len(clients))]
     highest = min(client.priority for client in clients)
-    above = [row for row, client in zip(each, clients, strict=True) if client.priority == highest]
-    below = [row for row, client in zip(each, clients, strict=True) if client.priority > highest]
+    above = [row for row in each if row["priority"] == highest]
+    below = [row for row in each if row["priority"] > highest]
     shares = [row["throughput_share"] for row in below if row["throughput_share"] is not None]
     return {
         **{f"slowdown_{name}": _worst(above, f"slowdown_{name}") for name in ("p50", "p99")},
@@ -45,7 +44,7 @@ def summarise(
         "busy_share": busy_share(tape, until, since),
         "gated_s": sum(row["gated_s"] for row in below),
         "held_up_s": sum(row["held_up_s"] for row in above),
-        "seconds": span / SECOND,
+        "seconds": (until - since) / SECOND,
         "clients": each,
     }
 
@@ -68,7 +67,6 @@ def client_row(
     base = np.array([request.ended - request.began for request in requests], dtype=np.int64)
     finished = mine[(kind == Kind.FINISHED) & (mine[:, 0] <= until)]
     got, wanted = int(finished[:, _DETAIL].sum()), sum(moment.ended - moment.started for moment in moments)
-    gates = _gated(mine)
     return {
         "client": client.name,
         "program": client.program.name,
@@ -82,7 +80,7 @@ def client_row(
         "busy_share_alone": wanted / span if span else 0.0,
         "kernels": len(finished),
         "gpu_s": got / SECOND,
-        "gated_s": gates / SECOND,
+        "gated_s": _gated(mine) / SECOND,
         "held_up_s": int(mine[kind == Kind.HELD_UP, _VALUE].sum()) / SECOND,
         "held_up_by": causes(clients, mine[kind == Kind.HELD_UP]),
         "reasons": _reasons(mine[kind == Kind.LET_GO]),
@@ -113,7 +111,7 @@ def _gated(mine: Longs) -> int:
 
 def causes(clients: Sequence[Client], held: Longs) -> list[dict[str, Any]]:
     """Return the kernels that held a client up the longest, in all."""
-    delays: dict[tuple[int, int], int] = defaultdict(int)
+    delays: Counter[tuple[int, int]] = Counter()
     for row in held.tolist():
         delays[row[_DETAIL], row[_PLACE]] += row[_VALUE]
     worst = sorted(delays.items(), key=lambda item: (-item[1], item[0]))[:MOST_CAUSES]

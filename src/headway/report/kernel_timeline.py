@@ -42,10 +42,8 @@ def write(path: Path) -> Path:
 
 def write_recorded(path: Path, recorded: Sequence[Recorded], names: Sequence[str] = ()) -> Path:
     """Write a timeline of recorded processes; packed where the name ends in ``.gz``."""
-    pieces = trace_events(clients_of(recorded, names), path.name)
     with replacing(path, ProfileError, f"timeline {path}") as file, packed(file, path) as sink:
-        for piece in pieces:
-            sink.write(piece.encode())
+        sink.writelines(piece.encode() for piece in trace_events(clients_of(recorded, names), path.name))
     return path
 
 

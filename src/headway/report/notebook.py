@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from headway.core.tape import Tape
-from headway.metrics.series import FloatArray, IntArray, Series
+from headway.metrics.series import IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
 from headway.metrics.training.host import at_first
 from headway.metrics.training.jobs import job_table
@@ -86,23 +86,19 @@ def hold_table(ledger: Ledger) -> pl.DataFrame:
 
 def _gpu_texts(ledger: Ledger, order: IntArray) -> list[str]:
     """Return the GPUs of each hold: ``n3:0-3 n4:0,2``."""
-    texts: dict[int, str] = {}
     words: dict[int, dict[int, int]] = {}
-    spelled: dict[tuple[int, int], str] = {}
     for hold, node, mask, word in zip(
         *(column.tolist() for column in (ledger.place_hold, ledger.place_node, ledger.place_mask, ledger.place_word)),
         strict=True,
     ):
         of_hold = words.setdefault(hold, {})
         of_hold[node] = of_hold.get(node, 0) | mask << (WORD_BITS * word)
-    for hold, places in words.items():
-        found = []
-        for place in places.items():
-            if (text := spelled.get(place)) is None:
-                text = spelled[place] = f"{ledger.cluster.nodes[place[0]].name}:{_runs(place[1])}"
-            found.append(text)
-        texts[hold] = " ".join(found)
-    return [texts[hold] for hold in order.tolist()]
+
+    @cache
+    def spelled(node: int, mask: int) -> str:
+        return f"{ledger.cluster.nodes[node].name}:{_runs(mask)}"
+
+    return [" ".join(spelled(*place) for place in words[hold].items()) for hold in order.tolist()]
 
 
 def _runs(mask: int) -> str:
@@ -165,9 +161,9 @@ def timeline_table(ledger: Ledger) -> pl.DataFrame:
     for name, line in series.items():
         if line is None:
             columns.append(pl.Series(name, [None] * len(times), dtype=pl.Float64))
-            continue
-        values: FloatArray = np.append(0.0, line.values / line.unit)[np.searchsorted(line.times, times, side="right")]
-        columns.append(pl.Series(name, values))
+        else:
+            at = np.searchsorted(line.times, times, side="right")
+            columns.append(pl.Series(name, np.append(0.0, line.values / line.unit)[at]))
     return pl.DataFrame(columns)
 
 

@@ -1,7 +1,8 @@
 """What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from headway.core.tape import Tape, TapeRow
@@ -125,12 +126,10 @@ class _Teller:
 
     def tell(self) -> RequestStory:
         found, number = self.passages, self.request.id
-        placed: dict[int, list[TapeRow]] = {}
         for row in self.rows:
             self._read(row)
-            if row.kind == Kind.PLACE:
-                placed.setdefault(row.time, []).append(row)
-        for time, rows in placed.items():
+        placed = [row for row in self.rows if row.kind == Kind.PLACE]
+        for time, rows in groupby(placed, key=lambda row: row.time):
             self._place(time, rows)
         for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
@@ -151,8 +150,8 @@ class _Teller:
 
     # --- what was decided about it ---
 
-    def _place(self, time: int, rows: list[TapeRow]) -> None:
-        """All that is placed at once in one line, worker by worker."""
+    def _place(self, time: int, rows: Iterable[TapeRow]) -> None:
+        """Tell all that is placed at once in one line, worker by worker."""
         by_worker: dict[int, list[str]] = {}
         for row in rows:
             by_worker.setdefault(row.place, []).append(self.names[row.detail])

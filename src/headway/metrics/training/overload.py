@@ -30,13 +30,12 @@ def overload(ledger: Ledger) -> str | None:
     divided = bool(len(ledger.rows(Kind.GRANT)))
     work = _taken(ledger) if divided else _work(ledger).astype(np.float64)
     lines = [(_load(ledger, work, everyone, cluster.gpus), "the cluster", everyone)]
-    if cluster.partitions:
-        names, codes = ledger.codes("partition")
-        for partition in cluster.partitions:
-            if partition.name in names:
-                members = everyone & (codes == names.index(partition.name))
-                gpus = sum(cluster.nodes[node].gpus for node in partition.nodes)
-                lines.append((_load(ledger, work, members, gpus), f"partition {partition.name}", members))
+    names, codes = ledger.codes("partition")
+    for partition in cluster.partitions:
+        if partition.name in names:
+            members = everyone & (codes == names.index(partition.name))
+            gpus = sum(cluster.nodes[node].gpus for node in partition.nodes)
+            lines.append((_load(ledger, work, members, gpus), f"partition {partition.name}", members))
     load, where, members = max(lines, key=lambda line: line[0])
     if load <= 1:
         return None
