@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.core.scheduler import Scheduler
 from headway.core.tape import BATCH_ROWS, Tape, TapeRow, TapeWriter
 from headway.sim.faults import Faults
@@ -185,3 +187,9 @@ def digest(state: TrainingState) -> str:
 def _job_digest(js: JobState) -> tuple[object, ...]:
     plain = [slot for slot in JobState.__slots__ if slot not in ("account", "job")]
     return (js.account.name, hash(js.job), *(getattr(js, slot) for slot in plain))
+
+
+def joined(before: Tape, after: Tape) -> Tape:
+    """Two tapes in a row."""
+    notes = {**before.notes, **{row + len(before): text for row, text in after.notes.items()}}
+    return Tape(np.concatenate((before.rows, after.rows)), notes)

@@ -19,8 +19,9 @@ from headway.experiment.measured import measured
 from headway.formats import toml
 from headway.formats.settings import Experiment
 from headway.metrics.compare import over_seeds
-from headway.metrics.training import Ledger, timeline
+from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION
+from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind
 from headway.units import SECOND
 from tests.test_cli import call

@@ -27,7 +27,6 @@ from headway.formats.settings import CostsTable, Experiment, FailuresTable, Jobs
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.differences import tables
-from headway.sim.resume import joined
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
 from headway.training.job import Job, workload
@@ -35,7 +34,7 @@ from headway.training.rows import Kind
 from headway.training.speed import SpeedModel
 from headway.units import SECOND
 from tests.conformance.checks import check_delivered
-from tests.drive import Run, seconds_of
+from tests.drive import Run, joined, seconds_of
 from tests.strategies import specs, worlds
 
 NOWHERE = Path("nowhere")

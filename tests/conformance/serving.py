@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from unittest import mock
 
-from headway.metrics.serving import little
+from headway.metrics.serving.little import little
 from headway.serving.actions import Action
 from headway.serving.audit import audit
 from headway.serving.digest import digest

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given, settings
 
 from headway.metrics.series import Series
-from headway.metrics.training import Ledger, as_json, fragmentation, job_table, little, summarise, timeline
+from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.jobs import job_table
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.little import little
 from headway.metrics.training.overload import overload
+from headway.metrics.training.summary import as_json, summarise
+from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind
 from tests.metrics.naive import Walk
 from tests.metrics.runs import PLAIN, Recorded, recorded

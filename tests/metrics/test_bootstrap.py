@@ -70,8 +70,6 @@ def test_a_job_that_is_missing_in_one_run_counts_in_the_other() -> None:
     values, reference = np.array([1.0, np.nan, 3.0, 5.0] * 50), np.array([2.0, 9.0, 6.0, 10.0] * 50)
     low, high = paired_interval(values, reference)
     assert low <= 3.0 / 6.75 - 1 <= high
-    low, high = paired_interval(values, reference, relative=False)
-    assert low <= 3.0 - 6.75 <= high
     assert all(map(math.isnan, paired_interval(np.full(9, np.nan), np.ones(9))))
     assert all(map(math.isnan, paired_interval(np.ones(9), np.zeros(9))))
 
@@ -96,7 +94,6 @@ def test_where_a_resample_may_hold_none_that_counts_there_is_no_interval() -> No
     known = np.full(40, np.nan)
     known[:9] = np.arange(1.0, 10.0)
     assert unknown(paired_interval(known, np.ones(40)))
-    assert unknown(paired_interval(known, np.ones(40), relative=False))
     assert unknown(paired_interval(np.ones(40), np.where(np.isnan(known), 0.0, known)))
     assert not unknown(paired_interval(np.arange(1.0, 41.0), np.ones(40)))
 

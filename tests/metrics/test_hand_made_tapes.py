@@ -7,20 +7,14 @@ import pytest
 
 from headway.core.tape import COLUMNS, Tape
 from headway.errors import TapeError
-from headway.metrics.training import (
-    Ledger,
-    as_json,
-    by_partition,
-    by_tenant,
-    fragmentation,
-    jain,
-    job_table,
-    little,
-    overloaded,
-    summarise,
-    timeline,
-)
-from headway.metrics.training.summary import percentile
+from headway.metrics.training.fragmentation import fragmentation
+from headway.metrics.training.jobs import job_table
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.little import little
+from headway.metrics.training.overload import overload
+from headway.metrics.training.summary import as_json, percentile, summarise
+from headway.metrics.training.tenants import by_partition, by_tenant, jain
+from headway.metrics.training.timeline import timeline
 from headway.training.cluster import Cluster, Node, Partition, Tenant, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.rows import Kind, placement_rows
@@ -280,8 +274,8 @@ def arrivals(gaps_hours: Sequence[float], work_hours: Sequence[float], **fields:
 def test_arrivals_that_outgrow_the_cluster_are_said() -> None:
     run, jobs = arrivals([0, *[1] * 20], [3] * 21)
     line = "arrivals ask for 1.50 of the cluster's GPU time; the queue grew to 21 jobs by the last arrival"
-    assert overloaded(run, jobs, uniform(1, 2)) == line
-    assert overloaded(run, jobs, uniform(1, 3)) is None
+    assert overload(Ledger(run, jobs, uniform(1, 2))) == line
+    assert overload(Ledger(run, jobs, uniform(1, 3))) is None
     assert summarise(run, jobs, uniform(1, 2)).overload == line
 
 
@@ -293,19 +287,19 @@ def test_a_queue_of_one_is_one_job() -> None:
         if job is not jobs[-1]:
             rows.append((job.submit / HOUR, Kind.START, job.id, job.id + 1, 0, 1, FULL))
     line = "arrivals ask for 1.50 of the cluster's GPU time; the queue grew to 1 job by the last arrival"
-    assert overloaded(tape(rows), jobs, uniform(1, 2)) == line
+    assert overload(Ledger(tape(rows), jobs, uniform(1, 2))) == line
 
 
 def test_one_batch_that_is_worked_off_is_no_overload() -> None:
     run, jobs = arrivals([0] * 20 + [10] * 4, [10] * 20 + [1] * 4)
-    assert overloaded(run, jobs, uniform(1, 3)) is None
+    assert overload(Ledger(run, jobs, uniform(1, 3))) is None
     together, same = arrivals([0] * 30, [10] * 30)
-    assert overloaded(together, same, uniform(1, 1)) is None
+    assert overload(Ledger(together, same, uniform(1, 1))) is None
 
 
 def test_a_partition_is_outgrown_on_its_own() -> None:
     run, jobs = arrivals([0, *[1] * 20], [3] * 21, partition="small")
     cluster = uniform(4, 2, partitions=(Partition("small", (3,)),))
-    line = overloaded(run, jobs, cluster)
+    line = overload(Ledger(run, jobs, cluster))
     assert line is not None
     assert line.startswith("arrivals ask for 1.50 of partition small's GPU time")

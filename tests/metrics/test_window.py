@@ -6,7 +6,7 @@ import pytest
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import InputError
-from headway.metrics.training import Ledger
+from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import as_json, from_json, of_ledger
 from headway.metrics.training.window import Window, arrivals_of, span_of, still_growing, window_of
 from headway.sim.training import SimulatedCluster

@@ -28,8 +28,9 @@ from headway.metrics.series import Series, exact_dot
 from headway.metrics.training.ledger import Ledger
 from headway.report.export import check_file, check_folder, write_perfetto, write_tables
 from headway.report.notebook import tables
-from headway.report.perfetto import FIRST_NODE_PID, microseconds, thinned, trace_events
+from headway.report.perfetto import FIRST_NODE_PID, thinned, trace_events
 from headway.report.slots import slots
+from headway.report.trace_events import microseconds
 from headway.sim.faults import FailureModel, Faults
 from headway.training.cluster import Cluster, Node, uniform
 from headway.training.job import Job, workload

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headway.errors import ProfileError
 from headway.formats.kernel_trace import KernelTrace
 from headway.report import kernel_timeline
-from headway.report.kernel_perfetto import Client, Gated, microseconds, reason_name, trace_events
+from headway.report.kernel_perfetto import Client, Gated, reason_name, trace_events
+from headway.report.trace_events import microseconds
 from tests.profiling.recordings import recorded, text_of
 
 EVIL = '</script> "k" \\ \u2028'

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headway.report import tables
-from headway.report.terminal import PlainConsole
+from headway.report.terminal import PlainConsole, width_of
 
 ORDER = ("jobs/s", "lost GPU-h", "tail", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use")
 
@@ -24,11 +24,11 @@ def test_columns_are_left_out_in_order_and_no_cell_is_cut(width: int) -> None:
     names = [str(column.header) for column in table.columns]
     whole = [str(column.header) for column in tables.comparison(rows).columns]
     assert names == [name for name in whole if name not in ORDER[:left_out]]
-    assert tables.width_of(table) <= width or left_out == len(ORDER)
+    assert width_of(table) <= width or left_out == len(ORDER)
     if left_out:
         one_more = tables.comparison(rows, leave_out=ORDER[: left_out - 1])
-        assert tables.width_of(one_more) > width
-    console = PlainConsole(width=tables.width_of(table), height=25)
+        assert width_of(one_more) > width
+    console = PlainConsole(width=width_of(table), height=25)
     with console.capture() as printed:
         console.print(table)
     assert "…" not in printed.get()

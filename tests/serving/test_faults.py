@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.metrics.serving import summarise
+from headway.metrics.serving.summary import summarise
 from headway.serving.policies.registry import POLICIES, build
 from headway.serving.request import Request
 from headway.serving.rows import Kind

@@ -4,8 +4,8 @@ The tests are parametrised over the registry's tables, as the conformance suite 
 registered.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.sim.resume import Moment, continue_from, joined, resume
+from headway.sim.resume import Moment, resume
 from headway.training.cluster import uniform
+from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
 from headway.training.replay import first_difference
@@ -22,7 +23,7 @@ from headway.training.rows import Kind
 from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import Make
-from tests.drive import World, digest, drive, seconds_of
+from tests.drive import World, digest, drive, joined, seconds_of
 from tests.golden.training import POLICIES
 from tests.golden.worlds import WORLDS
 from tests.strategies import specs, worlds
@@ -153,8 +154,13 @@ def test_jobs_may_turn_out_other_than_they_were_thought_to_be() -> None:
     moment = moment_of(build("fifo"), world, drive("fifo", world).tape, 3 * SECOND)
     before = digest(moment.state)
 
-    def starts(job: int, **told: Any) -> int:
-        rows = [row for row in continue_from(moment, **told) if row.kind == Kind.START and row.subject == job]
+    def starts(job: int, jobs: Mapping[int, Job] | None = None, *, arrivals: bool = True) -> int:
+        other = moment.fork()
+        for altered in (jobs or {}).values():
+            other.alter(altered)
+        if not arrivals:
+            other.expect(())
+        rows = [row for row in other.go_on() if row.kind == Kind.START and row.subject == job]
         return rows[0].time if rows else -1
 
     assert starts(1) == 10 * SECOND
@@ -174,7 +180,7 @@ def test_going_on_stops_when_it_is_told() -> None:
     def started(state: TrainingState) -> bool:
         return 1 in state.running
 
-    rest = continue_from(moment, until=started)
+    rest = moment.go_on(until=started)
     assert [(row.time, Kind(row.kind).name, row.subject) for row in rest] == [
         (10 * SECOND, "FINISHED", 0),
         (10 * SECOND, "START", 1),

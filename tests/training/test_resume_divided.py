@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.sim.copies import Copies
-from headway.sim.resume import Moment, joined, resume
+from headway.sim.resume import Moment, resume
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.audit import audit
@@ -28,7 +28,7 @@ from headway.training.state import TrainingState
 from headway.training.transfer import renewed, transferred
 from headway.units import SECOND
 from tests.conformance.divided import Divided, divided_specs, divided_worlds, stairs
-from tests.drive import Watched, fresh_state
+from tests.drive import Watched, fresh_state, joined
 from tests.training.test_resume import times_of
 
 few = settings(

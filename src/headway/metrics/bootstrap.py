@@ -64,7 +64,7 @@ def quantile_interval(
     seed: int = 0,
     block: int | None = None,
 ) -> Interval:
-    """The same for a quantile: ``share`` 0.99 is the 99th percentile.
+    """Return where a quantile lies: ``share`` 0.99 is the 99th percentile.
 
     How sure is it that this share of jobs lies below the quantile found? The ends of that interval, read off the
     values as quantiles again, are the answer (Woodruff 1952): no resample has to be sorted.
@@ -85,13 +85,12 @@ def paired_interval(
     values: Values,
     reference: Values,
     *,
-    relative: bool = True,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
     block: int | None = None,
 ) -> Interval:
-    """How far the mean is from that of the same jobs elsewhere: -0.25 is a quarter less. Not relative: the difference.
+    """Return how far the mean is from that of the same jobs elsewhere: -0.25 is a quarter less.
 
     Both are drawn together, job by job: what makes a job long in both runs cancels out, and a small change between two
     policies shows although jobs differ by orders of magnitude. A job that is nan in one run counts in the other alone.
@@ -99,35 +98,35 @@ def paired_interval(
     mine, others = _floats(values), _floats(reference)
     here, there = np.isfinite(mine), np.isfinite(others)
     sums = np.column_stack((np.where(here, mine, 0.0), here, np.where(there, others, 0.0), there))
-    return summed_interval(sums, relative=relative, level=level, resamples=resamples, seed=seed, block=block)
+    return summed_interval(sums, level=level, resamples=resamples, seed=seed, block=block)
 
 
 def summed_interval(
     sums: _Floats,
     *,
-    relative: bool = True,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
     block: int | None = None,
 ) -> Interval:
-    """The same from sums: a row a job or a batch of consecutive jobs, with a sum and a count for either run."""
+    """Return where a relative change lies, from rows of a sum and a count for either run.
+
+    A row is a job or a batch of consecutive jobs.
+    """
     if len(sums) < FEWEST_JOBS or min(sums[:, 1].sum(), sums[:, 3].sum()) < FEWEST_JOBS:
         return UNKNOWN
     mine, known, others, others_known = sums.mean(axis=0)
-    if relative and not (mine > 0 and others > 0):
+    if not (mine > 0 and others > 0):
         return UNKNOWN
     mean, reference = mine / known, others / others_known
     pull = (sums[:, 0] - mean * sums[:, 1]) / known
     push = (sums[:, 2] - reference * sums[:, 3]) / others_known
-    length = block or block_length(pull - (mean / reference if relative else 1.0) * push)
-    if not relative:
-        return _interval(sums, length, _difference, level, resamples, seed)
+    length = block or block_length(pull - mean / reference * push)
     return _as_change(_interval(sums, length, _log_ratio, level, resamples, seed))
 
 
 def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
-    """Where the mean over seeds lies: Student's t over one number a run, for runs are independent."""
+    """Return where the mean over seeds lies: Student's t over one number a run, for runs are independent."""
     known = _known(values)
     if len(known) < 2:
         return UNKNOWN
@@ -137,7 +136,7 @@ def replicated_interval(values: Values, *, level: float = LEVEL) -> Interval:
 
 
 def replicated_change(values: Values, reference: Values, *, level: float = LEVEL) -> Interval:
-    """Where the relative change between two means over seeds lies, the runs of a seed being a pair.
+    """Return where the relative change between two means over seeds lies, the runs of a seed being a pair.
 
     The change is that of the means; how far each pair is from it, in units of the mean, is what varies by chance.
     """
@@ -155,7 +154,7 @@ def replicated_change(values: Values, reference: Values, *, level: float = LEVEL
 
 
 def block_length(values: Values) -> int:
-    """How many consecutive values to draw together.
+    """Return how many consecutive values to draw together.
 
     Politis and White: find the lag after which autocorrelations are noise, weigh those before it with a flat-top
     window, and take the length that makes the variance of the mean most exact; then double it, for too short a block
@@ -185,12 +184,11 @@ def _covariances(values: _Floats, lags: int) -> _Floats:
     count = len(values)
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.fft.rfft(values - values.mean(), size)
-    covariances: _Floats = np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1] / count
-    return covariances
+    return np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1] / count
 
 
 def _last_lag(correlation: _Floats, count: int) -> int:
-    """The lag after which a row of autocorrelations is within what independent values would show."""
+    """Return the lag after which a row of autocorrelations is within what independent values would show."""
     needed = max(5, math.ceil(math.sqrt(math.log10(count))))
     noise = np.abs(correlation[1:]) < 2 * math.sqrt(math.log10(count) / count)
     quiet = 0
@@ -235,8 +233,7 @@ def _interval(
 
 
 def _log_ratio(means: _Floats) -> _Floats:
-    logs: _Floats = np.log(means[:, 0] / means[:, 1]) - np.log(means[:, 2] / means[:, 3])
-    return logs
+    return np.log(means[:, 0] / means[:, 1]) - np.log(means[:, 2] / means[:, 3])
 
 
 def _as_change(logs: Interval) -> Interval:
@@ -246,13 +243,8 @@ def _as_change(logs: Interval) -> Interval:
 
 
 def _not_below_zero(interval: Interval, values: _Floats) -> Interval:
-    """An interval of a mean: of what is never below 0 it is not either."""
+    """Return an interval of a mean: of what is never below 0 it is not either."""
     return (max(0.0, interval[0]), interval[1]) if values.min() >= 0 else interval
-
-
-def _difference(means: _Floats) -> _Floats:
-    differences: _Floats = means[:, 0] / means[:, 1] - means[:, 2] / means[:, 3]
-    return differences
 
 
 def _floats(values: Values) -> _Floats:
@@ -268,7 +260,7 @@ def _known(values: Values) -> _Floats:
 
 
 def student(level: float, degrees: int) -> float:
-    """How many standard errors to either side hold this share of Student's distribution."""
+    """Return how many standard errors to either side hold this share of Student's distribution."""
     if degrees > _EXACT_DEGREES:
         return _expanded(_normal(level), degrees)
     low, high = 0.0, 1.0
@@ -285,7 +277,7 @@ def _normal(level: float) -> float:
 
 
 def _expanded(normal: float, degrees: int) -> float:
-    """The first terms of the expansion around the normal distribution (Abramowitz and Stegun 26.7.5)."""
+    """Return the first terms of the expansion around the normal distribution (Abramowitz and Stegun 26.7.5)."""
     first = (normal**3 + normal) / 4
     second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
     third = (3 * normal**7 + 19 * normal**5 + 17 * normal**3 - 15 * normal) / 384

@@ -81,7 +81,7 @@ class Change:
 
 
 def changes(runs: Sequence[Row], key: str, baseline: int = 0) -> list[float | None]:
-    """How far a number of each run is from that of the baseline, the first unless said: -0.25 is a quarter less.
+    """Return how far a number of each run is from that of the baseline, the first unless said: -0.25 is a quarter less.
 
     None for the baseline itself, and where either is unknown or the baseline's is 0.
     """
@@ -91,12 +91,12 @@ def changes(runs: Sequence[Row], key: str, baseline: int = 0) -> list[float | No
 
 
 def change(value: float | None, reference: float | None) -> float | None:
-    """How far a number is from another; None where either is unknown or that is 0."""
+    """Return how far a number is from another; None where either is unknown or that is 0."""
     return None if value is None or not reference else value / reference - 1
 
 
 def changed(sample: Sample, reference: Sample, level: float) -> Change:
-    """The relative change of the mean JCT between two runs, over the jobs that both measured.
+    """Return the relative change of the mean JCT between two runs, over the jobs that both measured.
 
     Runs over the same jobs are paired as they stand; where one left some out, by name. ``level`` 0: no interval.
     """
@@ -109,11 +109,6 @@ def changed(sample: Sample, reference: Sample, level: float) -> Change:
     value = change(mean(pairs[0]), mean(pairs[1]))
     sure = level > 0 and value is not None
     return Change(value, known(paired_interval(*pairs, level=level)) if sure else None, over)
-
-
-def paired(sample: Sample, reference: Sample, level: float) -> Interval | None:
-    """Where that change lies; None where there is no saying."""
-    return changed(sample, reference, level).interval
 
 
 def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] | None:
@@ -133,7 +128,7 @@ def mean(values: FloatArray) -> float | None:
 
 
 def known(interval: Interval) -> Interval | None:
-    """An interval, or None where there is none."""
+    """Return an interval, or None where there is none."""
     return interval if math.isfinite(interval[0]) and math.isfinite(interval[1]) else None
 
 
@@ -155,15 +150,10 @@ def changed_batches(mine: Batches, reference: Batches, value: float | None, leve
     """Return a change between two runs of which batches were kept; ``value`` is the change of their means."""
     if mine.digest != reference.digest:
         return Change(value, over=DIFFERENT_JOBS)
-    sure = level > 0 and value is not None
-    return Change(value, paired_batches(mine.sums, reference.sums, level) if sure else None)
-
-
-def paired_batches(mine: Sequence[Any], reference: Sequence[Any], level: float) -> Interval | None:
-    """The same as ``paired`` for two runs over as many jobs, of which batches were kept."""
-    if len(mine) != len(reference) or not mine:
-        return None
-    return known(summed_interval(np.hstack((np.array(mine, dtype=np.float64), np.array(reference))), level=level))
+    if not level or value is None or len(mine.sums) != len(reference.sums) or not mine.sums:
+        return Change(value)
+    sums = np.hstack((np.array(mine.sums, dtype=np.float64), np.array(reference.sums)))
+    return Change(value, known(summed_interval(sums, level=level)))
 
 
 # --- several seeds --------------------------------------------------------------------------------------------
@@ -190,13 +180,13 @@ def over_seeds(rows: Sequence[Row], level: float, rule: Replication) -> dict[str
 
 
 def by_seed(row: Row, drawn: bool) -> dict[int, float]:
-    """The mean JCT of each run of a row; empty where nothing is drawn, so that every seed gives the same."""
+    """Return the mean JCT of each run of a row; empty where nothing is drawn, so that every seed gives the same."""
     runs = row.get("runs") or ([row] if drawn else [])
     return {run["seed"]: _number(run["jct_mean_s"]) for run in runs}
 
 
 def changed_over_seeds(row: Row, reference: Row, level: float, drawn: tuple[bool, bool] = (False, False)) -> Change:
-    """The relative change of the mean JCT over the seeds that both have, paired by seed.
+    """Return the relative change of the mean JCT over the seeds that both have, paired by seed.
 
     ``drawn`` says of a row without ``runs`` whether it is that of its seed alone; else it is paired with each.
     """
@@ -226,7 +216,7 @@ def _number(value: float | None) -> float:
 
 
 def merged(values: Sequence[Any]) -> Any:
-    """One value of several runs as one: a mean, or what the first has."""
+    """Merge the values of several runs into one: their mean, or what the first has."""
     first = next((value for value in values if value is not None), None)
     if all(value == values[0] for value in values):
         return values[0]

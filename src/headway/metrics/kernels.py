@@ -3,7 +3,7 @@
 Pure functions of a tape, its clients and its device. numpy only: they run on GPU machines too.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,16 +26,15 @@ _SUBJECT, _LEASE, _PLACE, _DETAIL, _VALUE = 2, 3, 4, 5, 6
 def summarise(
     clients: Sequence[Client], device: Device, tape: Tape, horizon: int = 0, since: int = 0
 ) -> dict[str, Any]:
-    """One row for a run: the clients above first, then what those below got, then each client by itself.
+    """Return one row for a run: the clients above first, then what those below got, then each client by itself.
 
     ``since``: what was before that does not count.
     """
     until = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
-    span = until - since
     each = [client_row(clients, index, device, tape, until, since) for index in range(len(clients))]
     highest = min(client.priority for client in clients)
-    above = [row for row, client in zip(each, clients, strict=True) if client.priority == highest]
-    below = [row for row, client in zip(each, clients, strict=True) if client.priority > highest]
+    above = [row for row in each if row["priority"] == highest]
+    below = [row for row in each if row["priority"] > highest]
     shares = [row["throughput_share"] for row in below if row["throughput_share"] is not None]
     return {
         **{f"slowdown_{name}": _worst(above, f"slowdown_{name}") for name in ("p50", "p99")},
@@ -45,7 +44,7 @@ def summarise(
         "busy_share": busy_share(tape, until, since),
         "gated_s": sum(row["gated_s"] for row in below),
         "held_up_s": sum(row["held_up_s"] for row in above),
-        "seconds": span / SECOND,
+        "seconds": (until - since) / SECOND,
         "clients": each,
     }
 
@@ -57,7 +56,7 @@ def _worst(rows: Sequence[dict[str, Any]], key: str) -> float | None:
 def client_row(
     clients: Sequence[Client], index: int, device: Device, tape: Tape, until: int, since: int = 0
 ) -> dict[str, Any]:
-    """What became of one client between two times."""
+    """Return what became of one client between two times."""
     client, span = clients[index], until - since
     mine = tape.rows[(tape.rows[:, _SUBJECT] == index) & (tape.rows[:, 0] >= since)]
     kind = mine[:, 1]
@@ -68,7 +67,6 @@ def client_row(
     base = np.array([request.ended - request.began for request in requests], dtype=np.int64)
     finished = mine[(kind == Kind.FINISHED) & (mine[:, 0] <= until)]
     got, wanted = int(finished[:, _DETAIL].sum()), sum(moment.ended - moment.started for moment in moments)
-    gates = _gated(mine)
     return {
         "client": client.name,
         "program": client.program.name,
@@ -82,7 +80,7 @@ def client_row(
         "busy_share_alone": wanted / span if span else 0.0,
         "kernels": len(finished),
         "gpu_s": got / SECOND,
-        "gated_s": gates / SECOND,
+        "gated_s": _gated(mine) / SECOND,
         "held_up_s": int(mine[kind == Kind.HELD_UP, _VALUE].sum()) / SECOND,
         "held_up_by": causes(clients, mine[kind == Kind.HELD_UP]),
         "reasons": _reasons(mine[kind == Kind.LET_GO]),
@@ -94,7 +92,7 @@ def _at(values: Longs, share: float) -> float | None:
 
 
 def _ratio(values: Longs, base: Longs, share: float) -> float | None:
-    """A percentile over the same percentile alone, as it is measured on a GPU."""
+    """Return a percentile over the same percentile alone, as it is measured on a GPU."""
     if not len(values) or not len(base):
         return None
     return float(np.percentile(values, share) / np.percentile(base, share))
@@ -112,8 +110,8 @@ def _gated(mine: Longs) -> int:
 
 
 def causes(clients: Sequence[Client], held: Longs) -> list[dict[str, Any]]:
-    """The kernels that held a client up the longest, in all."""
-    delays: dict[tuple[int, int], int] = defaultdict(int)
+    """Return the kernels that held a client up the longest, in all."""
+    delays: Counter[tuple[int, int]] = Counter()
     for row in held.tolist():
         delays[row[_DETAIL], row[_PLACE]] += row[_VALUE]
     worst = sorted(delays.items(), key=lambda item: (-item[1], item[0]))[:MOST_CAUSES]
@@ -129,7 +127,7 @@ def _reasons(let_go: Longs) -> dict[str, int]:
 
 
 def busy_share(tape: Tape, until: int, since: int = 0) -> float:
-    """The share of the time in which at least one kernel was on the GPU."""
+    """Return the share of the time in which at least one kernel was on the GPU."""
     finished, span = tape.of(Kind.FINISHED), until - since
     if not len(finished) or not span:
         return 0.0

@@ -19,7 +19,7 @@ _WRAP = 1 << 64
 
 
 def exact_dot(left: IntArray, right: IntArray) -> int:
-    """The sum of products as a Python integer, whatever its size.
+    """Return the sum of products as a Python integer, whatever its size.
 
     Integer arithmetic of numpy is exact modulo 2**64; the float sum says which multiple of 2**64 is missing (its
     own error is far below 2**63 for any total under 2**110).
@@ -30,7 +30,7 @@ def exact_dot(left: IntArray, right: IntArray) -> int:
 
 
 def exact_sum(values: IntArray) -> int:
-    """The sum as a Python integer, whatever its size."""
+    """Return the sum as a Python integer, whatever its size."""
     return exact_dot(values, np.ones_like(values))
 
 
@@ -50,12 +50,12 @@ class Series:
         return len(self.times)
 
     def at(self, time: int) -> float:
-        """The value at a time."""
+        """Return the value at a time."""
         index = int(np.searchsorted(self.times, time, side="right")) - 1
         return float(self.values[index]) / self.unit if index >= 0 else 0.0
 
     def clipped(self, start: int, end: int) -> tuple[IntArray, IntArray | FloatArray]:
-        """How long each value holds between two times, and the values (not divided by the unit)."""
+        """Return how long each value holds between two times, and the values (not divided by the unit)."""
         edges = np.clip(self.times, start, end)
         return np.diff(edges, append=np.int64(max(start, end))), self.values
 
@@ -67,7 +67,7 @@ class Series:
         return exact_dot(lengths, values.astype(np.int64, copy=False))
 
     def mean(self, start: int, end: int) -> float:
-        """The average over time between two times; 0 when no time passes between them."""
+        """Return the average over time between two times; 0 when no time passes between them."""
         if end <= start:
             return 0.0
         if self.values.dtype == np.int64:
@@ -76,7 +76,7 @@ class Series:
         return float((lengths * values).sum()) / ((end - start) * self.unit)
 
     def peak(self, start: int, end: int) -> float:
-        """The largest value that holds for some time between two times; 0 when no time passes between them."""
+        """Return the largest value that holds for some time between two times; 0 when no time passes between them."""
         lengths, values = self.clipped(start, end)
         held = values[lengths > 0]
         top = float(held.max()) / self.unit if held.size else 0.0
@@ -85,7 +85,7 @@ class Series:
 
 
 def from_changes(times: IntArray, changes: IntArray, unit: int = 1, first: int | None = None) -> Series:
-    """The series of changes at these times, in any order; with ``first`` it starts from that value at time 0."""
+    """Return the series of changes at these times, in any order; with ``first`` it starts from that value at time 0."""
     order = np.argsort(times)
     ordered, deltas = times[order], changes[order]
     if first is not None:
@@ -99,5 +99,5 @@ def from_changes(times: IntArray, changes: IntArray, unit: int = 1, first: int |
 
 
 def joined(times: Sequence[IntArray], changes: Sequence[IntArray], unit: int = 1) -> Series:
-    """The series of several lists of changes together."""
+    """Return the series of several lists of changes together."""
     return from_changes(np.concatenate(times), np.concatenate(changes), unit)

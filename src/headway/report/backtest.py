@@ -1,55 +1,46 @@
 """A backtest for a terminal: how far the simulation is from what was recorded, in all, by size and by partition."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.table import Table
 
 from headway.metrics.training.backtest import Backtest, Errors
+from headway.report.terminal import framed
 from headway.units import format_duration, seconds
 
 _COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias")
 
 
 def errors_table(title: str, groups: Sequence[Errors], first: str) -> Table:
-    """One line a group; median and p90 are of absolute errors, the bias has a sign."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", no_wrap=True)
+    """Return one line a group; median and p90 are of absolute errors, the bias has a sign."""
+    table = framed([first], _COLUMNS, title)
     for group in groups:
-        table.add_row(group.group, *_cells(group))
+        times = (group.wait_recorded_mean_s, group.wait_simulated_mean_s, group.error_p50_s, group.error_p90_s)
+        table.add_row(group.group, f"{group.jobs:,}", *(said(time) for time in times), signed(group.bias_s))
     return table
 
 
-def _cells(group: Errors) -> list[str]:
-    times = (group.wait_recorded_mean_s, group.wait_simulated_mean_s, group.error_p50_s, group.error_p90_s)
-    return [f"{group.jobs:,}", *(said(time) for time in times), signed(group.bias_s)]
-
-
 def said(time_s: float) -> str:
-    """A time as people say it; below a minute with a tenth of a second."""
+    """Return a time as people say it; below a minute with a tenth of a second."""
     return f"{time_s:.1f} s" if time_s < 60 else format_duration(seconds(round(time_s)))
 
 
 def signed(time_s: float) -> str:
-    """The same with its sign; what rounds to nothing has none."""
+    """Return the same with its sign; what rounds to nothing has none."""
     text = said(abs(time_s))
     return text if text == "0.0 s" else f"{'+' if time_s > 0 else '-'}{text}"
 
 
 def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
-    """All tables: policies side by side under these names, then those of the first by size and partition."""
-    whole = [_named(name, each.whole) for name, each in zip(names, found, strict=True)]
+    """Yield all tables: policies side by side under these names, then those of the first by size and partition."""
+    whole = [replace(each.whole, group=name) for name, each in zip(names, found, strict=True)]
     yield errors_table("", whole, "policy")
     first = found[0]
     whose = f", {names[0]}" if len(found) > 1 else ""
     yield errors_table(f"by size{whose}", first.by_size, "size")
     if len(first.by_partition) > 1:
         yield errors_table(f"by partition{whose}", first.by_partition, "partition")
-
-
-def _named(name: str, errors: Errors) -> Errors:
-    return Errors(name, *(getattr(errors, field) for field in Errors.__slots__[1:]))
 
 
 def missed(found: Backtest) -> list[str]:
@@ -62,7 +53,7 @@ def missed(found: Backtest) -> list[str]:
 
 
 def verdict(found: Backtest) -> str:
-    """One sentence on what to believe."""
+    """Return one sentence on what to believe."""
     if not found.compared:
         return "no job started in both: there is nothing to believe"
     rank = "" if found.rank_correlation is None else f"; the order of waits agrees to {found.rank_correlation:.2f}"

@@ -24,7 +24,7 @@ _STYLE = (
 
 
 def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
-    """The picture of these runs, in the order given."""
+    """Return the picture of these runs, in the order given."""
     known = [row for row in rows if row["jct_mean_s"] is not None]
     longest = max((row["jct_mean_s"] for row in known), default=1.0)
     unit, size = time_unit(longest)
@@ -40,9 +40,9 @@ def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
         f'<text class="quiet" x="{_LABEL + 110}" y="56">running: together the mean time to completion</text>',
     ]
     names = [str(row.get("variant") or row["policy"]) for row in known]
-    cut = cut_apart(shortened(names), _LETTERS)
-    for index, row in enumerate(known):
-        parts.extend(_bar(row, (names[index], cut[index]), _TOP + _ROW * index, scale, unit, size))
+    both = zip(names, cut_apart(shortened(names), _LETTERS), strict=True)
+    for index, (row, called) in enumerate(zip(known, both, strict=True)):
+        parts.extend(_bar(row, called, _TOP + _ROW * index, scale, unit, size))
     return "\n".join([*parts, "</svg>", ""])
 
 

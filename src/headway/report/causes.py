@@ -9,10 +9,11 @@ A job waits for several causes together: it would start if all of them were take
 They share the time equally, which is what the Shapley value gives each where only all together help.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import sqrt
 from typing import Any
 
@@ -59,16 +60,10 @@ class WaitRow:
     """GPUs asked for, as a class."""
     waited: int
     """Nanoseconds of all these jobs together; those of all rows sum to what all jobs waited, exactly."""
-    job_hours: float
     share: float
     """Of the whole waiting time."""
     error: float
-    """Standard error of ``job_hours``, from drawing points."""
-
-    def record(self) -> dict[str, Any]:
-        """For machines."""
-        names = ("cause", "tenant", "size", "job_hours", "share", "error")
-        return {name: getattr(self, name) for name in names}
+    """Standard error of ``waited``, in hours, from drawing points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ class WaitCauses:
     """Whether the policy's reservations and rounds were those of the run; else they were worked out at each point."""
 
     def by(self, *keys: str) -> list[dict[str, Any]]:
-        """Records for each cause, tenant or size (or several of these), most waiting time first."""
+        """Return records for each cause, tenant or size (or several of these), most waiting time first."""
         found: dict[tuple[str, ...], list[WaitRow]] = {}
         for row in self.rows:
             found.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
@@ -102,7 +97,7 @@ class WaitCauses:
 
     @property
     def note(self) -> str:
-        """How far to believe it, in one line."""
+        """Return how far to believe it, in one line."""
         if not self.rows:
             return "no job waited"
         worst = max(record["error"] for record in self.by("cause")) / self.total_job_hours
@@ -127,7 +122,7 @@ def why_waited(
     window: Window | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> WaitCauses:
-    """Why the jobs of a run waited, or those that a window measures.
+    """Return why the jobs of a run waited, or those that a window measures.
 
     ``policy`` is the one that wrote the tape, fresh; ``ledger`` spares making it.
     """
@@ -135,21 +130,19 @@ def why_waited(
     if not len(stretches.job):
         return WaitCauses((), 0, 0.0, True)
     strata = _strata(jobs, stretches)
-    points = _draw(strata, samples, seed)
+    drawn_jobs, drawn_times, drawn_strata = _draw(strata, samples, seed)
     times = np.unique(tape.column("time"))
-    steps = times[np.searchsorted(times, points.time, side="right") - 1]
+    steps = times[np.searchsorted(times, drawn_times, side="right") - 1]
     remembers = _remembers(policy)
     asking = remembers and len(times) <= ASKED_STEPS
-    last = int(steps.max())
-    walk = Walk(cluster, jobs, tape.until(last), policy, asking=asking, speed=speed, costs=costs)
-    order = np.lexsort((points.job, steps))
-    wanted = list(zip(steps[order].tolist(), points.job[order].tolist(), points.stratum[order].tolist(), strict=True))
+    walk = Walk(cluster, jobs, tape.until(int(steps.max())), policy, asking=asking, speed=speed, costs=costs)
+    order = np.lexsort((drawn_jobs, steps))
+    wanted = list(zip(*(column[order].tolist() for column in (steps, drawn_jobs, drawn_strata)), strict=True))
     tallies = [_Tally() for _ in strata.names]
     with no_collection():  # a walk makes no cycles
         for stratum, kinds in _asked(walk, wanted, guess=remembers and not asking, progress=progress):
             tallies[stratum].add(kinds)
-    rows = _rows(strata, tallies)
-    return WaitCauses(rows, len(wanted), sum(strata.masses) / HOUR, asking or not remembers)
+    return WaitCauses(_rows(strata, tallies), len(wanted), sum(strata.masses) / HOUR, asking or not remembers)
 
 
 # --- what is drawn from ---------------------------------------------------------------------------------------
@@ -169,38 +162,27 @@ class _Strata:
     """How long each waited in all."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Points:
-    """Moments of waiting jobs."""
-
-    job: IntArray
-    time: IntArray
-    stratum: IntArray
-
-
 def _strata(jobs: Sequence[Job], stretches: Waits) -> _Strata:
-    waited: dict[str, int] = {}
-    for job, length in zip(stretches.job.tolist(), stretches.length.tolist(), strict=True):
-        waited[jobs[job].tenant] = waited.get(jobs[job].tenant, 0) + length
+    waiting = [jobs[job] for job in stretches.job.tolist()]
+    waited: Counter[str] = Counter()
+    for job, length in zip(waiting, stretches.length.tolist(), strict=True):
+        waited[job.tenant] += length
     named = set(sorted(waited, key=lambda tenant: (-waited[tenant], tenant))[:MOST_TENANTS])
-    number: dict[tuple[str, str], int] = {}
-    code = np.empty(len(stretches.job), dtype=np.int64)
-    of_job: dict[int, int] = {}
-    for position, job in enumerate(stretches.job.tolist()):
-        if job not in of_job:
-            tenant = jobs[job].tenant
-            name = (tenant if tenant in named else OTHERS, size_class(jobs[job].width_milli))
-            of_job[job] = number.setdefault(name, len(number))
-        code[position] = of_job[job]
+    names = [(job.tenant if job.tenant in named else OTHERS, size_class(job.width_milli)) for job in waiting]
+    number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    code = np.array([number[name] for name in names], dtype=np.int64)
     order = np.lexsort((stretches.job, stretches.start, code))
     first = np.searchsorted(code[order], np.arange(len(number) + 1))
-    length = stretches.length[order]
-    masses = [exact_sum(length[a:b]) for a, b in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
-    return _Strata(list(number), first, stretches.job[order], stretches.start[order], length, masses)
+    lengths = stretches.length[order]
+    masses = [exact_sum(lengths[a:b]) for a, b in pairwise(first.tolist())]
+    return _Strata(list(number), first, stretches.job[order], stretches.start[order], lengths, masses)
 
 
-def _draw(strata: _Strata, samples: int, seed: int) -> _Points:
-    """Points evenly in waiting time: each stratum is cut into equal parts, and one point falls into each part."""
+def _draw(strata: _Strata, samples: int, seed: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (job, time, stratum) of points that lie evenly in waiting time.
+
+    Each stratum is cut into equal parts, and one point falls into each part.
+    """
     random = stream(seed, "causes")
     whole = sum(strata.masses)
     least = max(1, min(LEAST_A_STRATUM, samples // (2 * len(strata.masses))))
@@ -208,15 +190,15 @@ def _draw(strata: _Strata, samples: int, seed: int) -> _Points:
     for stratum, mass in enumerate(strata.masses):
         a, b = int(strata.first[stratum]), int(strata.first[stratum + 1])
         count = max(least, round(samples * mass / whole))
-        ends: FloatArray = np.cumsum(strata.length[a:b].astype(np.float64))
+        length = strata.length[a:b]
+        ends: FloatArray = np.cumsum(length.astype(np.float64))
         at = (np.arange(count) + random.random(count)) / count * ends[-1]
         which = np.minimum(np.searchsorted(ends, at, side="right"), b - a - 1)
-        into = at - (ends[which] - strata.length[a:b][which])
-        inside = np.clip(into.astype(np.int64), 0, strata.length[a:b][which] - 1)
+        inside = np.clip((at - (ends[which] - length[which])).astype(np.int64), 0, length[which] - 1)
         jobs.append(strata.job[a:b][which])
         times.append(strata.start[a:b][which] + inside)
         codes.append(np.full(count, stratum, dtype=np.int64))
-    return _Points(np.concatenate(jobs), np.concatenate(times), np.concatenate(codes))
+    return np.concatenate(jobs), np.concatenate(times), np.concatenate(codes)
 
 
 # --- asking ---------------------------------------------------------------------------------------------------
@@ -244,7 +226,7 @@ def _asked(
 
 
 def _remembers(policy: ComposedPolicy) -> bool:
-    """Whether why a job waits depends on what the policy did before: what it reserved, which round it is in."""
+    """Return whether why a job waits depends on what the policy did before: what it reserved, which round it is in."""
     parts = (policy.order, policy.backfill, policy.placement)
     once_a_round = policy.preempts and policy.order.one_instant
     return policy.backfill.reserves or once_a_round or any(part.remembers for part in parts)
@@ -285,7 +267,7 @@ class _Tally:
             self.squares[kind] = self.squares.get(kind, 0.0) + (part / _PARTS) ** 2
 
     def divided(self, mass: int) -> dict[str, int]:
-        """The stratum's waiting time among the causes: whole nanoseconds that sum to it."""
+        """Return the stratum's waiting time among the causes: whole nanoseconds that sum to it."""
         whole = sum(self.parts.values())
         given = {kind: mass * parts // whole for kind, parts in self.parts.items()}
         rests = sorted(self.parts, key=lambda kind: (-(mass * self.parts[kind] % whole), kind))
@@ -303,9 +285,9 @@ class _Tally:
 
 def _rows(strata: _Strata, tallies: Sequence[_Tally]) -> tuple[WaitRow, ...]:
     whole = sum(strata.masses)
-    rows = []
-    for (tenant, size), mass, tally in zip(strata.names, strata.masses, tallies, strict=True):
-        for kind, waited in tally.divided(mass).items():
-            error = tally.error(kind) * mass / HOUR
-            rows.append(WaitRow(kind, tenant, size, waited, waited / HOUR, waited / whole, error))
+    rows = [
+        WaitRow(kind, tenant, size, waited, waited / whole, tally.error(kind) * mass / HOUR)
+        for (tenant, size), mass, tally in zip(strata.names, strata.masses, tallies, strict=True)
+        for kind, waited in tally.divided(mass).items()
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.waited, row.cause, row.tenant, row.size)))

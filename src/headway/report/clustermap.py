@@ -5,17 +5,18 @@ within one tick is in no such state and left out. A longer tick therefore makes 
 GPUs are numbered through the cluster, node by node; a hold is a job, when it began and ended, and runs of GPUs.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headway.metrics.series import IntArray, Series
+from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger, gpu_bits
 from headway.metrics.training.timeline import Timeline
 from headway.report.packing import blob, deflated, differences, folded, varints
-from headway.report.thin import BUCKETS, TAIL_BUCKETS, bucketed
+from headway.report.thin import BUCKETS, stretched
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
@@ -52,7 +53,7 @@ class Map:
 
 
 def tick_of(horizon: int) -> int:
-    """The length of a tick for a run that long."""
+    """Return the length of a tick for a run that long."""
     tick = 1
     while tick < SECOND and horizon // (tick * 10) >= LEAST_TICKS:
         tick *= 10
@@ -60,7 +61,7 @@ def tick_of(horizon: int) -> int:
 
 
 def pack(ledger: Ledger, lines: Timeline, shown: int, most_bytes: int) -> Map | None:
-    """A run in at most so many bytes of text; None if even the longest ticks do not make it fit.
+    """Pack a run into at most so many bytes of text; None if even the longest ticks do not make it fit.
 
     ``shown`` is how far its line goes at first.
     """
@@ -82,7 +83,6 @@ def _packed(ledger: Ledger, lines: Timeline, shown: int, tick: int) -> bytes:
     codes = np.array([CLOSED_BY.get(kind, 0) for kind in range(64)], dtype=np.int64)
     moved = np.where(ledger.kind[ledger.hold_row] == Kind.MIGRATE, MOVED_HERE, 0)
     runs, gaps, lengths = _runs(ledger, kept)
-    down = _down(ledger, tick)
     columns = {
         "start": varints(differences(start[kept])),
         "length": varints(length),
@@ -91,9 +91,10 @@ def _packed(ledger: Ledger, lines: Timeline, shown: int, tick: int) -> bytes:
         "runs": varints(runs),
         "gaps": varints(gaps),
         "lengths": varints(lengths),
-        "down": varints(down.ravel()),
+        "down": varints(_down(ledger, tick).ravel()),
     }
-    busy, waiting = (_means(series, shown, ledger.horizon) for series in (lines.allocated, lines.waiting))
+    means = (stretched(series, shown, ledger.horizon).mean for series in (lines.allocated, lines.waiting))
+    busy, waiting = ([round(value, 1) for value in values.tolist()] for values in means)
     head = {
         "tick_s": tick / SECOND,
         "ticks": ledger.horizon // tick,
@@ -106,17 +107,10 @@ def _packed(ledger: Ledger, lines: Timeline, shown: int, tick: int) -> bytes:
     return blob(head, columns)
 
 
-def _means(series: Series, shown: int, horizon: int) -> list[float]:
-    """Means over stretches up to where the line is shown, and, where there is more, over some beyond."""
-    found = bucketed(series, 0, min(shown, horizon))
-    if horizon > shown:
-        found = found.then(bucketed(series, shown, horizon, TAIL_BUCKETS))
-    return [round(value, 1) for value in found.mean.tolist()]
-
-
 def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Runs a hold; for each run the GPUs between it and the end of the one before (of the hold), and its length."""
-    first_gpu = _first_gpu(ledger.cluster)
+    counts = np.array([node.gpus for node in ledger.cluster.nodes], dtype=np.int64)
+    first_gpu = np.cumsum(np.append(0, counts))  # of each node, and of all GPUs last
     rank = np.full(len(ledger.hold_row), -1, dtype=np.int64)
     rank[kept] = np.arange(len(kept))
     places = np.flatnonzero((ledger.place_mask != 0) & (rank[ledger.place_hold] >= 0))
@@ -132,12 +126,6 @@ def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]
     ended = np.append(0, first[:-1] + count[:-1])
     same = np.append(False, hold[1:] == hold[:-1])
     return runs, np.where(same, first - ended, first % everything), count
-
-
-def _first_gpu(cluster: Cluster) -> IntArray:
-    """The number of each node's first GPU, and of all GPUs last."""
-    counts = np.array([node.gpus for node in cluster.nodes], dtype=np.int64)
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
 
 
 def _down(ledger: Ledger, tick: int) -> IntArray:
@@ -162,7 +150,7 @@ def _down(ledger: Ledger, tick: int) -> IntArray:
 
 
 def pack_workload(jobs: Sequence[Job]) -> bytes:
-    """What a page says about jobs: who submitted them when, under which name."""
+    """Pack what a page says about jobs: who submitted them when, under which name."""
     tenants = tenants_by_work(jobs)
     position = {name: index for index, name in enumerate(tenants)}
     tick = tick_of(jobs[-1].submit if jobs else 0)
@@ -179,23 +167,21 @@ def pack_workload(jobs: Sequence[Job]) -> bytes:
 
 
 def tenants_by_work(jobs: Sequence[Job]) -> list[str]:
-    """Tenants, the one that asks for the most GPU time first: the order of colours, the same in all runs."""
-    work: dict[str, int] = {}
+    """Return tenants, the one that asks for the most GPU time first: the order of colours, the same in all runs."""
+    work: Counter[str] = Counter()
     for job in jobs:
-        work[job.tenant] = work.get(job.tenant, 0) + job.width_milli * job.work
+        work[job.tenant] += job.width_milli * job.work
     return sorted(work, key=lambda name: (-work[name], name))
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """The nodes, and the frames around them: partitions, then the levels of the topology, outermost first."""
-    memberships: list[list[str]] = [[] for _ in cluster.nodes]
-    for partition in cluster.partitions:
-        for position in partition.nodes:
-            memberships[position].append(partition.name)
+    """Return the nodes, and the frames around them: partitions, then the levels of the topology, outermost first."""
     names = [level.name for level in cluster.outer_levels]
+    partitions = [(partition.name, set(partition.nodes)) for partition in cluster.partitions]
     paths = []
-    for node, partitions in zip(cluster.nodes, memberships, strict=True):
-        path = [("partition", ", ".join(partitions))] if cluster.partitions else []
+    for position, node in enumerate(cluster.nodes):
+        inside = ", ".join(name for name, members in partitions if position in members)
+        path = [("partition", inside)] if partitions else []
         paths.append([*path, *zip(names, node.path, strict=True)])
     return {
         "nodes": [[node.name, node.gpus, node.gpu_type] for node in cluster.nodes],
@@ -204,7 +190,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
 
 
 def _frame(kind: str, name: str, nodes: list[int], paths: list[list[tuple[str, str]]], depth: int) -> dict[str, Any]:
-    """A frame with its nodes, or with the frames within; a level with one domain in a frame draws none."""
+    """Return a frame with its nodes, or with the frames within; a level with one domain in a frame draws none."""
     frame: dict[str, Any] = {"kind": kind, "name": name}
     while nodes and depth < len(paths[nodes[0]]):
         inside: dict[str, list[int]] = {}

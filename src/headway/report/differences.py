@@ -6,7 +6,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.scale import time_unit
+from headway.report.scale import in_unit, time_unit
+from headway.report.terminal import framed
+from headway.report.words import signed
 from headway.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration, seconds
 
 Row = Mapping[str, Any]
@@ -36,7 +38,7 @@ _SHOWN = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (10 * SECOND, 10 * MILL
 
 
 def tables(found: Row) -> Iterator[Table]:
-    """All of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
+    """Yield all of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
     yield _whole(found)
     if len(found["tenants"]) > 1:
         yield _tenants(found)
@@ -47,7 +49,7 @@ def tables(found: Row) -> Iterator[Table]:
 
 def _whole(found: Row) -> Table:
     sure = _range(found)
-    table = _table("", "", "before", "after", "change", *([_level(found)] if sure else []))
+    table = framed([""], ["before", "after", "change", *([_level(found)] if sure else [])])
     before, after = found["before"], found["after"]
     for name, key in _LINES:
         if key in _ALWAYS or before[key] != after[key]:
@@ -58,14 +60,14 @@ def _whole(found: Row) -> Table:
 
 
 def _level(found: Row) -> str:
-    """How sure the intervals are, as the head of their column says it."""
+    """Return how sure the intervals are, as the head of their column says it."""
     return f"{100 * (found['confidence'] or 0):.4g} %"
 
 
 def _range(row: Row) -> str:
-    """Where the change of the mean JCT lies; empty where there is no saying."""
+    """Return where the change of the mean JCT lies; empty where there is no saying."""
     low, high = row["jct_change_low"], row["jct_change_high"]
-    return "" if low is None or high is None else f"[{_percent(low)}, {_percent(high)}]"
+    return "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
 
 
 def _duration(value_s: float | None) -> str:
@@ -77,11 +79,6 @@ def _duration(value_s: float | None) -> str:
     return format_duration((time + unit // 2) // unit * unit)
 
 
-def _percent(value: float) -> str:
-    text = f"{100 * value:+.1f}"
-    return text if float(text) else text[1:]
-
-
 def _said(key: str, value: float | None, before: Row) -> str:
     if value is None:
         return "–"
@@ -89,7 +86,7 @@ def _said(key: str, value: float | None, before: Row) -> str:
         return _duration(value)
     if key == "gpu_utilisation":
         return f"{100 * value:.1f} %"
-    return _time(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
+    return in_unit(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
 
 
 def _tenants(found: Row) -> Table:
@@ -100,12 +97,13 @@ def _tenants(found: Row) -> Table:
     sure = any(_range(row) for row in shown)
     of_jct = ["JCT before", "after", "change", *([_level(found)] if sure else [])]
     gone = ["never run"] if any(row["left_out"] for row in shown) else []
-    table = _table(f"by tenant{more}", "tenant", "jobs", *gone, *of_jct, "wait before", "after", "change")
+    heads = ["jobs", *gone, *of_jct, "wait before", "after", "change"]
+    table = framed(["tenant"], heads, f"by tenant{more}")
     units = {key: time_unit(max((row[f"{key}_before_s"] or 0) for row in shown)) for key in ("jct", "wait")}
     for row in shown:
         cells: list[str | Text] = [str(row["tenant"]), f"{row['jobs']:,}", *([f"{row['left_out']:,}"] if gone else [])]
         for key, unit in units.items():
-            cells += [_time(row[f"{key}_before_s"], *unit), _time(row[f"{key}_after_s"], *unit)]
+            cells += [in_unit(row[f"{key}_before_s"], *unit), in_unit(row[f"{key}_after_s"], *unit)]
             cells.append(_change(row[f"{key}_change"], less_is_better=True))
             cells += [_range(row)] if sure and key == "jct" else []
         table.add_row(*cells)
@@ -113,8 +111,7 @@ def _tenants(found: Row) -> Table:
 
 
 def _jobs(rows: Sequence[Row], title: str) -> Table:
-    table = _table(title, "job", "tenant", "GPUs", "JCT before", "after", "difference")
-    table.columns[1].justify = "left"
+    table = framed(["job", "tenant"], ["GPUs", "JCT before", "after", "difference"], title)
     for row in rows:
         before, after = row["jct_before_s"], row["jct_after_s"]
         if row["never_runs"]:
@@ -128,20 +125,9 @@ def _jobs(rows: Sequence[Row], title: str) -> Table:
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for position, name in enumerate(columns):
-        table.add_column(name, justify="right" if position else "left", no_wrap=True)
-    return table
-
-
-def _time(value: float | None, unit: str, size: int) -> str:
-    return "–" if value is None else f"{value / size:,.2f} {unit}"
-
-
 def _change(value: float | None, *, less_is_better: bool) -> Text:
     if value is None:
         return Text("")
-    text = _percent(value)
+    text = signed(value)
     coloured = less_is_better and float(text) != 0
     return Text(f"{text} %", style=("green" if value < 0 else "red") if coloured else "")

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.core.tape import Tape
 from headway.errors import StalledRunError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import size_class
@@ -109,13 +108,13 @@ def expected_start(
 
 
 def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
-    """The value that so large a part of all draws does not exceed; those that did not start come last."""
+    """Return the value that so large a part of all draws does not exceed; those that did not start come last."""
     rank = max(1, ceil(part * count))
     return ordered[rank - 1] if rank <= len(ordered) else None
 
 
 def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", random: Random) -> int | None:
-    """When the job starts in one continuation."""
+    """Return when the job starts in one continuation."""
     executor, state = moment.executor, moment.state
     executor.befall(None, (), unless=lambda event: isinstance(event, NodeFailed))
     for js in list(state.jobs.values()):
@@ -136,10 +135,6 @@ def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", 
         tape = moment.go_on(until=enough)
     except StalledRunError:
         return None
-    return _first_start(tape, job)
-
-
-def _first_start(tape: Tape, job: int) -> int | None:
     mine = np.flatnonzero((tape.column("kind") == Kind.START) & (tape.column("subject") == job))
     return int(tape.column("time")[mine[0]]) if len(mine) else None
 
@@ -183,7 +178,7 @@ class Lasting:
         return Lasting(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
 
     def redrawn(self, now: int, js: JobState, random: Random) -> Job:
-        """A live job as it may turn out: it runs on for as long as some that had run as long as it has."""
+        """Return a live job as it may turn out: it runs on for as long as some that had run as long as it has."""
         work = self.drawn(js.job, js.done_at(now), random)
         return replace(js.job, work=work, **_FINISHES)
 
@@ -227,7 +222,7 @@ class _Survival:
         self._largest = seen[-1][0]
 
     def draw(self, beyond: float, random: Random) -> float:
-        """A length above this one."""
+        """Return a length above this one."""
         before = bisect_right(self._values, beyond)
         share = self._up_to[before - 1] if before else 0.0
         at = share + (1.0 - share) * random.random()
@@ -254,11 +249,11 @@ class _Arriving:
 
     def draw(self, lasting: Lasting, random: Random) -> Iterator[Job]:
         """In stretches as they came, from now on."""
-        past, wanted = self.past, MOST_ARRIVALS
+        past = self.past
         if len(past) < 2:
             return
         time, made = self._now, 0
-        while made < wanted:
+        while made < MOST_ARRIVALS:
             first = random.randrange(1, len(past))
             for position in range(first, min(first + BLOCK_JOBS, len(past))):
                 job = past[position]

@@ -5,6 +5,7 @@ the end of the last instant; what would make room was tried on the state (``trai
 then asked whether it would start the job; the expected start is an interval over continuations (``report.expected``).
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -17,11 +18,11 @@ from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
 from headway.report.expected import LEAST_HISTORY, Expected, expected_start
-from headway.report.story import clock
+from headway.report.story import clock, described, recorded_causes
 from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
-from headway.training.actions import Action, MigrateJob
+from headway.training.actions import MigrateJob
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting
 from headway.training.feasible import quota_refusal
@@ -54,13 +55,9 @@ class Way:
 
     def line(self) -> str:
         """As a person reads it."""
-        many = len(self.jobs) > 1
-        if self.kind == PREEMPTION:
-            listed = (f"{job} ({_nodes(nodes)})" for job, nodes in zip(self.jobs, self.where, strict=True))
-            what = f"preempt job{'s' if many else ''} {_some(list(listed))}"
-        else:
-            listed = (f"{job} to {_nodes(nodes)}" for job, nodes in zip(self.jobs, self.where, strict=True))
-            what = f"move job{'s' if many else ''} {_some(list(listed))}"
+        verb, where = ("preempt", "{} ({})") if self.kind == PREEMPTION else ("move", "{} to {}")
+        listed = [where.format(job, _nodes(nodes)) for job, nodes in zip(self.jobs, self.where, strict=True)]
+        what = f"{verb} job{'s' if len(self.jobs) > 1 else ''} {_some(listed)}"
         cost = self.cost / (WHOLE_GPU_MILLI * HOUR)
         then = "starts it" if self.starts else "gives the room to others, or waits for its turn"
         return f"{what}: {cost:.3g} GPU-hours of standstill; the policy then {then}"
@@ -100,10 +97,7 @@ class Explanation:
 
     def lines(self) -> list[str]:
         """Plain text for a terminal."""
-        job = self.job
-        wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
-        named = f" ({job.name})" if job.name else ""
-        found = [f"job {job.id}{named}: {wants}, tenant {job.tenant}, submitted at {clock(job.submit)}", self.told]
+        found = [described(self.job), self.told]
         if self.status != "waiting":
             return found
         found += ["why not now", *(f"  {cause}" for cause in self.causes), "what would make room now"]
@@ -129,10 +123,7 @@ class Explanation:
             return found
         return found | {
             "waited_s": to_seconds(self.at - (self.waiting_since or 0)),
-            "causes": [
-                {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
-                for c in self.causes
-            ],
+            "causes": recorded_causes(self.causes),
             "fits_now": self.fits_now,
             "ways": [way.record() for way in self.ways],
             "no_way": self.none,
@@ -168,7 +159,7 @@ def explain(
     resuming: Callable[[int, TrainingState], None] | None = None,
     drawing: Callable[[int, int], None] | None = None,
 ) -> Explanation:
-    """A job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way."""
+    """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way."""
     if not 0 <= job < len(jobs):
         raise TapeError(f"job {job} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     before = Ledger(tape.until(at), jobs, cluster)
@@ -184,8 +175,7 @@ def explain(
         progress=resuming,
     )
     js = moment.state.jobs[job]
-    rule = copy(policy.placement)
-    fits_now = fits(moment.state, js, rule) is not None
+    fits_now = fits(moment.state, js, copy(policy.placement)) is not None
     ways, none = ((), {}) if fits_now else _ways(moment, js)
     return Explanation(
         jobs[job],
@@ -215,18 +205,16 @@ def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
     running = np.flatnonzero((before.hold_job == job) & ~before.hold_closed)
     if len(running):
         hold = int(running[0])
-        masks = (before.place_hold == hold).nonzero()[0].tolist()
-        counted: dict[str, int] = {}
-        for place in masks:
-            name = before.cluster.nodes[int(before.place_node[place])].name
-            counted[name] = counted.get(name, 0) + int(before.place_gpus[place])
+        counted: Counter[str] = Counter()
+        for place in np.flatnonzero(before.place_hold == hold).tolist():
+            counted[before.cluster.nodes[int(before.place_node[place])].name] += int(before.place_gpus[place])
         where = _nodes(tuple(counted.items()))
         return "running", f"at {clock(at)} it runs: since {clock(int(before.hold_start[hold]))} on {where}"
     return "waiting", ""
 
 
 def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
-    """When it started next in the run, and what became of it in words."""
+    """Return when it started next in the run, and what became of it in words."""
     mine = np.flatnonzero((whole.hold_job == job) & (whole.hold_start > at))
     if len(mine):
         start = int(whole.hold_start[mine[0]])
@@ -238,7 +226,7 @@ def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
 
 
 def _forecast(expected: Expected, at: int) -> list[str]:
-    """An interval in words, and what it rests on."""
+    """Return an interval in words, and what it rests on."""
 
     def told(time: int | None) -> str:
         return "later than was looked at" if time is None else format_duration(time - at)
@@ -254,7 +242,7 @@ def _forecast(expected: Expected, at: int) -> list[str]:
 
 
 def _run_times(expected: Expected) -> str:
-    """Where the run times of a forecast come from."""
+    """Return where the run times of a forecast come from."""
     if expected.from_trace:
         return f"run times taken from the trace where none was announced: fewer than {LEAST_HISTORY} jobs had ended"
     if expected.history < LEAST_HISTORY:
@@ -281,16 +269,20 @@ def _ways(moment: Moment, js: JobState) -> tuple[tuple[Way, ...], dict[str, str]
 
 def _way(kind: str, moment: Moment, copies: Copies, js: JobState, opening: Opening) -> Way:
     state = moment.state
-    where = []
-    for action in opening.steps:
-        placement = action.placement if isinstance(action, MigrateJob) else state.running[_job_of(action)].placement
-        where.append(tuple((state.cluster.nodes[node].name, mask.bit_count()) for node, mask in placement))
+    placements = [
+        action.placement if isinstance(action, MigrateJob) else state.running[job].placement
+        for action, job in zip(opening.steps, opening.jobs, strict=True)
+    ]
+    where = [
+        tuple((state.cluster.nodes[node].name, mask.bit_count()) for node, mask in placement)
+        for placement in placements
+    ]
     names = tuple(state.jobs[job].job.name or str(job) for job in opening.jobs)
     return Way(kind, names, tuple(where), opening.cost, _started(copies.make(), js.id, opening))
 
 
 def _started(moment: Moment, job: int, opening: Opening) -> bool:
-    """Whether the policy starts the job once room has been made for it."""
+    """Return whether the policy starts the job once room has been made for it."""
     now, state = moment.time, moment.state
     for action in opening.steps:
         if (refusal := state.check(action)) is not None:
@@ -304,10 +296,6 @@ def _started(moment: Moment, job: int, opening: Opening) -> bool:
     return job in state.running
 
 
-def _job_of(action: Action) -> int:
-    return int(getattr(action, "job", -1))
-
-
 def _why_none(kind: str, state: TrainingState, js: JobState) -> str:
     if kind == MOVES:
         if state.quotas and (refusal := quota_refusal(js)) is not None:
@@ -318,10 +306,9 @@ def _why_none(kind: str, state: TrainingState, js: JobState) -> str:
         return "none was found that leaves everybody a place"
     held = [each for each in state.running.values() if any(js.eligible >> node & 1 for node, _ in each.placement)]
     fixed = sum(not each.job.preemptible for each in held)
-    why = (
-        f"{fixed:,} of {len(held):,} running jobs there are not preemptible" if fixed else "it would not fit even then"
-    )
-    return f"none: {why}"
+    if not fixed:
+        return "none: it would not fit even then"
+    return f"none: {fixed:,} of {len(held):,} running jobs there are not preemptible"
 
 
 def _nodes(nodes: Sequence[tuple[str, int]]) -> str:

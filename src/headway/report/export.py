@@ -32,12 +32,12 @@ class Written:
 
 
 def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[float], None] | None = None) -> Written:
-    """The run as Chrome trace events; packed when the name ends in ``.gz``."""
+    """Write the run as Chrome trace events; packed when the name ends in ``.gz``."""
     return write_pieces(path, trace_events(ledger, title, tell))
 
 
 def write_pieces(path: Path, made: Iterator[str]) -> Written:
-    """Events that are made one by one, with what comes before and after them, into one file."""
+    """Write events that are made one by one, with what comes before and after them, into one file."""
     pieces = 0
     with replacing(path) as file, packed(file, path) as sink:
         for piece in made:

@@ -16,7 +16,7 @@ from headway.metrics.series import FloatArray, Series
 from headway.report.causes import WaitCauses
 from headway.report.measured import FAILED, Comparison, Measured
 from headway.report.panels import panels_of
-from headway.report.thin import TAIL_BUCKETS, bucketed, cdf, rounded, without_tail
+from headway.report.thin import cdf, rounded, stretched, without_tail
 from headway.report.words import axis_of, clipped, size_label, size_labels
 from headway.training.explain import CauseKind
 from headway.units import SECOND
@@ -24,6 +24,8 @@ from headway.units import SECOND
 Figure = dict[str, Any]
 COLOURS = 10
 """Colours of the palette that stand for something."""
+_LINES = 8
+"""Those of them that lines have."""
 MOST_BARS = 16
 """Tenants with a bar of their own; the rest stand together."""
 OTHERS = "all others"
@@ -53,25 +55,30 @@ _LONGEST = 32
 
 
 def label(text: str, most: int = 28) -> str:
-    """A text from a trace as plotly takes it: it reads a little HTML, so none is left."""
+    """Return a text from a trace as plotly takes it: it reads a little HTML, so none is left."""
     return escape(clipped(text, most), quote=False)
 
 
 def names_of(both: Comparison) -> list[str]:
-    """The runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
+    """Return the runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
     return [label(name, _LONGEST) for name in both.cut(_LONGEST)]
 
 
 def line_of(both: Comparison, index: int) -> dict[str, Any]:
-    """How the line of a run looks: the baseline of a comparison is grey and dashed."""
-    if len(both.runs) > 1 and index == both.base:
+    """Return how the line of a run looks."""
+    return line_style(index, both.base, len(both.runs))
+
+
+def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DASHES) -> dict[str, Any]:
+    """Return how the line of a run looks: the baseline of a comparison is grey and dashed."""
+    if runs > 1 and index == baseline:
         return {"color": "@muted", "width": 2, "dash": "dash"}
-    place = index - (index > both.base) if len(both.runs) > 1 else 0
-    colours = COLOURS - 2
-    return {"color": f"@s{place % colours}", "width": 2, "dash": _DASHES[place // colours % len(_DASHES)]}
+    place = index - (index > baseline) if runs > 1 else 0
+    return {"color": f"@s{place % _LINES}", "width": 2, "dash": dashes[place // _LINES % len(dashes)]}
 
 
-def _layout(height: int, **more: Any) -> dict[str, Any]:
+def layout_of(height: int, **more: Any) -> dict[str, Any]:
+    """Return the layout that figures have in common, and what more is said of it."""
     return {
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 28, "b": 48},
@@ -85,7 +92,7 @@ def _layout(height: int, **more: Any) -> dict[str, Any]:
 
 
 def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> Figure:
-    """The share of jobs up to a time, one line a run."""
+    """Draw the share of jobs up to a time, one line a run."""
     known = [each[~np.isnan(each)] for each in values]
     longest = max((float(each.max()) for each in known if len(each)), default=1.0)
     floor = 1.0 if longest >= 10 or not longest else max(longest / 1e4, 1e-9)
@@ -115,7 +122,7 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
         "ticktext": [f"≤ {text}" if at == floor else text for at, text in ticks],
     }
     percents = {"title": {"text": "jobs"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
-    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
 def _to_the_edges(x: FloatArray, share: FloatArray, floor: float, top: float) -> tuple[FloatArray, FloatArray]:
@@ -136,12 +143,12 @@ def _tick_text(seconds: float) -> str:
 
 
 def over_time(both: Comparison) -> Figure:
-    """What is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
+    """Draw what is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
     panels = panels_of(both)
     shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
     size, unit = axis_of(max(shown, 1) / SECOND)
     data: list[dict[str, Any]] = []
-    layout = _layout(180 * len(panels), hovermode="x", annotations=[])
+    layout = layout_of(180 * len(panels), hovermode="x", annotations=[])
     layout["margin"]["t"] = 4
     height = 1 / len(panels)
     for row, (title, mark, lines) in enumerate(panels):
@@ -151,8 +158,7 @@ def over_time(both: Comparison) -> Figure:
         layout[f"yaxis{number}"] = {"domain": [low, top], "rangemode": "tozero", "nticks": 4, "anchor": "x"}
         layout["annotations"].append(_heading(title, top))
         for index, series in enumerate(lines):
-            scale = 100.0 if mark else 1.0
-            data.extend(_stretch(both, index, series, (size, scale), (shown, f"y{number}")))
+            data.extend(_stretch(both, index, series, (size, 100.0 if mark else 1.0), (shown, f"y{number}")))
         if mark:
             layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
     layout["xaxis"] = {
@@ -166,7 +172,7 @@ def over_time(both: Comparison) -> Figure:
 
 
 def shown_until(both: Comparison) -> int:
-    """Where the axis of time ends at first."""
+    """Return where the axis of time ends at first."""
     return without_tail(max(run.bulk for run in both.runs), max(run.ledger.horizon for run in both.runs))
 
 
@@ -187,13 +193,11 @@ def _heading(text: str, y: float) -> dict[str, Any]:
 def _stretch(
     both: Comparison, index: int, series: Series, scales: tuple[float, float], where: tuple[int, str]
 ) -> list[Figure]:
-    """The mean over stretches of time; for one run alone also how far it went up and down."""
+    """Return the mean over stretches of time; for one run alone also how far it went up and down."""
     run = both.runs[index]
     size, scale = scales
     shown, axis = where
-    found = bucketed(series, 0, min(shown, run.ledger.horizon))
-    if run.ledger.horizon > shown:
-        found = found.then(bucketed(series, shown, run.ledger.horizon, TAIL_BUCKETS))
+    found = stretched(series, shown, run.ledger.horizon)
     x = rounded(found.middles / SECOND / size, 5)
     style = line_of(both, index)
     line = {
@@ -232,25 +236,23 @@ def stacked(
     names: Sequence[str], parts: Mapping[str, Sequence[float]], colours: Mapping[str, int], axis: str
 ) -> Figure:
     """Horizontal bars, one a name (already safe for plotly), divided into parts; the first name on top."""
-    data = []
-    for part, values in parts.items():
-        colour = colours[part]
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "y": list(names),
-                "x": rounded(np.array(values)),
-                "name": part,
-                "marker": {
-                    "color": f"@s{colour % COLOURS}",
-                    "line": {"width": 0},
-                    "pattern": {"shape": _SHAPES[colour // 5 % len(_SHAPES)], "fillmode": "overlay", **_HATCH},
-                },
-                "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
-            }
-        )
-    layout = _layout(
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": list(names),
+            "x": rounded(np.array(values)),
+            "name": part,
+            "marker": {
+                "color": f"@s{colours[part] % COLOURS}",
+                "line": {"width": 0},
+                "pattern": {"shape": _SHAPES[colours[part] // 5 % len(_SHAPES)], "fillmode": "overlay", **_HATCH},
+            },
+            "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
+        }
+        for part, values in parts.items()
+    ]
+    layout = layout_of(
         72 + 28 * len(names),
         barmode="stack",
         bargap=0.32,
@@ -262,15 +264,15 @@ def stacked(
 
 
 def parts_of(figure: Figure) -> list[tuple[str, str, str]]:
-    """(name, colour, shape of its hatching) of each part of stacked bars, for a legend."""
+    """Return (name, colour, shape of its hatching) of each part of stacked bars, for a legend."""
     return [
-        (trace["name"], trace["marker"]["color"].lstrip("@"), trace["marker"]["pattern"]["shape"])
+        (trace["name"], trace["marker"]["color"].lstrip("@"), trace["marker"].get("pattern", {}).get("shape", ""))
         for trace in figure["data"]
     ]
 
 
 def causes_by(found: WaitCauses, key: str) -> Figure:
-    """Waiting time by tenant or size, divided by cause."""
+    """Draw waiting time by tenant or size, divided by cause."""
     totals = {record[key]: record["job_hours"] for record in found.by(key)}
     if key == "size":
         order = [name for name in size_labels() if name in {size_label(size) for size in totals}]
@@ -283,11 +285,10 @@ def causes_by(found: WaitCauses, key: str) -> Figure:
 
 
 def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
-    """Waiting time of each run, divided by cause."""
-    records: list[dict[str, Any]] = []
+    """Draw the waiting time of each run, divided by cause."""
     names = names_of(both)
-    for name, each in zip(names, found, strict=True):
-        records.extend({**record, "run": name} for record in (each.by("cause") if each else ()))
+    told = [(name, each) for name, each in zip(names, found, strict=True) if each]
+    records = [{**record, "run": name} for name, each in told for record in each.by("cause")]
     return _by_cause(records, lambda record: record["run"], names)
 
 
@@ -303,7 +304,7 @@ def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequenc
 
 
 def lost(both: Comparison) -> Figure:
-    """GPU-hours without lasting progress of each run, by what took them."""
+    """Draw the GPU-hours without lasting progress of each run, by what took them."""
     kinds = [kind for kind in both.runs[0].lost if kind != FAILED]
     parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
     colours = {kind: index for index, kind in enumerate(kinds)}
@@ -339,7 +340,7 @@ def dots(
             }
         )
     names = [label(name) for name in groups]
-    layout = _layout(
+    layout = layout_of(
         90 + 26 * len(groups),
         xaxis={"title": {"text": axis}, "rangemode": "tozero"},
         yaxis={
@@ -360,13 +361,13 @@ def dots(
 
 
 def _symbol(both: Comparison, index: int) -> str:
-    """A shape besides the colour; the baseline's is open."""
+    """Return a shape besides the colour; the baseline's is open."""
     if len(both.runs) > 1 and index == both.base:
         return "circle-open"
     return ("circle", "diamond", "square", "triangle-up", "cross", "x")[index % 6]
 
 
 def grouped_mean(run: Measured, key: str, column: str) -> dict[str, float | None]:
-    """The mean of a column of the job table, by group."""
+    """Return the mean of a column of the job table, by group."""
     means = run.table.group_by(key).agg(pl.col(column).mean())
     return dict(zip(means[key].to_list(), means[column].to_list(), strict=True))

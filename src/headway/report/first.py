@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headway.report import headline
+from headway.report import headline, sections
 from headway.report.measured import Comparison, Measured
 from headway.report.words import change, duration, durations, hours, percent, plain, size_labels
 
@@ -13,15 +13,10 @@ _LONGEST = 40
 
 
 def hero(both: Comparison) -> str:
-    """The answer, what it is about, and the mean times as bars."""
-    items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in headline.facts(both))
-    told = "".join(f"<p>{line}</p>" for line in headline.warnings(both))
-    careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
-    more = " ".join(headline.details(both))
-    return (
-        f'<header class="hero" id="answer"><h1>{headline.answer(both)}</h1><p class="lead">{more}</p>'
-        f'{careful}<div class="first">{_bars(both)}{_tiles(both)}</div><dl class="facts">{items}</dl></header>'
-    )
+    """Return the answer, what it is about, and the mean times as bars."""
+    pictures = _bars(both) + _tiles(both)
+    told = headline.answer(both), " ".join(headline.details(both)), headline.facts(both), headline.warnings(both)
+    return sections.hero(*told, pictures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,18 +37,18 @@ _WHOLE = 400
 
 
 def _times(share: float) -> str:
-    """How much a change is, without its sign."""
+    """Return how much a change is, without its sign."""
     size = abs(100 * share)
     return f"{size:.0f}{THIN}%" if size >= 9.5 else f"{size:.1f}{THIN}%"
 
 
 def name(run: Measured) -> str:
-    """A run as a text names it."""
+    """Return a run as a text names it."""
     return f"<b{in_full(run)}>{plain(run.label)}</b>"
 
 
 def in_full(run: Measured, shown: str = "") -> str:
-    """The attribute of an element that shows a run by a shorter name: pointing at it gives the whole one."""
+    """Return the attribute of an element that shows a run by a shorter name: pointing at it gives the whole one."""
     full = run.name or run.label
     return "" if full == (shown or run.label) else f' title="{plain(full, _WHOLE)}"'
 
@@ -57,7 +57,7 @@ def in_full(run: Measured, shown: str = "") -> str:
 
 
 def answer(both: Comparison) -> str:
-    """One sentence, as HTML."""
+    """Return one sentence, as HTML."""
     if len(both.runs) == 1:
         return _of_one(both.baseline)
     best, base = both.runs[both.best], both.baseline
@@ -105,7 +105,7 @@ def _unbeaten(both: Comparison) -> str:
 
 
 def _unlike(both: Comparison) -> str:
-    """Runs over different jobs: no winner is named."""
+    """Return the sentence for runs over different jobs: no winner is named."""
     known = [run for run in both.runs if run.numbers.jct_s.mean is not None]
     low, high = (pick(known, key=lambda run: run.numbers.jct_s.mean or 0.0) for pick in (min, max))
     if low is high:
@@ -119,11 +119,9 @@ def _jct(run: Measured) -> str:
 
 
 def details(both: Comparison) -> list[str]:
-    """A few sentences more, as HTML: what it gains, what it costs."""
+    """Return a few sentences more, as HTML: what it gains, what it costs."""
     best, base = both.runs[both.best], both.baseline
-    if best.numbers.jct_s.mean is None:
-        return []
-    if not both.same_jobs:
+    if best.numbers.jct_s.mean is None or not both.same_jobs:
         return []
     if best is base:
         return [*_alone(best)]
@@ -131,7 +129,7 @@ def details(both: Comparison) -> list[str]:
 
 
 def _chosen(both: Comparison) -> Iterator[str]:
-    """What the difference is worth, the best run having been picked from several after the fact."""
+    """Yield what the difference is worth, the best run having been picked from several after the fact."""
     if both.claim.value is None or not both.claim_level:
         return
     if both.claim.interval is None:
@@ -145,10 +143,8 @@ def _chosen(both: Comparison) -> Iterator[str]:
 
 def _alone(run: Measured) -> Iterator[str]:
     wait, summary = run.numbers.wait_s, run.numbers
-    if wait.p50 is not None:
-        if wait.max == 0:
-            pass
-        elif wait.p90 == 0:
+    if wait.max:
+        if wait.p90 == 0:
             yield "At least nine in ten jobs start at once."
         elif wait.p50 == 0:
             yield f"At least half of the jobs start at once; one in a hundred waits longer than {duration(wait.p99)}."
@@ -164,12 +160,12 @@ def _alone(run: Measured) -> Iterator[str]:
 
 
 def at_once(summary: Summary) -> bool:
-    """Whether measured jobs arrived all at once: then there is no time in which they arrive."""
+    """Return whether measured jobs arrived all at once: then there is no time in which they arrive."""
     return summary.tail_s == summary.makespan_s
 
 
 def _use_alone(summary: Summary) -> Iterator[str]:
-    """How full the cluster was while jobs arrived, how many waited then, and how long the rest took."""
+    """Yield how full the cluster was while jobs arrived, how many waited then, and how long the rest took."""
     used, waiting = summary.gpu_utilisation_while_arriving, summary.queue_mean_while_arriving or 0.0
     if used is None:
         return
@@ -249,7 +245,7 @@ def facts(both: Comparison) -> list[tuple[str, str]]:
 
 
 def _each(values: list[str]) -> str:
-    """One value for all runs, or all of them."""
+    """Return one value for all runs, or all of them."""
     distinct = list(dict.fromkeys(values))
     if len(distinct) > _MOST_NAMED:
         return f"{', '.join(distinct[:_MOST_NAMED])} and {len(distinct) - _MOST_NAMED} more"
@@ -271,7 +267,7 @@ def _jobs(run: Measured) -> str:
 
 
 def _arriving(summary: Summary) -> float:
-    """Seconds from the first to the last arrival."""
+    """Return the seconds from the first to the last arrival."""
     return summary.makespan_s - (summary.tail_s or 0.0)
 
 
@@ -298,10 +294,11 @@ def _trace(run: Measured) -> str:
 
 def _cluster(cluster: Cluster) -> str:
     kinds = Counter((node.gpus, node.gpu_type) for node in cluster.nodes)
-    parts = []
-    for (gpus, kind), nodes in kinds.items():
-        what = "without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}")
-        parts.append(f"{count(nodes, 'node')} {what}")
+    parts = [
+        f"{count(nodes, 'node')} "
+        + ("without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}"))
+        for (gpus, kind), nodes in kinds.items()
+    ]
     shown = parts if len(parts) <= 3 else [*parts[:2], f"{len(parts) - 2} more kinds"]
     return f"{count(cluster.gpus, 'GPU')}: {' + '.join(shown)}"
 
@@ -310,15 +307,14 @@ def _cluster(cluster: Cluster) -> str:
 
 
 def warnings(both: Comparison) -> list[str]:
-    """Lines as HTML; what holds for all runs is said once."""
+    """Return lines as HTML; what holds for all runs is said once."""
     said: dict[str, list[str]] = {}
     for run in both.runs:
         for line in _warnings(run):
             said.setdefault(line, []).append(name(run))
-    lines = [*_between(both)]
-    for line, names in said.items():
-        lines.append(line if len(names) == len(both.runs) else f"{listed(names)}: {line}")
-    return lines
+    everywhere = len(both.runs)
+    told = [line if len(names) == everywhere else f"{listed(names)}: {line}" for line, names in said.items()]
+    return [*_between(both), *told]
 
 
 def _between(both: Comparison) -> Iterator[str]:
@@ -353,7 +349,7 @@ def _warnings(run: Measured) -> Iterator[str]:
 
 
 def _preempted_free(run: Measured) -> bool:
-    """Whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
+    """Return whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
     try:
         return preempted_free(run.ledger, run.stored.scene.costs())
     except InputError:
@@ -361,7 +357,7 @@ def _preempted_free(run: Measured) -> bool:
 
 
 def verdict(moved: Change) -> str:
-    """A change for people who do not see colours: better, worse, or too close to call."""
+    """Return a change for people who do not see colours: better, worse, or too close to call."""
     if moved.value is None:
         return ""
     if moved.interval is not None and moved.interval[0] <= 0 <= moved.interval[1]:
@@ -370,5 +366,5 @@ def verdict(moved: Change) -> str:
 
 
 def signed(interval: tuple[float, float]) -> str:
-    """An interval of changes."""
+    """Return an interval of changes."""
     return f"{change(interval[0])} to {change(interval[1])}"

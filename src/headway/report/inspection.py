@@ -20,19 +20,16 @@ _OUTCOMES = (("finishes", "finish"), ("fails", "fail"), ("cancelled", "are cance
 
 
 def lines(record: Record, name: str) -> list[str]:
-    """What is in the trace ``name``, the most important first."""
-    body: Iterator[str] = iter(())
-    if record.get("requests"):
-        body = _of_requests(record)
-    elif record.get("jobs"):
-        body = _of_jobs(record)
+    """Return what is in the trace ``name``, the most important first."""
+    body = _of_requests(record) if record.get("requests") else _of_jobs(record) if record.get("jobs") else ()
     return [f"{name}: {record['format']}", *_counts(record), *body, *_odd(record), *_dropped(record)]
 
 
 def _of_jobs(record: Record) -> Iterator[str]:
     yield from _sizes(record)
     yield from _load(record)
-    yield _durations(record, "duration", "durations")
+    parts = [f"{part} {_time(record[f'duration_{part}_s'])}" for part in ("p50", "p90", "p99", "max")]
+    yield f"  {'durations':<13} {', '.join(parts)}"
     yield from _owners(record)
     yield from _outcomes(record)
     yield from _estimates(record)
@@ -62,14 +59,8 @@ def _time(value_s: float) -> str:
     return format_duration(seconds(float(value_s)))
 
 
-def _durations(record: Record, key: str, title: str) -> str:
-    parts = [f"{part} {_time(record[f'{key}_{part}_s'])}" for part in ("p50", "p90", "p99", "max")]
-    return f"  {title:<13} {', '.join(parts)}"
-
-
 def _sizes(record: Record) -> Iterator[str]:
-    hours = record["gpu_hours"]
-    offered = record["offered_gpus"]
+    hours, offered = record["gpu_hours"], record["offered_gpus"]
     steady = "" if offered is None else f": as much as {offered:,.1f} GPUs busy all the time"
     if hours or not record["cpu_hours"]:
         yield f"  {'GPU time':<13} {hours:,.0f} GPU-hours{steady}"
@@ -89,7 +80,7 @@ def _sizes(record: Record) -> Iterator[str]:
 
 
 def _grouped(widths: Sequence[Record]) -> list[tuple[str, int, float, float]]:
-    """A row a power of two, and one for what lies between two of them."""
+    """Return a row for each power of two, and one for what lies between two of them."""
     rows: dict[str, list[float]] = {}
     for each in widths:
         sums = rows.setdefault(_label(each["gpus"]), [0, 0.0, 0.0])
@@ -125,9 +116,8 @@ def _chart_of(record: Record, key: str, unit: str, title: str) -> Iterator[str]:
     if len(values) < 2:
         return
     together = -(-len(values) // CHART_COLUMNS)
-    counted = key == "submissions"
     parts = [values[at : at + together] for at in range(0, len(values), together)]
-    heights = [sum(part) / (1 if counted else len(part)) for part in parts]
+    heights = [sum(part) / (1 if key == "submissions" else len(part)) for part in parts]
     column = _time(record["step_s"] * together).removesuffix(" 0h").removesuffix(" 00m").removesuffix(" 00s")
     yield f"  {title} ({unit} a column of {column})"
     yield from chart(heights)
@@ -141,13 +131,11 @@ def chart(values: Sequence[float], rows: int = CHART_ROWS) -> Iterator[str]:
     top = max(values) or 1.0
     eighths = [max(round(8 * rows * value / top), 1 if value > 0 else 0) for value in values]
     for row in reversed(range(rows)):
-        label = _amount(top * (row + 1) / rows) if row in (rows - 1, rows // 2 - 1) else ""
+        value = top * (row + 1) / rows
+        shown = f"{value:,.0f}" if 10 <= value < 10**6 else f"{value:.2g}"
+        label = shown if row in (rows - 1, rows // 2 - 1) else ""
         blocks = "".join(_EIGHTHS[min(max(each - 8 * row, 0), 8)] for each in eighths)
         yield f"  {label:>9} {'┤' if label else '│'}{blocks}".rstrip()
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if 10 <= value < 10**6 else f"{value:.2g}"
 
 
 def _owners(record: Record) -> Iterator[str]:
@@ -164,7 +152,7 @@ def _owners(record: Record) -> Iterator[str]:
 
 
 def _short(name: str) -> str:
-    """A name in one line, and not too long a one."""
+    """Return a name on one line, cut where it is too long."""
     line = " ".join(name.split())
     return line if len(line) <= _LONGEST_NAME else line[:_LONGEST_NAME] + "…"
 
@@ -175,12 +163,9 @@ def _outcomes(record: Record) -> Iterator[str]:
         for key, verb in _OUTCOMES
         if (found := record["outcomes"][key])["jobs"]
     ]
-    told = "all jobs finish, or the trace does not say" if len(parts) == 1 and _all_finish(record) else ", ".join(parts)
+    all_finish = record["outcomes"]["finishes"]["jobs"] == record["jobs"]
+    told = "all jobs finish, or the trace does not say" if all_finish else ", ".join(parts)
     yield f"  {'outcomes':<13} {told}"
-
-
-def _all_finish(record: Record) -> bool:
-    return bool(record["outcomes"]["finishes"]["jobs"] == record["jobs"])
 
 
 def _estimates(record: Record) -> Iterator[str]:
@@ -193,11 +178,11 @@ def _estimates(record: Record) -> Iterator[str]:
 
 
 def _odd(record: Record) -> Iterator[str]:
-    told = [each["line"] for each in record["oddities"]]
-    if told or record["notes"]:
+    told = [*record["notes"], *(oddity["line"] for oddity in record["oddities"])]
+    if told:
         yield ""
         yield "  To know"
-        yield from (f"  - {line}" for line in (*record["notes"], *told))
+        yield from (f"  - {line}" for line in told)
 
 
 def _dropped(record: Record) -> Iterator[str]:

@@ -16,11 +16,12 @@ from headway.core.tape import Tape
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
+from headway.report import sections
 from headway.report import serving_figures as figures
 from headway.report.kernel_passages import Passage, passages
 from headway.report.names import cut_apart, shortened
 from headway.report.page import assembled
-from headway.report.sections import figure, for_run, section
+from headway.report.sections import figure, for_run
 from headway.report.words import percent, plain
 from headway.units import MILLISECOND, SECOND
 
@@ -48,12 +49,12 @@ class Shown:
 
     @cached_property
     def passages(self) -> list[Passage]:
-        """Each program's launches and requests."""
+        """Return each program's launches and requests."""
         return passages(self.clients, self.tape)
 
     @cached_property
     def above(self) -> Passage:
-        """The first program of the highest priority that has requests; else the first of them."""
+        """Return the first program of the highest priority that has requests; else the first of them."""
         highest = min(client.priority for client in self.clients)
         found = [each for each in self.passages if each.client.priority == highest]
         return next((each for each in found if len(each.latency)), found[0])
@@ -83,23 +84,24 @@ class _Page:
 
     def assembled(self, title: str) -> str:
         """Return the page around its sections."""
-        drawn = {"latency": self._latency(), "over-time": self._over_time()}
+        key = sections.key(self.names, self.baseline)
         bodies = {
             "table": self._table(),
-            "times": self._key() + figure("latency", "Share of requests by latency", "latency"),
-            "over-time": self._key() + figure("over-time", "Latency of requests above, over time"),
+            "times": key + figure("latency", "Share of requests by latency", "latency"),
+            "over-time": key + figure("over-time", "Latency of requests above, over time"),
             "programs": "".join(for_run(at, self._programs(run)) for at, run in enumerate(self.runs)),
             "delays": "".join(for_run(at, self._delays(run)) for at, run in enumerate(self.runs)),
         }
-        parts = [section(anchor, question, bodies[anchor]) for anchor, question, _ in QUESTIONS]
-        facts = {
-            "runs": [{"label": name, "line": line} for name, line in zip(self.names, self.lines, strict=True)],
-            "figures": drawn,
-            "maps": {},
-        }
-        nav = "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in QUESTIONS)
-        body = "\n".join([self._hero(), *parts])
-        return assembled(body, title, self.answer(), facts, nav=nav, runs=self._picker())
+        return assembled(
+            title,
+            self.answer(),
+            self._hero(),
+            QUESTIONS,
+            bodies,
+            lines=list(zip(self.names, self.lines, strict=True)),
+            figures={"latency": self._latency(), "over-time": self._over_time()},
+            picker=sections.picker(self.names, self._best()),
+        )
 
     def answer(self) -> str:
         """Return the sentence at the top."""
@@ -139,22 +141,16 @@ class _Page:
             ("played", f"{run.row['seconds']:g} s"),
             ("seed", f"{run.row['seed']:g}"),
         )
-        items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
         lead = (
             "Everything here is simulated from recorded launches: kernels take what they took alone, and longer side "
             "by side."
         )
-        return (
-            f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>'
-            f'<dl class="facts">{items}</dl></header>'
-        )
+        return sections.hero(self.answer(), lead, facts)
 
     # --- figures ---
 
     def _latency(self) -> dict[str, Any]:
-        values = [run.above.latency / SECOND for run in self.runs]
-        floor = min((float(each.min()) for each in values if len(each)), default=1e-3)
-        return figures.distribution(self.labels, self.lines, values, max(floor, 1e-9), "latency, seconds", " s")
+        return figures.latencies(self.labels, self.lines, [run.above.latency / SECOND for run in self.runs])
 
     def _over_time(self) -> dict[str, Any]:
         """Return the latency of requests above, by when they ended, a line a run."""
@@ -183,34 +179,37 @@ class _Page:
 
     def _table(self) -> str:
         heads = ("slow-down, p50", "p99", "latency, p50", "p99", "rate below", "GPU busy", "held back", "held up above")
-        rows = []
-        for index, run in enumerate(self.runs):
-            row = run.row
-            tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
-            cells = (
-                _times(row["slowdown_p50"]),
-                _times(row["slowdown_p99"]),
-                _ms(row["latency_p50_s"]),
-                _ms(row["latency_p99_s"]),
-                "–" if row["low_share"] is None else percent(row["low_share"]),
-                percent(row["busy_share"]),
-                _ms(row["gated_s"]),
-                _ms(row["held_up_s"]),
+        tagged = list(self.names)
+        tagged[self.baseline] += " <small>baseline</small>" if self.several else ""
+        rows = [
+            sections.row(
+                name,
+                (
+                    _times(row["slowdown_p50"]),
+                    _times(row["slowdown_p99"]),
+                    _ms(row["latency_p50_s"]),
+                    _ms(row["latency_p99_s"]),
+                    percent(row["low_share"]),
+                    percent(row["busy_share"]),
+                    _ms(row["gated_s"]),
+                    _ms(row["held_up_s"]),
+                ),
             )
-            rows.append((f"{self.names[index]}{tag}", cells))
-        return _html(("run", *heads), rows)
+            for name, row in zip(tagged, (run.row for run in self.runs), strict=True)
+        ]
+        return sections.table(("run", *heads), rows)
 
     def _programs(self, run: Shown) -> str:
         heads = ("program", "priority", "requests", "slow-down, p50", "p99", "rate, of alone", "held back", "held up")
         rows = [
-            (
+            sections.row(
                 plain(each["client"]),
                 (
                     str(each["priority"]),
                     f"{each['requests']:,}",
                     _times(each["slowdown_p50"]),
                     _times(each["slowdown_p99"]),
-                    "–" if each["throughput_share"] is None else percent(each["throughput_share"]),
+                    percent(each["throughput_share"]),
                     _ms(each["gated_s"]),
                     _ms(each["held_up_s"]),
                 ),
@@ -218,37 +217,20 @@ class _Page:
             for each in run.row["clients"]
         ]
         note = '<p class="note"><code>headway story RUN PROGRAM</code> tells of its slowest requests.</p>'
-        return _html(heads, rows) + note
+        return sections.table(heads, rows) + note
 
     def _delays(self, run: Shown) -> str:
-        rows = []
-        for each in run.row["clients"]:
-            for cause in each["held_up_by"]:
-                rows.append(
-                    (
-                        plain(each["client"]),
-                        (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"])),
-                    )
-                )
-        return (
-            _html(("program", "waited behind", "kernel", "in all"), rows)
-            if rows
-            else "<p>Nobody waited for another.</p>"
-        )
-
-    def _key(self) -> str:
-        return figures.key(self.names, self.baseline)
-
-    def _picker(self) -> str:
-        return figures.picker(self.names, self._best())
-
-
-def _html(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    head = "".join(f'<th scope="col">{each}</th>' for each in heads)
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>' for name, cells in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        rows = [
+            sections.row(
+                plain(each["client"]),
+                (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"])),
+            )
+            for each in run.row["clients"]
+            for cause in each["held_up_by"]
+        ]
+        if not rows:
+            return "<p>Nobody waited for another.</p>"
+        return sections.table(("program", "waited behind", "kernel", "in all"), rows)
 
 
 def _times(value: float | None) -> str:

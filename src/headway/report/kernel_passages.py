@@ -38,12 +38,12 @@ class Passage:
 
     @cached_property
     def latency(self) -> Longs:
-        """How long each request took."""
+        """Return how long each request took."""
         return self.request_ended - self.request_began
 
     @cached_property
     def gated(self) -> Longs:
-        """How long each launch waited at the gate."""
+        """Return how long each launch waited at the gate."""
         return self.launched - self.reached
 
     def within(self, request: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ def _ms(value: float | None) -> str:
 
 
 def comparison(rows: Sequence[Row]) -> Table:
-    """One line a run."""
+    """Return one line a run."""
     table = Table(box=None)
     table.add_column("variant" if any(row.get("variant") for row in rows) else "policy")
     for name in ("slow-down p50", "p99", "p50", "p99", "low share", "busy alone", "busy", "gated", "held up"):
@@ -40,7 +40,7 @@ def comparison(rows: Sequence[Row]) -> Table:
 
 
 def clients(row: Row) -> Table:
-    """One line a client, with the kernel that held it up the longest."""
+    """Return one line a client, with the kernel that held it up the longest."""
     table = Table(box=None)
     table.add_column("client")
     for name in ("priority", "requests", "slow-down p50", "p99", "throughput", "gated", "held up"):

@@ -15,7 +15,7 @@ from headway.report.kernel_perfetto import Client, Gated, trace_events
 
 
 def environment(path: Path) -> Mapping[str, str]:
-    """What a program needs in its environment so that a timeline of it can be written."""
+    """Return what a program needs in its environment so that a timeline of it can be written."""
     check(path)
     return {"HEADWAY_TRACE": str(_stem(path))}
 
@@ -29,7 +29,7 @@ def check(path: Path) -> None:
 
 
 def write(path: Path) -> Path:
-    """The timeline of all programs that were started with this environment and have ended; their files go."""
+    """Write the timeline of all programs that were started with this environment and have ended; remove their files."""
     stem = _stem(path)
     files = sorted(each for each in stem.parent.glob(f"{stem.name}.*") if each.suffix[1:].isdigit())
     if not files:
@@ -41,11 +41,9 @@ def write(path: Path) -> Path:
 
 
 def write_recorded(path: Path, recorded: Sequence[Recorded], names: Sequence[str] = ()) -> Path:
-    """A timeline of recorded processes; packed where the name ends in ``.gz``."""
-    pieces = trace_events(clients_of(recorded, names), path.name)
+    """Write a timeline of recorded processes; packed where the name ends in ``.gz``."""
     with replacing(path, ProfileError, f"timeline {path}") as file, packed(file, path) as sink:
-        for piece in pieces:
-            sink.write(piece.encode())
+        sink.writelines(piece.encode() for piece in trace_events(clients_of(recorded, names), path.name))
     return path
 
 

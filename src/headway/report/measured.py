@@ -43,41 +43,48 @@ class Scene(Protocol):
     """Everything about a run but its outcome."""
 
     @property
-    def experiment(self) -> Experiment: ...
+    def experiment(self) -> Experiment:
+        """Return the experiment that it was made from."""
 
     @property
-    def cluster(self) -> Cluster: ...
+    def cluster(self) -> Cluster:
+        """Return the nodes, partitions and tenants."""
 
     @property
-    def jobs(self) -> tuple[Job, ...]: ...
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the workload, in order of submission."""
 
     def policy(self) -> ComposedPolicy:
-        """A fresh policy."""
+        """Return a fresh policy."""
 
     def policy_name(self) -> str:
-        """What the policy is called in full, which needs no file of it."""
+        """Return what the policy is called in full, which needs no file of it."""
 
     def speed(self) -> SpeedModel:
-        """How fast jobs run where."""
+        """Return how fast jobs run where."""
 
     def costs(self) -> Costs:
-        """What stopping and moving cost."""
+        """Return what stopping and moving cost."""
 
 
 class Stored(Protocol):
     """A run folder that was read back."""
 
     @property
-    def folder(self) -> Path: ...
+    def folder(self) -> Path:
+        """Return where it lies."""
 
     @property
-    def scene(self) -> Scene: ...
+    def scene(self) -> Scene:
+        """Return the run before it began."""
 
     @property
-    def tape(self) -> Tape: ...
+    def tape(self) -> Tape:
+        """Return what happened."""
 
     @property
-    def complete(self) -> bool: ...
+    def complete(self) -> bool:
+        """Return whether the run came to its end."""
 
 
 @dataclass(frozen=True)
@@ -99,47 +106,47 @@ class Measured:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The tape, taken apart."""
+        """Return the tape, taken apart."""
         return Ledger(self.stored.tape, self.stored.scene.jobs, self.stored.scene.cluster)
 
     @cached_property
     def window(self) -> Window | None:
-        """The jobs that the experiment wants measured; None for all."""
+        """Return the jobs that the experiment wants measured; None for all."""
         table = self.stored.scene.experiment.measure
         return window_of(self.stored.scene.jobs, table.jobs, table.warmup)
 
     @property
     def level(self) -> float:
-        """The confidence of intervals; 0 for none."""
+        """Return the confidence of intervals; 0 for none."""
         return self.stored.scene.experiment.measure.confidence
 
     @cached_property
     def measured(self) -> npt.NDArray[np.bool_]:
-        """Whether each job of the workload is measured and completed."""
+        """Return whether each job of the workload is measured and completed."""
         inside = np.zeros(len(self.ledger.jobs), dtype=np.bool_)
         inside[slice(None) if self.window is None else self.window.jobs] = True
         return inside & self.ledger.completed
 
     @cached_property
     def summary(self) -> Summary:
-        """All numbers of this run, of the measured jobs: what figures and the map show."""
+        """Return all numbers of this run, of the measured jobs: what figures and the map show."""
         return of_ledger(self.ledger, self.window)
 
     @cached_property
     def row(self) -> Row:
-        """What the results say of it, as far as it is compared by that: with several seeds, of all together."""
+        """Return what the results say of it, as far as it is compared by that: with several seeds, of all together."""
         if self.seeds:
             return over_seeds(self.seeds, self.level, REPLICATION)
         return {"seed": self.stored.scene.experiment.run.seed, "jct_mean_s": self.summary.jct_s.mean}
 
     @cached_property
     def numbers(self) -> Summary:
-        """What headline and table tell: means over the runs of several seeds, else the summary."""
+        """Return what headline and table tell: means over the runs of several seeds, else the summary."""
         return from_json(self.row) if self.seeds else self.summary
 
     @cached_property
     def bulk(self) -> int:
-        """When nearly all is over: the last arrival, or when 99 % of the jobs have ended."""
+        """Return when nearly all is over: the last arrival, or when 99 % of the jobs have ended."""
         ledger = self.ledger
         if not ledger.arrived.any():
             return ledger.horizon
@@ -157,7 +164,7 @@ class Measured:
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """One row a measured job, with the class of its size."""
+        """Return one row a measured job, with the class of its size."""
         sizes = [size_label(size_class(width)) for width in self.ledger.width[self.ledger.arrived].tolist()]
         table = job_table(self.ledger).with_columns(size=pl.Series(sizes, dtype=pl.String))
         if self.window is None:
@@ -166,46 +173,43 @@ class Measured:
 
     @cached_property
     def tenants(self) -> pl.DataFrame:
-        """One row a tenant."""
+        """Return one row a tenant."""
         return by_tenant(self.ledger, self.table)
 
     @cached_property
     def jct(self) -> FloatArray:
-        """Seconds to completion, for each job of the workload; nan for those not measured or not completed."""
-        return np.where(self.measured, (self.ledger.end - self.ledger.submit) / SECOND, np.nan)
+        """Return seconds to completion, for each job of the workload; nan for those not measured or not completed."""
+        return np.where(self.measured, self.ledger.jct / SECOND, np.nan)
 
     @cached_property
     def wait(self) -> FloatArray:
-        """Seconds waited, likewise."""
+        """Return seconds waited, for each job of the workload; nan as in ``jct``."""
         return np.where(self.measured, self.ledger.wait / SECOND, np.nan)
 
     @cached_property
     def jct_interval(self) -> Interval | None:
-        """Where the mean JCT lies."""
-        if self.seeds:
-            return self._over_seeds("jct_mean")
-        return known(mean_interval(self.jct, level=self.level)) if self.level else None
+        """Return where the mean JCT lies."""
+        return self._interval("jct_mean", self.jct)
 
     @cached_property
     def wait_interval(self) -> Interval | None:
-        """Where the mean wait lies."""
-        if self.seeds:
-            return self._over_seeds("wait_mean")
-        return known(mean_interval(self.wait, level=self.level)) if self.level else None
+        """Return where the mean wait lies."""
+        return self._interval("wait_mean", self.wait)
 
-    def _over_seeds(self, stem: str) -> Interval | None:
+    def _interval(self, stem: str, values: FloatArray) -> Interval | None:
+        if not self.seeds:
+            return known(mean_interval(values, level=self.level)) if self.level else None
         low, high = self.row[f"{stem}_low_s"], self.row[f"{stem}_high_s"]
         return None if low is None or high is None else (low, high)
 
     @cached_property
     def sample(self) -> Sample:
-        """What a paired comparison needs."""
-        jobs = self.ledger.jobs
-        return Sample(tuple(job.name or str(job.id) for job in jobs), self.jct)
+        """Return what a paired comparison needs."""
+        return Sample(tuple(job.name or str(job.id) for job in self.ledger.jobs), self.jct)
 
     @cached_property
     def policy(self) -> str:
-        """The policy in full; as it was asked for, where a part of it is gone."""
+        """Return the policy in full; as it was asked for, where a part of it is gone."""
         try:
             return self.stored.scene.policy_name()
         except InputError:
@@ -225,7 +229,7 @@ class Measured:
 
     @cached_property
     def lost(self) -> dict[str, float]:
-        """GPU-hours of measured jobs without lasting progress, by what took them."""
+        """Return GPU-hours of measured jobs without lasting progress, by what took them."""
         ledger, chosen = self.ledger, slice(None) if self.window is None else self.window.jobs
         moved = ledger.kind[ledger.hold_row] == Kind.MIGRATE
         again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(moved)]
@@ -259,37 +263,36 @@ class Comparison:
 
     @property
     def baseline(self) -> Measured:
-        """What the others are measured against."""
+        """Return what the others are measured against."""
         return self.runs[self.base]
 
     def cut(self, most: int) -> list[str]:
-        """What the runs are called where there is room for so many letters."""
+        """Return what the runs are called where there is room for so many letters."""
         return cut_apart([run.label for run in self.runs], most)
 
     @cached_property
     def best(self) -> int:
-        """The run with the shortest mean JCT; the baseline where it is as good as any."""
+        """Return the run with the shortest mean JCT; the baseline where it is as good as any."""
         means = [run.numbers.jct_s.mean for run in self.runs]
-        order = sorted(range(len(means)), key=lambda i: (means[i] is None, means[i] or 0.0, i != self.base, i))
-        return order[0]
+        return min(range(len(means)), key=lambda i: (means[i] is None, means[i] or 0.0, i != self.base, i))
 
     @cached_property
     def same_jobs(self) -> bool:
-        """Whether all runs served the same workload, so that jobs can be compared one by one."""
+        """Return whether all runs served the same workload, so that jobs can be compared one by one."""
         return all(_alike(self.baseline.stored.scene.jobs, run.stored.scene.jobs) for run in self.runs)
 
     @cached_property
     def same_cluster(self) -> bool:
-        """Whether all runs had the same nodes."""
+        """Return whether all runs had the same nodes."""
         return all(run.stored.scene.cluster.nodes == self.baseline.stored.scene.cluster.nodes for run in self.runs)
 
     @cached_property
     def changes(self) -> list[Change]:
-        """How far each mean JCT is from the baseline's: -0.25 is a quarter less; and where that lies."""
+        """Return how far each mean JCT is from the baseline's: -0.25 is a quarter less; and where that lies."""
         return [self._change(index, self.base, self.baseline.level) for index in range(len(self.runs))]
 
     def _change(self, index: int, other: int, level: float) -> Change:
-        """How far the mean JCT of a run is from another's."""
+        """Return how far the mean JCT of a run is from another's."""
         run, base = self.runs[index], self.runs[other]
         if run is base:
             return Change()
@@ -310,19 +313,19 @@ class Comparison:
 
     @cached_property
     def claim(self) -> Change:
-        """How far the best run is from the baseline, as sure as that."""
+        """Return how far the best run is from the baseline, judged at ``claim_level``."""
         return self._change(self.best, self.base, self.claim_level)
 
     @cached_property
     def rivals(self) -> list[Measured]:
-        """Runs, other than the baseline, that cannot be told apart from the best one."""
+        """Return runs, other than the baseline, that cannot be told apart from the best one."""
         others = [index for index in range(len(self.runs)) if index not in (self.best, self.base)]
         told = [(index, self._change(index, self.best, self.claim_level).interval) for index in others]
         return [self.runs[index] for index, sure in told if sure is not None and sure[0] <= 0 <= sure[1]]
 
 
 def _alike(left: Sequence[Job], right: Sequence[Job]) -> bool:
-    """The same demand at the same times; what users announced may differ."""
+    """Return whether two workloads ask for the same at the same times; what users announced may differ."""
 
     def demand(job: Job) -> tuple[Any, ...]:
         return job.submit, job.work, job.gpus, job.gpu_milli, job.tenant, job.name

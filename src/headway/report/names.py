@@ -34,7 +34,7 @@ def shortened(names: Sequence[str]) -> list[str]:
 
 
 def _telling(name: str, alike: Sequence[str]) -> str:
-    """A name without the options that it shares with all of those that have the same parts."""
+    """Return a name without the options that it shares with all of those that have the same parts."""
     options = [[_split(each[1]) for each in _OPTIONS.finditer(other)] for other in alike]
     own = iter(_split(each[1]) for each in _OPTIONS.finditer(name))
     brackets = iter(zip(*options, strict=True))
@@ -52,7 +52,7 @@ def _split(options: str) -> list[str]:
 
 
 def cut_apart(names: Sequence[str], most: int) -> list[str]:
-    """Names of at most so many letters, on one line; those that would then be the same end in their number."""
+    """Return names of at most so many letters, on one line; those that would then be the same end in their number."""
     lines = [printable(" ".join(name.split())) for name in names]
     cut = [_cut(line, most) for line in lines]
     numbers = [f" #{index + 1}" for index in range(len(names))]

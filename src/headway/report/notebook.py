@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from headway.core.tape import Tape
-from headway.metrics.series import FloatArray, IntArray, Series
+from headway.metrics.series import IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
 from headway.metrics.training.host import at_first
 from headway.metrics.training.jobs import job_table
@@ -40,7 +40,7 @@ def tables(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:
 
 
 def _asked_for(ledger: Ledger) -> pl.DataFrame:
-    """What the job table does not say of jobs."""
+    """Return what the job table does not say of jobs."""
     jobs = ledger.jobs
     return pl.DataFrame(
         [
@@ -57,7 +57,7 @@ def _asked_for(ledger: Ledger) -> pl.DataFrame:
 
 
 def hold_table(ledger: Ledger) -> pl.DataFrame:
-    """One row for each stretch in which a job held GPUs, in order of time."""
+    """Return one row for each stretch in which a job held GPUs, in order of time."""
     order = np.lexsort((ledger.hold_lease, ledger.hold_start))
     job = ledger.hold_job[order]
     _, (cpu_milli, memory_bytes, storage) = at_first(ledger)
@@ -85,28 +85,24 @@ def hold_table(ledger: Ledger) -> pl.DataFrame:
 
 
 def _gpu_texts(ledger: Ledger, order: IntArray) -> list[str]:
-    """The GPUs of each hold: ``n3:0-3 n4:0,2``."""
-    texts: dict[int, str] = {}
+    """Return the GPUs of each hold: ``n3:0-3 n4:0,2``."""
     words: dict[int, dict[int, int]] = {}
-    spelled: dict[tuple[int, int], str] = {}
     for hold, node, mask, word in zip(
         *(column.tolist() for column in (ledger.place_hold, ledger.place_node, ledger.place_mask, ledger.place_word)),
         strict=True,
     ):
         of_hold = words.setdefault(hold, {})
         of_hold[node] = of_hold.get(node, 0) | mask << (WORD_BITS * word)
-    for hold, places in words.items():
-        found = []
-        for place in places.items():
-            if (text := spelled.get(place)) is None:
-                text = spelled[place] = f"{ledger.cluster.nodes[place[0]].name}:{_runs(place[1])}"
-            found.append(text)
-        texts[hold] = " ".join(found)
-    return [texts[hold] for hold in order.tolist()]
+
+    @cache
+    def spelled(node: int, mask: int) -> str:
+        return f"{ledger.cluster.nodes[node].name}:{_runs(mask)}"
+
+    return [" ".join(spelled(*place) for place in words[hold].items()) for hold in order.tolist()]
 
 
 def _runs(mask: int) -> str:
-    """The bits of a mask as runs: ``0-3,6``."""
+    """Return the bits of a mask as runs: ``0-3,6``."""
     runs = []
     bit = 0
     while mask >> bit:
@@ -120,7 +116,7 @@ def _runs(mask: int) -> str:
 
 
 def tape_table(ledger: Ledger, tape: Tape) -> pl.DataFrame:
-    """The tape, row by row, with names in the place of numbers."""
+    """Return the tape, row by row, with names in the place of numbers."""
     names = np.array([*(job.name or str(job.id) for job in ledger.jobs), None], dtype=object)  # the last: nobody
     nodes = np.array([*(node.name for node in ledger.cluster.nodes), None], dtype=object)
     of_node = np.isin(ledger.kind, [int(kind) for kind in _ABOUT_NODES])
@@ -144,7 +140,7 @@ def tape_table(ledger: Ledger, tape: Tape) -> pl.DataFrame:
 
 
 def timeline_table(ledger: Ledger) -> pl.DataFrame:
-    """What holds from each instant at which anything of it changes to the next."""
+    """Return what holds from each instant at which anything of it changes to the next."""
     lines, shares = timeline(ledger), fragmentation(ledger)
     series: dict[str, Series | None] = {
         "waiting_jobs": lines.waiting,
@@ -165,14 +161,14 @@ def timeline_table(ledger: Ledger) -> pl.DataFrame:
     for name, line in series.items():
         if line is None:
             columns.append(pl.Series(name, [None] * len(times), dtype=pl.Float64))
-            continue
-        values: FloatArray = np.append(0.0, line.values / line.unit)[np.searchsorted(line.times, times, side="right")]
-        columns.append(pl.Series(name, values))
+        else:
+            at = np.searchsorted(line.times, times, side="right")
+            columns.append(pl.Series(name, np.append(0.0, line.values / line.unit)[at]))
     return pl.DataFrame(columns)
 
 
 def _nodes(ledger: Ledger) -> pl.DataFrame:
-    """One row a node: what it is, where it stands, and how long its GPUs were held."""
+    """Return one row a node: what it is, where it stands, and how long its GPUs were held."""
     cluster = ledger.cluster
     held = slots(ledger)
     hours = (ledger.hold_end - ledger.hold_start)[held.hold] * (

@@ -20,7 +20,7 @@ _DEFLATE_LEVEL = 9
 
 
 def varints(values: IntArray) -> bytes:
-    """Numbers that are not negative, one after the other."""
+    """Pack numbers that are not negative, one after the other."""
     left = values.astype(np.uint64)
     columns = []
     more = np.ones(len(left), dtype=np.bool_)
@@ -38,18 +38,17 @@ def varints(values: IntArray) -> bytes:
 
 
 def folded(values: IntArray) -> IntArray:
-    """Numbers of either sign as numbers that are not negative, small ones small."""
-    result: IntArray = (values << 1) ^ (values >> 63)
-    return result
+    """Return numbers of either sign as numbers that are not negative, small ones small."""
+    return (values << 1) ^ (values >> 63)
 
 
 def differences(values: IntArray) -> IntArray:
-    """Each value less the one before; the first as it is."""
+    """Return each value less the one before; the first as it is."""
     return np.diff(values, prepend=np.int64(0))
 
 
 def blob(head: Mapping[str, Any], columns: Mapping[str, bytes]) -> bytes:
-    """A head as JSON and columns of bytes as one: the head's length in 4 bytes, the head, the columns."""
+    """Join a head, as JSON, and columns of bytes: the head's length in 4 bytes, the head, the columns."""
     lengths = {name: len(data) for name, data in columns.items()}
     text = json.dumps({**head, "columns": lengths}, separators=(",", ":"), ensure_ascii=False).encode()
     return b"".join((struct.pack("<I", len(text)), text, *columns.values()))

@@ -7,9 +7,8 @@ runs give the same bytes: no time of day and no absolute path is written.
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 from html import escape
 from importlib import resources
@@ -34,6 +33,20 @@ MARK = "<!-- headway report -->"
 MOST_MAP_BYTES = 8_500_000
 """For all maps together: with plotly.js and the rest a report stays under 15 MB."""
 MOST_DRAWN_GPUS = 60_000
+Question = tuple[str, str, str]
+"""The anchor of a section, what it answers, and its name in the navigation."""
+ABOUT_ONE: Question = ("table", "What are the numbers?", "Numbers")
+"""What the first section answers where there is one run."""
+QUESTIONS: tuple[Question, ...] = (
+    ("table", "How do the runs compare?", "Numbers"),
+    ("map", "What ran where, and when?", "Cluster map"),
+    ("times", "How long do jobs take, and wait?", "Times"),
+    ("over-time", "How full was the cluster?", "Over time"),
+    ("waited", "Who waited, and why?", "Waiting"),
+    ("fairness", "Who got what?", "Fairness"),
+    ("lost", "What was lost?", "Lost"),
+    ("longest", "Which jobs waited longest?", "Longest waits"),
+)
 
 Tell = Callable[[str, float], None]
 """Told what is being done, and which share of all is done."""
@@ -55,36 +68,56 @@ class Parts:
 
 
 def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = Parts()
     runs = len(both.runs)
-    found: list[WaitCauses | None] = []
-    problems: list[str] = []
+    waited: list[tuple[WaitCauses | None, str]] = []
     for index, run in enumerate(both.runs):
         tell(f"{run.label}: measuring", (index + 0.1) / (runs + 1))
         _ = run.summary, run.table, run.jct_interval, run.wait_interval
-        each, problem = _causes(run, partial(_told, tell, index, runs))
-        found.append(each)
-        problems.append(problem)
+        waited.append(_causes(run, tell, index, runs))
+    found, problems = zip(*waited, strict=True)
     tell("figures", runs / (runs + 1))
     _figures(both, found, parts)
     tell("cluster map", (runs + 0.4) / (runs + 1))
     _maps(both, parts)
     tell("page", (runs + 0.8) / (runs + 1))
-    body = "\n".join(_sections(both, found, problems, parts))
-    plain_answer = re.sub(r"<[^>]+>", "", answer(both))
-    payloads = "\n".join(
-        f'<script type="text/plain" id="payload-{index}">{text}</script>' for index, text in enumerate(parts.payloads)
-    )
     return assembled(
-        body, title, plain_answer, _page_facts(both, parts), nav=_navigation(), runs=_selector(both), payloads=payloads
+        title,
+        re.sub(r"<[^>]+>", "", answer(both)),
+        first.hero(both),
+        QUESTIONS if runs > 1 else [ABOUT_ONE, *QUESTIONS[1:]],
+        _bodies(both, found, problems, parts),
+        {"table": _about_numbers(both), "map": _about_figures(both), "over-time": _about_time(both)},
+        lines=[(run.label, figures.line_of(both, index)) for index, run in enumerate(both.runs)],
+        figures=parts.figures,
+        maps=parts.maps,
+        picker=sections.picker([plain(run.label) for run in both.runs], both.best, [in_full(run) for run in both.runs]),
+        payloads=parts.payloads,
     )
 
 
 def assembled(
-    body: str, title: str, otherwise: str, facts: dict[str, Any], *, nav: str, runs: str = "", payloads: str = ""
+    title: str,
+    otherwise: str,
+    hero: str,
+    questions: Iterable[Question],
+    bodies: Mapping[str, str],
+    leads: Mapping[str, str] | None = None,
+    *,
+    lines: Sequence[tuple[str, Mapping[str, Any]]],
+    figures: Mapping[str, Any],
+    maps: Mapping[str, Any] | None = None,
+    picker: str = "",
+    payloads: Sequence[str] = (),
 ) -> str:
-    """A page around its body: the template with style, scripts and what they need. ``otherwise``: its name untitled."""
+    """Return a page: the template with style, scripts and what they need, and a section for each question with a body.
+
+    ``otherwise`` is its name untitled, ``lines`` are the runs by label with the look of their line.
+    """
+    asked = [(anchor, question, short) for anchor, question, short in questions if bodies[anchor]]
+    told = leads or {}
+    runs = [{"label": label, "line": line} for label, line in lines]
     scripts = {"plotly": get_plotlyjs(), "map_script": _file("clustermap.js"), "script": _file("page.js")}
     pieces = {
         **scripts,
@@ -94,11 +127,13 @@ def assembled(
         "heading": f'<p class="title">{escape(title)}</p>' if title else "",
         "version": escape(__version__),
         "style": _file("page.css"),
-        "runs": runs,
-        "nav": nav,
-        "body": body,
-        "facts": _json(facts),
-        "payloads": payloads,
+        "runs": picker,
+        "nav": "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in asked),
+        "body": "\n".join([hero, *(sections.section(a, text, bodies[a], told.get(a, "")) for a, text, _ in asked)]),
+        "facts": _json({"runs": runs, "figures": figures, "maps": maps or {}}),
+        "payloads": "\n".join(
+            f'<script type="text/plain" id="payload-{index}">{text}</script>' for index, text in enumerate(payloads)
+        ),
     }
     # one pass: what a trace's names bring in is never looked at for places to fill
     return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))
@@ -109,7 +144,7 @@ def _file(name: str) -> str:
 
 
 def _allowed(scripts: Iterable[str]) -> str:
-    """What a browser is to hold the page to: no script but these is run, and nothing is asked of a network."""
+    """Return what a browser is to hold the page to: no script but these is run, and nothing is asked of a network."""
     digests = [b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
     run = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -127,13 +162,13 @@ def _json(value: Any) -> str:
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
-def _told(tell: Tell, index: int, runs: int, share: float) -> None:
-    tell("why jobs waited", (index + share) / (runs + 1))
-
-
-def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | None, str]:
-    """Why the jobs of a run waited; or why that cannot be said."""
+def _causes(run: Measured, tell: Tell, index: int, runs: int) -> tuple[WaitCauses | None, str]:
+    """Return why the jobs of a run waited; or why that cannot be said."""
     scene, horizon = run.stored.scene, max(1, run.ledger.horizon)
+
+    def progress(time: int) -> None:
+        tell("why jobs waited", (index + 0.2 + 0.8 * time / horizon) / (runs + 1))
+
     try:
         found = why_waited(
             scene.cluster,
@@ -144,7 +179,7 @@ def _causes(run: Measured, tell: Callable[[float], None]) -> tuple[WaitCauses | 
             scene.costs(),
             ledger=run.ledger,
             window=run.window,
-            progress=lambda time: tell(0.2 + 0.8 * time / horizon),
+            progress=progress,
         )
     except InputError as problem:  # a policy from a file that is gone, or a tape that another one wrote
         return None, f"Why jobs waited cannot be told: {problem}"
@@ -179,14 +214,14 @@ def _maps(both: Comparison, parts: Parts) -> None:
     left = MOST_MAP_BYTES
     shared: dict[bytes, int] = {}
     without, coarse = [], []
-    for done, index in enumerate(ranked):
+    for index in ranked:
         run = both.runs[index]
         cluster = run.stored.scene.cluster
         packed = None
         if 0 < cluster.gpus <= MOST_DRAWN_GPUS:
             workload = _shared(clustermap.pack_workload(run.stored.scene.jobs), shared, parts)
             left -= len(parts.payloads[workload]) if workload == len(parts.payloads) - 1 else 0
-            room = left if len(ranked) == 1 else left // 2 if done == 0 and len(ranked) > 1 else left
+            room = left // 2 if len(ranked) > 1 and index == both.base else left  # the baseline's comes first
             packed = clustermap.pack(run.ledger, run.lines, without_tail(run.bulk, run.ledger.horizon), room)
         if packed is None:
             without.append(run)
@@ -210,43 +245,26 @@ def _maps(both: Comparison, parts: Parts) -> None:
 
 
 def _shared(data: bytes, shared: dict[bytes, int], parts: Parts) -> int:
-    """The payload with these bytes: packed once, whatever number of runs has them."""
+    """Return the payload with these bytes: packed once, whatever number of runs has them."""
     if data not in shared:
         parts.payloads.append(deflated(data))
         shared[data] = len(parts.payloads) - 1
     return shared[data]
 
 
-def _page_facts(both: Comparison, parts: Parts) -> dict[str, Any]:
-    """What the scripts need."""
-    return {
-        "runs": [{"label": run.label, "line": figures.line_of(both, i)} for i, run in enumerate(both.runs)],
-        "figures": parts.figures,
-        "maps": parts.maps,
-    }
-
-
 # --- the page -------------------------------------------------------------------------------------------------
 
-QUESTIONS = (
-    ("table", "How do the runs compare?", "Numbers"),
-    ("map", "What ran where, and when?", "Cluster map"),
-    ("times", "How long do jobs take, and wait?", "Times"),
-    ("over-time", "How full was the cluster?", "Over time"),
-    ("waited", "Who waited, and why?", "Waiting"),
-    ("fairness", "Who got what?", "Fairness"),
-    ("lost", "What was lost?", "Lost"),
-    ("longest", "Which jobs waited longest?", "Longest waits"),
-)
 
-
-def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts) -> list[str]:
-    key = sections.key(both)
-    several = len(both.runs) > 1
+def _bodies(
+    both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts
+) -> dict[str, str]:
+    """Return what answers each question."""
+    key = sections.key([plain(run.label, 80) for run in both.runs], both.base, [in_full(run) for run in both.runs])
     jct = sections.figure("jct", "Share of jobs by time to completion", "time to completion")
     wait = sections.figure("wait", "Share of jobs by wait", "wait: all time without what they asked for")
-    time = sections.figure("time", _time_in_words(both))
-    bodies = {
+    shown = listed([panel.partition(",")[0] for panel, _, _ in panels_of(both)])
+    time = sections.figure("time", f"Over time: {shown}")
+    return {
         "table": sections.comparison(both),
         "map": _map_body(both, parts),
         "times": f'{key}<div class="pair">{jct}{wait}</div>',
@@ -256,31 +274,14 @@ def _sections(both: Comparison, found: Sequence[WaitCauses | None], problems: Se
         "lost": sections.lost(both, parts.figures["lost"]),
         "longest": "".join(sections.for_run(i, sections.longest(run)) for i, run in enumerate(both.runs)),
     }
-    leads = {
-        "table": _about_numbers(both),
-        "map": _about_figures(both),
-        "over-time": _about_time(both),
-    }
-    questions = [*QUESTIONS] if several else [("table", "What are the numbers?", ""), *QUESTIONS[1:]]
-    return [
-        first.hero(both),
-        *(
-            sections.section(anchor, question, bodies[anchor], leads.get(anchor, ""))
-            for anchor, question, _ in questions
-        ),
-    ]
-
-
-def _time_in_words(both: Comparison) -> str:
-    """What the figure over time shows, for those who do not see it."""
-    return f"Over time: {listed([title.partition(',')[0] for title, _, _ in panels_of(both)])}"
 
 
 def _about_numbers(both: Comparison) -> str:
     lines = []
     seeds = max(len(run.seeds) for run in both.runs)
     if seeds:
-        lines.append(f"Numbers are means over the runs of {seeds} seeds{_where_drawn(both)}.")
+        where = "" if all(run.seeds for run in both.runs) else ", where another seed gives another run"
+        lines.append(f"Numbers are means over the runs of {seeds} seeds{where}.")
     if level := both.baseline.level:
         how = "Student’s t over these runs" if seeds else "from blocks of consecutive jobs drawn again and again"
         lines.append(f"Small numbers below means and changes are {percent(level, 0)} intervals, {how}.")
@@ -296,12 +297,8 @@ def _about_numbers(both: Comparison) -> str:
     return " ".join(lines)
 
 
-def _where_drawn(both: Comparison) -> str:
-    return "" if all(run.seeds for run in both.runs) else ", where another seed gives another run"
-
-
 def _about_figures(both: Comparison) -> str:
-    """Which of the runs of several seeds the rest of the page is about."""
+    """Return which of the runs of several seeds the rest of the page is about."""
     shown = {int(run.seeds[0]["seed"]) for run in both.runs if run.seeds}
     if not shown:
         return ""
@@ -331,19 +328,3 @@ def _map_body(both: Comparison, parts: Parts) -> str:
         for index in range(len(both.runs))
     )
     return f"{_file('clustermap.html')}{missing}{notes}"
-
-
-def _navigation() -> str:
-    return "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in QUESTIONS)
-
-
-def _selector(both: Comparison) -> str:
-    """Which run is looked at, where a section shows one only."""
-    if len(both.runs) == 1:
-        return ""
-    first = both.best
-    options = "".join(
-        f'<option value="{index}"{" selected" if index == first else ""}{in_full(run)}>{plain(run.label)}</option>'
-        for index, run in enumerate(both.runs)
-    )
-    return f'<label class="picker">Looking at <select id="run">{options}</select></label>'

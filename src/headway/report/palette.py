@@ -7,16 +7,9 @@ from typing import Any
 
 def coloured(value: Any) -> Any:
     """Return a figure with the names of colours, ``@s0`` or ``@s0/0.2``, replaced by those of the light page."""
-    return _coloured(value, _palette())
-
-
-def _palette() -> dict[str, str]:
-    """Return the page's own variables, the first of each name."""
     style = resources.files("headway.report").joinpath("page.css").read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for name, colour in re.findall(r"--([\w-]+): (#[0-9a-f]{6})", style):
-        found.setdefault(name, colour)
-    return found
+    variables = re.findall(r"--([\w-]+): (#[0-9a-f]{6})", style)
+    return _coloured(value, dict(reversed(variables)))  # the first of each name
 
 
 def _coloured(value: Any, palette: dict[str, str]) -> Any:

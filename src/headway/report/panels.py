@@ -14,7 +14,7 @@ _HOST = (("CPUs", "cpus"), ("memory", "memory_bytes"), ("storage bandwidth", "st
 
 
 def panels_of(both: Comparison) -> list[Panel]:
-    """All panels, from top to bottom."""
+    """Return all panels, from top to bottom."""
     runs = both.runs
     return [
         ("GPUs in use, % of all", "%", [_share(run.lines.allocated, run.ledger.cluster.gpus) for run in runs]),
@@ -36,7 +36,7 @@ def _host(both: Comparison) -> Iterator[Panel]:
 
 
 def _share(series: Series | None, capacity: float) -> Series:
-    """A step function as a part of what there is; nothing of what is not counted."""
+    """Return a step function as a part of what there is; nothing of what is not counted."""
     if series is None or not capacity:
         return Series(np.empty(0, np.int64), np.empty(0, np.int64))
     return Series(series.times, series.values / (series.unit * capacity))

@@ -18,6 +18,7 @@ from headway.metrics.training.host import at_first
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
 from headway.report.slots import Slots, slots
+from headway.report.trace_events import counter, instant, microseconds, named, ordered, whole_file
 from headway.training.rows import Kind
 from headway.units import SECOND, WHOLE_GPU_MILLI
 
@@ -39,14 +40,12 @@ _NODE_EVENTS = {
     int(Kind.NODE_DRAINED): "node drained",
     int(Kind.NODE_RECOVERED): "node back",
 }
-
-
 _TOLD_EVERY = 8192
 """Events between two words on how far it is."""
 
 
 def trace_events(ledger: Ledger, title: str = "", tell: Callable[[float], None] | None = None) -> Iterator[str]:
-    """The file, piece by piece; ``tell`` hears which share of it is made."""
+    """Yield the file, piece by piece; ``tell`` hears which share of it is made."""
     held = slots(ledger)
     threads = _Threads(ledger, held)
     parts = (
@@ -55,19 +54,11 @@ def trace_events(ledger: Ledger, title: str = "", tell: Callable[[float], None] 
         _moments(ledger, held, threads),
         _counters(ledger),
     )
-    yield f'{{"displayTimeUnit":"ms","otherData":{{"run":{json.dumps(title)}}},"traceEvents":[\n'
     nearly_all = len(held.hold) + 2 * len(threads.named)
-    for made, event in enumerate(chain.from_iterable(parts)):
-        yield f",\n{event}" if made else event
-        if tell is not None and made % _TOLD_EVERY == 0:
+    for made, piece in enumerate(whole_file(chain.from_iterable(parts), title)):
+        yield piece
+        if tell is not None and made % _TOLD_EVERY == 1:
             tell(min(1.0, made / nearly_all))
-    yield "\n]}\n"
-
-
-def microseconds(time: int) -> str:
-    """Nanoseconds as a JSON number of microseconds, exactly."""
-    whole, rest = divmod(time, 1000)
-    return f"{whole}.{rest:03d}" if rest else str(whole)
 
 
 class _Threads:
@@ -99,32 +90,28 @@ class _Threads:
                 self.named.append((FIRST_NODE_PID + node, tid, "no GPU"))
 
     def of(self, held: Slots, slot: int) -> tuple[int, int]:
-        """The process and the thread that a slot is drawn on."""
+        """Return the process and the thread that a slot is drawn on."""
         node, gpu, lane = int(held.node[slot]), int(held.gpu[slot]), int(held.lane[slot])
         return FIRST_NODE_PID + node, self.first[node, gpu] + lane
 
 
 def _names(ledger: Ledger, threads: _Threads) -> Iterator[str]:
-    yield _named("process_name", CLUSTER_PID, 0, "cluster")
+    yield named("process_name", CLUSTER_PID, 0, "cluster")
     for index, node in enumerate(ledger.cluster.nodes):
         where = " ".join(node.path)
         pid = FIRST_NODE_PID + index
-        yield _named("process_name", pid, 0, f"{node.name} ({where})" if where else node.name)
-        yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"tid":0,"ts":0,"args":{{"sort_index":{pid}}}}}'
+        yield named("process_name", pid, 0, f"{node.name} ({where})" if where else node.name)
+        yield ordered("process", pid)
     for pid, tid, name in threads.named:
-        yield _named("thread_name", pid, tid, name)
-        yield f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"ts":0,"args":{{"sort_index":{tid}}}}}'
-
-
-def _named(what: str, pid: int, tid: int, name: str) -> str:
-    return f'{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"ts":0,"args":{{"name":{json.dumps(name)}}}}}'
+        yield named("thread_name", pid, tid, name)
+        yield ordered("thread", pid, tid)
 
 
 # --- holds ----------------------------------------------------------------------------------------------------
 
 
 def waited_before(ledger: Ledger) -> IntArray:
-    """Nanoseconds that its job waited right before each hold; 0 after a move."""
+    """Return nanoseconds that its job waited right before each hold; 0 after a move."""
     again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(ledger.hold_job)]
     before = np.where(again, np.append(0, ledger.hold_end[:-1])[: len(again)], ledger.submit[ledger.hold_job])
     gap: IntArray = ledger.hold_start - before
@@ -145,7 +132,7 @@ def _slices(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
 
 
 def _described(ledger: Ledger) -> Callable[[int], str]:
-    """The name and the arguments of a hold's slices."""
+    """Return the name and the arguments of a hold's slices."""
     tenants: dict[str, str] = {}
     job_of, waited = ledger.hold_job.tolist(), waited_before(ledger).tolist()
     still, closed_by = ledger.standstill.tolist(), ledger.hold_closed_by.tolist()
@@ -168,7 +155,7 @@ def _described(ledger: Ledger) -> Callable[[int], str]:
 
 
 def _granted(ledger: Ledger) -> dict[int, str]:
-    """What jobs were given when they started, where the tape says it, as arguments of a slice."""
+    """Return what jobs were given when they started, where the tape says it, as arguments of a slice."""
     given, (cpu_milli, memory_bytes, _) = at_first(ledger)
     holds = np.flatnonzero(given)
     return {
@@ -186,7 +173,7 @@ def _moments(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
     for row in ledger.rows(Kind.NODE_FAILED, Kind.NODE_DRAINED, Kind.NODE_RECOVERED).tolist():
         node = int(ledger.subject[row])
         name = _NODE_EVENTS[int(ledger.kind[row])]
-        yield _instant(name, "p", int(ledger.time[row]), FIRST_NODE_PID + node, threads.first[node, 0])
+        yield instant(name, "p", int(ledger.time[row]), FIRST_NODE_PID + node, threads.first[node, 0])
     holds, slot_of = np.unique(held.hold, return_index=True)
     first_slot = dict(zip(holds.tolist(), slot_of.tolist(), strict=True))
     kinds = (Kind.MIGRATE, Kind.PREEMPT, Kind.EVICTED)
@@ -197,17 +184,12 @@ def _moments(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
         pid, tid = threads.of(held, first_slot[hold])
         job = ledger.jobs[int(ledger.hold_job[hold])]
         what = ENDED[int(ledger.hold_closed_by[hold])]
-        yield _instant(f"job {job.name or job.id} {what}", "t", time, pid, tid)
+        yield instant(f"job {job.name or job.id} {what}", "t", time, pid, tid)
         if what == "moved" and hold + 1 in first_slot:
             flow = f'"name":"move","cat":"move","id":{int(ledger.hold_lease[hold + 1])}'
             to_pid, to_tid = threads.of(held, first_slot[hold + 1])
             yield f'{{"ph":"s",{flow},"pid":{pid},"tid":{tid},"ts":{microseconds(time - 1)}}}'
             yield f'{{"ph":"f","bp":"e",{flow},"pid":{to_pid},"tid":{to_tid},"ts":{microseconds(time)}}}'
-
-
-def _instant(name: str, scope: str, time: int, pid: int, tid: int) -> str:
-    where = f'"pid":{pid},"tid":{tid},"ts":{microseconds(time)}'
-    return f'{{"ph":"i","s":"{scope}","name":{json.dumps(name)},{where}}}'
 
 
 # --- counters -------------------------------------------------------------------------------------------------
@@ -229,17 +211,16 @@ def _counters(ledger: Ledger) -> Iterator[str]:
         if series is None:
             continue
         for time, value in thinned(series, MOST_POINTS):
-            where = f'"pid":{CLUSTER_PID},"tid":0,"ts":{microseconds(time)}'
-            yield f'{{"ph":"C","name":"{name}",{where},"args":{{"{what}":{value!r}}}}}'
+            yield counter(name, what, CLUSTER_PID, time, value)
 
 
 def _giga(series: Series | None) -> Series | None:
-    """Bytes as GB."""
+    """Return bytes as GB."""
     return None if series is None else Series(series.times, series.values, 10**9)
 
 
 def thinned(series: Series, most: int) -> Iterator[tuple[int, float]]:
-    """A step function's points; of more than ``most`` the lowest and the highest of each run of neighbours."""
+    """Yield a step function's points; of more than ``most`` the lowest and the highest of each run of neighbours."""
     values = series.values / series.unit
     kept = np.arange(len(series))
     if len(series) > most:

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.files import replacing
-from headway.report.scale import time_unit
+from headway.report.scale import in_unit, time_unit
+from headway.report.terminal import framed
 
 Row = Mapping[str, Any]
 MOST_ACROSS = 8
@@ -25,12 +26,8 @@ def pivot(rows: Sequence[Row], across: str) -> Table | None:
     level = next((row["confidence"] for row in rows if row.get("confidence")), None)
     sure = f" [{100 * level:.4g} % interval]" if level else ""
     baseline = rows[0].get("baseline")
-    title = f"mean JCT{sure} (change against {baseline})"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for key in others:
-        table.add_column(key.rpartition(".")[2], no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = [key.rpartition(".")[2] for key in others]
+    table = framed(heads, columns, f"mean JCT{sure} (change against {baseline})")
     unit, size = time_unit(max((row["jct_mean_s"] or 0 for row in rows), default=0))
     lines: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
@@ -44,7 +41,7 @@ def pivot(rows: Sequence[Row], across: str) -> Table | None:
 def _cell(row: Row | None, best: float | None, unit: str, size: int) -> Text:
     if row is None or row["jct_mean_s"] is None:
         return Text("–")
-    text = f"{row['jct_mean_s'] / size:,.2f} {unit}"
+    text = in_unit(row["jct_mean_s"], unit, size)
     low, high = row.get("jct_mean_low_s"), row.get("jct_mean_high_s")
     if low is not None and high is not None:
         text += f" [{low / size:,.2f}, {high / size:,.2f}]"
@@ -68,7 +65,7 @@ def frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def _column(key: str, values: list[Any]) -> pl.Series:
-    """A column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
+    """Return a column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} and kinds != {int}:
         return pl.Series(key, values, dtype=pl.Float64, strict=False)

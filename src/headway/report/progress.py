@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from headway.live.tasks import Far
 from headway.live.tasks import Progress as Told
@@ -23,7 +23,7 @@ class Board:
     """The bars of some runs; a bar for all of them where there are several."""
 
     def __init__(self, total: int, what: str = "runs", done: int = 0) -> None:
-        self.shown = err().is_terminal or err().is_jupyter
+        self.shown = _is_seen()
         self.total = total
         self.what = what
         self.done = done
@@ -31,14 +31,7 @@ class Board:
         self._parts: dict[int, float] = {}
         self._bars: dict[int, TaskID] = {}
         self._all: TaskID | None = None
-        columns = (
-            PlainColumn("{task.description}"),
-            BarColumn(),
-            PlainColumn("{task.fields[at]}"),
-            TimeElapsedColumn(),
-        )
-        ahead = TimeRemainingColumn(compact=True)
-        self._bar = Progress(*columns, ahead, console=err(), transient=True, disable=not self.shown)
+        self._bar = _bar(TimeRemainingColumn(compact=True))
 
     def __enter__(self) -> "Board":
         self._bar.start()
@@ -53,7 +46,7 @@ class Board:
         self._bar.stop()
 
     def teller(self, key: int, name: str) -> Told | None:
-        """What a run is to tell how far it is; None where nobody looks."""
+        """Return what a run is to tell how far it is; None where nobody looks."""
         if not self.shown:
             return None
         return lambda far: self.tell(key, name, far)
@@ -100,7 +93,16 @@ def progress_bar(name: str) -> Iterator[Told | None]:
 @contextmanager
 def share_bar(name: str) -> Iterator[Tell]:
     """The bar of work that is no run: what it is to tell which share of it is done."""
-    columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[what]}"), TimeElapsedColumn())
-    with Progress(*columns, console=err(), transient=True, disable=not (err().is_terminal or err().is_jupyter)) as bar:
-        task = bar.add_task(name, total=1.0, what="")
-        yield lambda what, share: bar.update(task, completed=share, what=what)
+    with _bar() as bar:
+        task = bar.add_task(name, total=1.0, at="")
+        yield lambda what, share: bar.update(task, completed=share, at=what)
+
+
+def _is_seen() -> bool:
+    return err().is_terminal or err().is_jupyter
+
+
+def _bar(*more: ProgressColumn) -> Progress:
+    """Return bars, each with a name, a text ``at`` and the time it took; nothing is drawn where nobody looks."""
+    columns = (PlainColumn("{task.description}"), BarColumn(), PlainColumn("{task.fields[at]}"), TimeElapsedColumn())
+    return Progress(*columns, *more, console=err(), transient=True, disable=not _is_seen())

@@ -1,8 +1,9 @@
 """The sections of a report as HTML. Figures are named here and drawn by the page from what ``figures`` makes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from shlex import quote
+from typing import Any
 
 import polars as pl
 
@@ -35,14 +36,14 @@ MOST_TENANTS = 20
 
 
 def section(anchor: str, question: str, body: str, lead: str = "") -> str:
-    """A question and what answers it."""
+    """Return a question and what answers it."""
     intro = f'<p class="lead">{lead}</p>' if lead else ""
     head = f'<h2 id="{anchor}-h">{question}</h2>'
     return f'<section id="{anchor}" aria-labelledby="{anchor}-h">{head}{intro}{body}</section>'
 
 
 def figure(anchor: str, alt: str, caption: str = "") -> str:
-    """A place that the page draws a figure into."""
+    """Return a place that the page draws a figure into."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
@@ -50,12 +51,12 @@ def figure(anchor: str, alt: str, caption: str = "") -> str:
 
 
 def for_run(index: int, body: str) -> str:
-    """What is shown while this run is looked at."""
+    """Return what is shown while this run is looked at."""
     return f'<div data-run="{index}"{" hidden" if index else ""}>{body}</div>'
 
 
 def legend(drawn: Figure) -> str:
-    """Which part of stacked bars is what."""
+    """Return which part of stacked bars is what."""
     marks = {"": "", "/": " hatched", "x": " crossed", ".": " dotted"}
     items = [
         f'<li><i class="part{marks[shape]}" style="background-color:var(--{colour})"></i>{name}</li>'
@@ -64,24 +65,48 @@ def legend(drawn: Figure) -> str:
     return f'<ul class="key parts">{"".join(items)}</ul>'
 
 
-def key(both: Comparison) -> str:
-    """Which line is which run; the page draws the strokes."""
-    if len(both.runs) == 1:
+def key(names: Sequence[str], baseline: int, attributes: Sequence[str] = ()) -> str:
+    """Return which line is which run, where there are several; the page draws the strokes. All is HTML."""
+    if len(names) == 1:
         return ""
+    stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
     items = [
-        f'<li data-key="{index}"{headline.in_full(run)}><svg width="28" height="10" aria-hidden="true">'
-        f'<line x1="1" y1="5" x2="27" y2="5"/></svg>'
-        f"{plain(run.label, 80)}{' <small>baseline</small>' if index == both.base else ''}</li>"
-        for index, run in enumerate(both.runs)
+        f'<li data-key="{index}"{more}>{stroke}{name}{" <small>baseline</small>" if index == baseline else ""}</li>'
+        for index, (name, more) in enumerate(zip(names, attributes or [""] * len(names), strict=True))
     ]
     return f'<ul class="key">{"".join(items)}</ul>'
+
+
+def picker(names: Sequence[str], shown: int, attributes: Sequence[str] = ()) -> str:
+    """Return the choice of the run that is looked at, where there are several. All is HTML."""
+    if len(names) == 1:
+        return ""
+    options = [
+        f'<option value="{index}"{" selected" if index == shown else ""}{more}>{name}</option>'
+        for index, (name, more) in enumerate(zip(names, attributes or [""] * len(names), strict=True))
+    ]
+    return f'<label class="picker">Looking at <select id="run">{"".join(options)}</select></label>'
+
+
+def hero(
+    answer: str, lead: str, facts: Iterable[tuple[str, str]], warnings: Iterable[str] = (), first: str = ""
+) -> str:
+    """Return the first screen: the answer, what to be careful about, pictures, and what was run. All is HTML."""
+    items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
+    told = "".join(f"<p>{line}</p>" for line in warnings)
+    careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
+    pictures = f'<div class="first">{first}</div>' if first else ""
+    return (
+        f'<header class="hero" id="answer"><h1>{answer}</h1><p class="lead">{lead}</p>'
+        f'{careful}{pictures}<dl class="facts">{items}</dl></header>'
+    )
 
 
 # --- the table ------------------------------------------------------------------------------------------------
 
 
 def comparison(both: Comparison) -> str:
-    """All runs side by side; the best mean JCT and wait are marked."""
+    """Return all runs side by side; the best mean JCT and wait are marked."""
     several = len(both.runs) > 1
     heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
     divided = any(run.allocation for run in both.runs)
@@ -92,6 +117,7 @@ def comparison(both: Comparison) -> str:
     rows = []
     for index, run in enumerate(both.runs):
         summary = run.numbers
+        tail = "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
         cells = [
             _jobs(summary),
             _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(both, index, "jct_s")),
@@ -99,9 +125,10 @@ def comparison(both: Comparison) -> str:
             _in(summary.jct_s.p50, longest),
             _in(summary.jct_s.p99, longest),
             _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(both, index, "wait_s")),
-            format_duration(seconds(summary.makespan_s)) + _tail(summary),
+            format_duration(seconds(summary.makespan_s)) + tail,
             percent(summary.gpu_utilisation_while_arriving),
-            *([percent(share) for share in _host_use(summary)] if divided else []),
+            *([percent(summary.cpu_utilisation_while_arriving)] if divided else []),
+            *([percent(summary.memory_utilisation_while_arriving)] if divided else []),
             percent(summary.fragmentation_mean),
             number(summary.preemptions),
             number(summary.migrations),
@@ -110,31 +137,17 @@ def comparison(both: Comparison) -> str:
         tag = " <small>baseline</small>" if several and index == both.base else ""
         policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
         rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
-    return table(heads, rows, "All runs side by side") + _in_full(both)
-
-
-def _host_use(summary: Summary) -> tuple[float | None, float | None]:
-    """Shares of CPUs and memory held while jobs arrive."""
-    return summary.cpu_utilisation_while_arriving, summary.memory_utilisation_while_arriving
-
-
-def _tail(summary: Summary) -> str:
-    """How much of the makespan lies after the last arrival."""
-    return "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
+    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in both.runs if run.name]
+    in_full = f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
+    return table(heads, rows, "All runs side by side") + in_full
 
 
 def _jobs(summary: Summary) -> str:
-    """How many jobs: those that are measured, and those that have ended, where that is not all."""
+    """Return how many jobs: those that are measured, and those that have ended, where that is not all."""
     text = number(summary.measured_jobs)
     if summary.unfinished:
         text = f"{number(summary.measured_jobs - summary.unfinished)} <small>of {text}</small>"
     return text if summary.measured_jobs == summary.jobs else f"{text} <small>of {number(summary.jobs)}</small>"
-
-
-def _in_full(both: Comparison) -> str:
-    """What short names stand for."""
-    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in both.runs if run.name]
-    return f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
 
 
 def _is_best(both: Comparison, index: int, field: str) -> bool:
@@ -144,7 +157,7 @@ def _is_best(both: Comparison, index: int, field: str) -> bool:
 
 
 def _in(value: float | None, longest: float) -> str:
-    """A time in the unit of the longest, so that a column compares at a glance."""
+    """Return a time in the unit of the longest, so that a column compares at a glance."""
     if value is None:
         return NOTHING
     unit, size = time_unit(longest)
@@ -169,18 +182,19 @@ def _against(both: Comparison, index: int) -> str:
     return f'<span title="{headline.verdict(moved)}">{change(moved.value)}</span>{told}'
 
 
-def row(head: str, cells: Sequence[str]) -> str:
-    """One row of a table."""
-    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+def row(head: str, cells: Sequence[str], attributes: str = "") -> str:
+    """Return one row of a table."""
+    return f'<tr><th scope="row"{attributes}>{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
-def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
-    """A table that scrolls sideways where it does not fit."""
+def table(heads: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
+    """Return a table that scrolls sideways where it does not fit."""
     told = escape(printable(caption))
+    region = f' tabindex="0" role="region" aria-label="{told}"' if caption else ""
+    unseen = f'<caption class="unseen">{told}</caption>' if caption else ""
     cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{told}"><table>'
-        f'<caption class="unseen">{told}</caption>'
+        f'<div class="scroll"{region}><table>{unseen}'
         f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -191,7 +205,7 @@ def table(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
 def waited(
     both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], drawn: Mapping[str, Figure]
 ) -> str:
-    """Waiting time by cause, tenant and size."""
+    """Return waiting time by cause, tenant and size."""
     parts = [legend(drawn["causes-runs"])]
     if len(both.runs) > 1 and any(each and each.rows for each in found):
         parts.append(figure("causes-runs", "Job-hours waited in each run, by cause"))
@@ -210,7 +224,7 @@ def waited(
 
 
 def tenants(run: Measured) -> str:
-    """Who got what, one row a tenant."""
+    """Return who got what, one row a tenant."""
     heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
     ordered = run.tenants.sort("gpu_hours", "tenant", descending=[True, False])
     times = [durations(ordered[column].to_list()) for column in ("jct_mean_s", "wait_mean_s", "wait_p99_s")]
@@ -223,33 +237,28 @@ def tenants(run: Measured) -> str:
     return shown
 
 
-def _tenant(record: dict[str, object], times: Sequence[str]) -> str:
+def _tenant(record: Mapping[str, Any], times: Sequence[str]) -> str:
     rho = record["ftf_mean"]
     cells = [
         f"{record['jobs']:,}",
-        hours(_number(record["gpu_hours"])),
-        percent(_number(record["share"])),
+        hours(record["gpu_hours"]),
+        percent(record["share"]),
         *times,
-        NOTHING if rho is None else f"{_number(rho):.2f}",
-        hours(_number(record["lost_gpu_hours"])),
+        NOTHING if rho is None else f"{rho:.2f}",
+        hours(record["lost_gpu_hours"]),
     ]
     return row(plain(str(record["tenant"]), 40), cells)
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def fairness(both: Comparison) -> str:
-    """Shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
+    """Return shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
     several = len(groups(both, "tenant")) > 1
     what = "tenant" if several else "size of job"
     rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
     wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
-    told = []
-    for run in both.runs:
-        jain = run.summary.jain_tenants if several else run.summary.jain_jobs
-        told.append(f"{plain(run.label)} {NOTHING if jain is None else f'{jain:.3f}'}")
+    jain = [run.summary.jain_tenants if several else run.summary.jain_jobs for run in both.runs]
+    said = [NOTHING if index is None else f"{index:.3f}" for index in jain]
+    told = [f"{plain(run.label)} {index}" for run, index in zip(both.runs, said, strict=True)]
     over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
     index = (
         '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
@@ -275,17 +284,14 @@ def groups(both: Comparison, column: str) -> list[str]:
 
 
 def lost(both: Comparison, drawn: Figure) -> str:
-    """GPU-hours by what took them."""
+    """Return GPU-hours by what took them."""
     failed = [f"{plain(run.label)} {hours(run.lost[FAILED])}" for run in both.runs if run.lost[FAILED] > 0]
     besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
     told = besides if failed else ""
     if not any(run.summary.lost_gpu_hours for run in both.runs):
         return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
-    notes = []
-    for run in both.runs:
-        away = 1 - run.summary.gpu_availability
-        if away > 0.00005:
-            notes.append(f"{plain(run.label)} {percent(away, 2)}")
+    away = [(plain(run.label), 1 - run.summary.gpu_availability) for run in both.runs]
+    notes = [f"{name} {percent(share, 2)}" for name, share in away if share > 0.00005]
     down = (
         f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
     )
@@ -293,7 +299,7 @@ def lost(both: Comparison, drawn: Figure) -> str:
 
 
 def longest(run: Measured) -> str:
-    """The jobs that waited longest, and how to ask why."""
+    """Return the jobs that waited longest, and how to ask why."""
     found = run.table.sort(["wait_s", "id"], descending=[True, False]).head(LONGEST_WAITS).filter(pl.col("wait_s") > 0)
     if not len(found):
         return '<p class="note">No job waited.</p>'
@@ -309,7 +315,8 @@ def longest(run: Measured) -> str:
             escape(record["outcome"]),
         ]
         if run.shown_folder:
-            cells.append(f"<code>headway story {_word(run.shown_folder)} {_word(job)}</code>")
+            command = f"headway story {quote(run.shown_folder)} {quote(job)}"
+            cells.append(f"<code>{escape(printable(command))}</code>")
         rows.append(row(plain(job, 40), cells))
     heads = [
         "job",
@@ -322,8 +329,3 @@ def longest(run: Measured) -> str:
         *(["ask why"] if run.shown_folder else []),
     ]
     return table(heads, rows, f"The jobs that waited longest under {run.label}")
-
-
-def _word(text: str) -> str:
-    """One argument of a shell command, as HTML."""
-    return escape(printable(quote(text)))

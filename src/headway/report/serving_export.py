@@ -32,14 +32,13 @@ def _s(time: int | None) -> float | None:
 
 
 def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], found: Passages) -> pl.DataFrame:
-    least = critical_paths(catalogue, fleet, LatencyModel(catalogue, fleet))
+    least = critical_paths(catalogue, LatencyModel(catalogue, fleet))
     answered = [found.answered.get(each.id, (-1, 0))[0] for each in requests]
     dropped = [found.dropped.get(each.id, -1) for each in requests]
     spent = [found.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]
     latency = [time - each.arrival if time >= 0 else None for each, time in zip(requests, answered, strict=True)]
     path = [int(least[each.graph]) for each in requests]
-    ways = [(done >= 0, gone >= 0) for done, gone in zip(answered, dropped, strict=True)]
-    outcome = ["answered" if done else "dropped" if gone else "unfinished" for done, gone in ways]
+    ends = list(zip(answered, dropped, strict=True))
     columns: dict[str, list[object]] = {
         "request": [each.id for each in requests],
         "graph": [catalogue.graphs[each.graph].name for each in requests],
@@ -47,8 +46,8 @@ def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], f
         "ingress": [fleet.workers[each.ingress].name for each in requests],
         "arrival_s": [_s(each.arrival) for each in requests],
         "deadline_s": [_s(each.deadline or None) for each in requests],
-        "outcome": [*outcome],
-        "end_s": [_s(max(done, gone)) for done, gone in zip(answered, dropped, strict=True)],
+        "outcome": ["answered" if done >= 0 else "dropped" if gone >= 0 else "unfinished" for done, gone in ends],
+        "end_s": [_s(max(done, gone)) for done, gone in ends],
         "latency_s": [_s(each) for each in latency],
         "critical_path_s": [_s(each) for each in path],
         "slowdown": [None if a is None else a / max(b, 1) for a, b in zip(latency, path, strict=True)],
@@ -65,7 +64,7 @@ def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], f
 
 
 def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
-    """One row for each attempt at a task."""
+    """Return one row for each attempt at a task."""
     schema = {
         "request": pl.Int64,
         "task": pl.String,
@@ -78,22 +77,20 @@ def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
         "end_s": pl.Float64,
         "lost_s": pl.Float64,
     }
-    rows = []
-    for each in found:
-        stay = each.stay
-        at = stay.worker if stay is not None else each.stops[-1][0] if each.stops else -1
-        rows.append(
-            (
-                each.request,
-                found.graphs[each.request].tasks[each.task].name,
-                fleet.workers[at].name if at >= 0 else None,
-                None if stay is None else stay.lease,
-                _s(each.ready),
-                _s(each.stops[-1][1]) if each.stops else None,
-                *((None, None, None) if stay is None else (_s(stay.begin), _s(stay.start), _s(stay.end))),
-                _s(each.lost),
-            )
+    names = [worker.name for worker in fleet.workers]
+    rows = [
+        (
+            each.request,
+            found.graphs[each.request].tasks[each.task].name,
+            names[stay.worker] if stay is not None else names[each.stops[-1][0]] if each.stops else None,
+            None if stay is None else stay.lease,
+            _s(each.ready),
+            _s(each.stops[-1][1]) if each.stops else None,
+            *((None, None, None) if stay is None else (_s(stay.begin), _s(stay.start), _s(stay.end))),
+            _s(each.lost),
         )
+        for each, stay in ((passage, passage.stay) for passage in found)
+    ]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -132,7 +129,7 @@ def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFram
 
 
 def _workers(fleet: Fleet, found: Passages) -> pl.DataFrame:
-    """One row a worker: what it is, and how long it was held, computed and was down."""
+    """Return one row a worker: what it is, and how long it was held, computed and was down."""
     count = len(fleet.workers)
     batches, held, ran, down = ([0] * count for _ in range(4))
     for stay in found.stays.values():

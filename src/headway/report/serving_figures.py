@@ -14,6 +14,7 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series, from_changes
 from headway.metrics.serving.summary import critical_paths
+from headway.report.figures import Figure, layout_of, line_style
 from headway.report.names import cut_apart
 from headway.report.serving_passages import PARTS, Passages
 from headway.report.serving_tables import with_texts
@@ -25,8 +26,6 @@ from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.units import SECOND
 
-Figure = dict[str, Any]
-COLOURS = 8
 BUCKETS = 200
 """Stretches of time in the picture of the workers."""
 MOST_LABELS = 40
@@ -53,8 +52,8 @@ class Times:
 
     @cached_property
     def least(self) -> IntArray:
-        """The critical path of each graph."""
-        return critical_paths(self.catalogue, self.fleet, LatencyModel(self.catalogue, self.fleet))
+        """Return the critical path of each graph."""
+        return critical_paths(self.catalogue, LatencyModel(self.catalogue, self.fleet))
 
     @cached_property
     def latency_s(self) -> FloatArray:
@@ -71,18 +70,18 @@ class Times:
 
     @cached_property
     def spent(self) -> list[dict[str, int]]:
-        """Where the time of each measured request went."""
+        """Return where the time of each measured request went."""
         return [self.passages.spent(each.id) for each in self.measured]
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """The mean seconds of each part; together the mean latency."""
+        """Return the mean seconds of each part; together the mean latency."""
         count = max(1, len(self.spent))
         return {part: sum(each[part] for each in self.spent) / count / SECOND for part in PARTS}
 
     @cached_property
     def alive(self) -> Series:
-        """Requests under way."""
+        """Return how many requests are under way over time."""
         found = self.passages
         begun = list(found.arrived.values())
         ended = [time for time, _ in found.answered.values()] + list(found.dropped.values())
@@ -91,49 +90,17 @@ class Times:
 
 
 def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
-    """Names as plotly takes them: it reads a little HTML, so none is left."""
+    """Return names as plotly takes them: it reads a little HTML, so none is left."""
     return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
 
 
 def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
-    """How the line of a run looks: the baseline of a comparison is grey and dashed."""
-    if runs > 1 and index == baseline:
-        return {"color": "@muted", "width": 2, "dash": "dash"}
-    place = index - (index > baseline) if runs > 1 else 0
-    dashes = ("solid", "dot", "dashdot")
-    return {"color": f"@s{place % COLOURS}", "width": 2, "dash": dashes[place // COLOURS % len(dashes)]}
-
-
-def key(names: Sequence[str], baseline: int) -> str:
-    """Return which line is which run, as HTML; nothing for one run."""
-    if len(names) == 1:
-        return ""
-    stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
-    items = "".join(
-        f'<li data-key="{index}">{stroke}{name}{" <small>baseline</small>" if index == baseline else ""}</li>'
-        for index, name in enumerate(names)
-    )
-    return f'<ul class="key">{items}</ul>'
-
-
-def picker(names: Sequence[str], shown: int) -> str:
-    """Return the choice of the run that is looked at, as HTML; nothing for one run."""
-    if len(names) == 1:
-        return ""
-    options = "".join(
-        f'<option value="{index}"{" selected" if index == shown else ""}>{name}</option>'
-        for index, name in enumerate(names)
-    )
-    return f'<label class="picker">Looking at <select id="run">{options}</select></label>'
-
-
-def _layout(height: int, **more: Any) -> dict[str, Any]:
-    margin = {"l": 56, "r": 16, "t": 28, "b": 48}
-    return {"height": height, "margin": margin, "hovermode": "closest", "showlegend": False, **more}
+    """Return how the line of a run looks; only the baseline of a comparison has plain dashes."""
+    return line_style(index, baseline, runs, ("solid", "dot", "dashdot"))
 
 
 def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
-    """An axis with a place for each name, the first at the top."""
+    """Return an axis with a place for each name, the first at the top."""
     shown = range(0, len(names), every)
     ticks = {"tickvals": list(shown), "ticktext": [names[at] for at in shown]}
     return {**ticks, "range": [len(names) - 0.5, -0.5], "automargin": True, "showgrid": False}
@@ -142,18 +109,19 @@ def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
 # --- distributions ----------------------------------------------------------------------------------------------
 
 
-def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
-    """The share of requests up to a latency, one line a run."""
-    shortest = min((float(each.latency_s.min()) for each in runs if len(each.latency_s)), default=1e-3)
-    values = [each.latency_s for each in runs]
-    return distribution(names, lines, values, max(shortest, 1e-9), "latency, seconds", " s")
+def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a latency in seconds, one line a run."""
+    return distribution(names, lines, values, max(_least(values, 1e-3), 1e-9), "latency, seconds", " s")
 
 
-def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
-    """The share of requests up to a slow-down, one line a run."""
-    shortest = min((float(each.slowdown.min()) for each in runs if len(each.slowdown)), default=1.0)
-    values = [each.slowdown for each in runs]
-    return distribution(names, lines, values, max(min(shortest, 1.0), 1e-3), "latency / critical path", "×")
+def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a slow-down, one line a run."""
+    floor = max(min(_least(values, 1.0), 1.0), 1e-3)
+    return distribution(names, lines, values, floor, "latency / critical path", "×")
+
+
+def _least(values: Sequence[FloatArray], otherwise: float) -> float:
+    return min((float(each.min()) for each in values if len(each)), default=otherwise)
 
 
 def distribution(
@@ -187,14 +155,14 @@ def distribution(
     ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
     dtick = 1 if ends[1] - ends[0] > 3 else "D2"
     axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
-    return {"data": data, "layout": _layout(340, xaxis=axis, yaxis=percents)}
+    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
 # --- where time goes --------------------------------------------------------------------------------------------
 
 
 def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
-    """The mean latency by what it is spent on, a bar a run."""
+    """Draw the mean latency by what it is spent on, a bar a run."""
     shown = [*SPENT, *([LOST] if any(run.parts["lost"] for run in runs) else [])]
     data = [
         {
@@ -210,39 +178,33 @@ def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
         for part, what in shown
     ]
     axis = {"title": {"text": "milliseconds, mean over requests"}, "rangemode": "tozero"}
-    return {"data": data, "layout": _layout(80 + 36 * len(names), barmode="stack", xaxis=axis, yaxis=_places(names))}
-
-
-def legend(figure: Figure) -> list[tuple[str, str]]:
-    """What the parts of stacked bars are, and their colours in the palette."""
-    return [(trace["name"], trace["marker"]["color"][1:]) for trace in figure["data"]]
+    return {"data": data, "layout": layout_of(80 + 36 * len(names), barmode="stack", xaxis=axis, yaxis=_places(names))}
 
 
 def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
-    """Requests that have arrived and not ended, over time; a line a run."""
+    """Draw the requests that have arrived and not ended, over time; a line a run."""
     end = max((run.passages.horizon for run in runs), default=0)
     size, unit = axis_of(max(end / SECOND, 1e-9))
-    data = []
-    for index, run in enumerate(runs):
-        stretches = bucketed(run.alive, 0, max(1, run.passages.horizon))
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": rounded(stretches.middles / SECOND / size),
-                "y": rounded(stretches.mean, 3),
-                "name": names[index],
-                "line": dict(lines[index]),
-                "meta": index,
-                "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
-            }
-        )
+    stretches = [bucketed(run.alive, 0, max(1, run.passages.horizon)) for run in runs]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": rounded(each.middles / SECOND / size),
+            "y": rounded(each.mean, 3),
+            "name": names[index],
+            "line": dict(lines[index]),
+            "meta": index,
+            "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
+        }
+        for index, each in enumerate(stretches)
+    ]
     axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
-    return {"data": data, "layout": _layout(280, **axes)}
+    return {"data": data, "layout": layout_of(280, **axes)}
 
 
 def _time(end: int, size: float, unit: str) -> dict[str, Any]:
-    """An axis of time that can be zoomed into."""
+    """Return an axis of time that can be zoomed into."""
     last = max(end, 1) / SECOND / size
     return {"title": {"text": unit}, "range": [0, last], "minallowed": 0, "maxallowed": last}
 
@@ -269,7 +231,7 @@ def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) 
 
 
 def workers(run: Times) -> Figure:
-    """How busy each worker was, over time: a row a worker; where it was out of service in another colour."""
+    """Draw how busy each worker was over time: a row a worker; where it was out of service in another colour."""
     end = run.passages.horizon
     width = max(1, -(-end // BUCKETS))
     size, unit = axis_of(max(end / SECOND, 1e-9))
@@ -305,7 +267,7 @@ def workers(run: Times) -> Figure:
         data.append({**common, **colour, "hovertemplate": f"{where}out of service<extra></extra>"})
     height = min(900, 96 + max(3, 22 if count <= 20 else 12) * count)
     axes = {"xaxis": _time(end, size, unit), "yaxis": _places(names, -(-count // MOST_LABELS))}
-    return {"data": data, "layout": _layout(height, **axes)}
+    return {"data": data, "layout": layout_of(height, **axes)}
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------
@@ -341,7 +303,7 @@ def by_graph(
     percents = {"title": {"text": "answered in time"}, "range": [-2, 102], "ticksuffix": " %"}
     axis = percents if share else _slow_axis([value for trace in data for value in trace["x"]])
     places = {**_places(labels(graphs)), "showgrid": True}
-    return {"data": data, "layout": _layout(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}
+    return {"data": data, "layout": layout_of(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}
 
 
 def _slow_axis(values: Sequence[float]) -> dict[str, Any]:

@@ -4,16 +4,19 @@ The answer in a sentence; the runs side by side; how long requests take and how 
 where the time went; what each worker did over time; which pipelines and which requests suffer.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from headway.core.tape import Tape
+from headway.report import sections
 from headway.report import serving_figures as figures
 from headway.report.names import cut_apart, shortened
-from headway.report.page import assembled
-from headway.report.sections import figure, for_run, section
+from headway.report.page import ABOUT_ONE, assembled
+from headway.report.sections import figure, for_run
 from headway.report.serving_tables import FORMATS, dropped_of_all, telling, with_texts
 from headway.report.words import change, count, duration, listed, percent, plain, three_digits
 from headway.serving.catalogue import Catalogue
@@ -68,33 +71,28 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Return what it is called."""
         return str(self.row.get("variant") or self.row["policy"])
 
     @property
     def skip(self) -> int:
-        """How many of its first requests are not measured."""
+        """Return how many of its first requests are not measured."""
         return int(self.row["requests"] - self.row.get("measured", self.row["requests"]))
 
 
 def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _Page(runs, baseline).assembled(title)
 
 
 def best_of(runs: Sequence[Shown]) -> int:
     """The run with most requests in time, where there are deadlines, at the least cost; else the least slow-down."""
     rows = [run.row for run in runs]
-    never = float("inf")
-
-    def slow(index: int) -> float:
-        found = rows[index]["slowdown_mean"]
-        return never if found is None else found
-
+    known = ([row.get(key) for row in rows] for key in ("slowdown_mean", "cost_per_request_usd"))
+    slow, costs = ([math.inf if value is None else value for value in values] for values in known)
     if all(row.get("slo_hit_rate") is not None for row in rows):
-        costs = [never if row["cost_per_request_usd"] is None else row["cost_per_request_usd"] for row in rows]
         return min(range(len(rows)), key=lambda index: (-round(rows[index]["slo_hit_rate"], 3), costs[index]))
-    return min(range(len(rows)), key=slow)
+    return slow.index(min(slow))
 
 
 class _Page:
@@ -110,25 +108,23 @@ class _Page:
         """Whether all requests of all runs have deadlines, so that these say which is best."""
 
     def assembled(self, title: str) -> str:
-        """The page around its sections."""
+        """Return the page around its sections."""
         drawn = self._figures()
-        bodies = self._bodies(drawn)
-        asked = [(anchor, question, short) for anchor, question, short in QUESTIONS if bodies[anchor]]
-        if not self.several:
-            asked[0] = ("table", "What are the numbers?", "Numbers")
-        body = "\n".join([self._hero(), *(section(anchor, question, bodies[anchor]) for anchor, question, _ in asked)])
-        facts = {
-            "runs": [{"label": name, "line": line} for name, line in zip(self.names, self.lines, strict=True)],
-            "figures": drawn,
-            "maps": {},
-        }
-        nav = "".join(f'<a href="#{anchor}">{short}</a>' for anchor, _, short in asked)
-        return assembled(body, title, self.answer(), facts, nav=nav, runs=self._picker())
+        return assembled(
+            title,
+            self.answer(),
+            self._hero(),
+            QUESTIONS if self.several else [ABOUT_ONE, *QUESTIONS[1:]],
+            self._bodies(drawn),
+            lines=list(zip(self.names, self.lines, strict=True)),
+            figures=drawn,
+            picker=sections.picker(self.names, self.best),
+        )
 
     # --- the first screen ---
 
     def answer(self) -> str:
-        """The sentence at the top."""
+        """Return the sentence at the top."""
         row, other = self.runs[self.best].row, self.runs[self.baseline].row
         name = self.names[self.best]
         if row["slowdown_mean"] is None:
@@ -154,34 +150,22 @@ class _Page:
         shown = [plain(graph.name) for graph in run.catalogue.graphs[:12]]
         if len(run.catalogue.graphs) > len(shown):
             shown.append(f"{len(run.catalogue.graphs) - len(shown)} more")
+        types = Counter(worker.gpu.type or "GPU" for worker in run.fleet.workers)
         facts = (
             ("scenario", plain(str(row.get("scenario", "")).rpartition("/")[2])),
             ("requests", f"{row['requests']:,.0f}"),
-            ("workers", listed(self._fleets())),
+            ("workers", listed([f"{number:,} × {plain(name)}" for name, number in types.items()])),
             ("pipelines", ", ".join(shown)),
             ("seed", f"{row['seed']:g}"),
         )
-        items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
-        told = "".join(f"<p>{line}</p>" for line in self._warnings())
-        careful = f'<aside class="careful" aria-label="Be careful">{told}</aside>' if told else ""
         lead = "Everything here is simulated: run times are those of the profiles, with their spread."
         if run.skip:
             lead += f" The first {count(run.skip, 'request')} of each run are the warm-up, which is not measured."
             lead += " Dropped requests are counted in it too." if self.timed else ""
-        return (
-            f'<header class="hero" id="answer"><h1>{self.answer()}</h1><p class="lead">{lead}</p>{careful}'
-            f'<div class="first">{self._bars()}{self._tiles()}</div><dl class="facts">{items}</dl></header>'
-        )
-
-    def _fleets(self) -> list[str]:
-        """The workers of the first run, by type of GPU."""
-        types: dict[str, int] = {}
-        for worker in self.runs[0].fleet.workers:
-            types[worker.gpu.type or "GPU"] = types.get(worker.gpu.type or "GPU", 0) + 1
-        return [f"{number:,} × {plain(name)}" for name, number in types.items()]
+        return sections.hero(self.answer(), lead, facts, self._warnings(), self._bars() + self._tiles())
 
     def _warnings(self) -> list[str]:
-        """What a reader should know before the numbers."""
+        """Return what a reader should know before the numbers."""
         lines = []
         if any(run.requests != self.runs[0].requests for run in self.runs[1:]):
             lines.append("The runs did not serve the same requests: they differ by more than their policies.")
@@ -205,7 +189,7 @@ class _Page:
         return lines
 
     def _bars(self) -> str:
-        """The mean latency of each run, of it computing."""
+        """Return a bar a run: its mean latency, and how much of it is computing."""
         means = [run.row["latency_mean_s"] for run in self.runs]
         longest = max((mean for mean in means if mean is not None), default=0.0)
         if not longest:
@@ -264,15 +248,15 @@ class _Page:
             **{f"workers-{index}": figures.workers(each) for index, each in enumerate(self.times)},
         }
         if any(each.measured for each in self.times):
-            drawn["latency"] = figures.latencies(names, self.lines, self.times)
-            drawn["slowdown"] = figures.slowdowns(names, self.lines, self.times)
+            drawn["latency"] = figures.latencies(names, self.lines, [each.latency_s for each in self.times])
+            drawn["slowdown"] = figures.slowdowns(names, self.lines, [each.slowdown for each in self.times])
         for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
             if (found := figures.by_graph(names, self.lines, rows, key)) is not None:
                 drawn[anchor] = found
         return drawn
 
     def _bodies(self, drawn: Mapping[str, Any]) -> dict[str, str]:
-        key = self._key()
+        key = sections.key(self.names, self.baseline)
         latency = figure("latency", "Share of requests by latency", "latency")
         slowdown = figure("slowdown", "Share of requests by slow-down", "slow-down against the critical path")
         graphs = [
@@ -280,10 +264,6 @@ class _Page:
             for anchor, what in (("graphs-late", "answered in time"), ("graphs-slow", "mean slow-down"))
             if anchor in drawn
         ]
-        parts = "".join(
-            f'<li><i class="part" style="background-color:var(--{colour})"></i>{name}</li>'
-            for name, colour in figures.legend(drawn["spent"])
-        )
         about = (
             "Of each request the chain of tasks that decided when it was answered: each waited for the one before it. "
             "The parts add up to the mean latency."
@@ -293,7 +273,7 @@ class _Page:
         return {
             "table": self._table(),
             "times": f'{key}<div class="pair">{latency}{slowdown}</div>' if answered else "",
-            "spent": f'<ul class="key parts">{parts}</ul>{figure("spent", about, about)}' if answered else "",
+            "spent": sections.legend(drawn["spent"]) + figure("spent", about, about) if answered else "",
             "over-time": key + figure("over-time", "Requests that have arrived and not ended, over time"),
             "workers": "".join(for_run(index, self._workers(index)) for index in range(len(self.runs))),
             "graphs": f"{key}{pair}" if graphs else "",
@@ -311,19 +291,16 @@ class _Page:
     def _table(self) -> str:
         rows = [with_texts(run.row) for run in self.runs]
         shown = [(head, key) for head, key in _TABLE if telling(rows, key)]
-        heads = "".join(f'<th scope="col">{head}</th>' for head, _ in shown)
-        lines = []
-        for index, (run, name) in enumerate(zip(self.runs, self.names, strict=True)):
-            tag = " <small>baseline</small>" if self.several and index == self.baseline else ""
-            cells = "".join(f"<td>{self._marked(rows[index], key)}</td>" for _, key in shown)
-            lines.append(f'<tr><th scope="row" title="{plain(run.label, 400)}">{name}{tag}</th>{cells}</tr>')
-        return (
-            f'<div class="scroll"><table><thead><tr><th scope="col">run</th>{heads}</tr></thead>'
-            f"<tbody>{''.join(lines)}</tbody></table></div>"
-        )
+        tagged = list(self.names)
+        tagged[self.baseline] += " <small>baseline</small>" if self.several else ""
+        lines = [
+            sections.row(name, [self._marked(row, key) for _, key in shown], f' title="{plain(run.label, 400)}"')
+            for name, row, run in zip(tagged, rows, self.runs, strict=True)
+        ]
+        return sections.table(["run", *(head for head, _ in shown)], lines)
 
     def _marked(self, row: Mapping[str, Any], key: str) -> str:
-        """A cell; the best of all runs is set off."""
+        """Return a cell as HTML; the best of all runs is set off."""
         best = {"slowdown_mean": min, "cost_per_request_usd": min, "slo_hit_rate": max}.get(key)
         known = [run.row[key] for run in self.runs if run.row.get(key) is not None]
         is_best = self.several and best is not None and known and row.get(key) == best(known)
@@ -334,7 +311,7 @@ class _Page:
         return f'<b class="best">{_cell(row, key)}</b>{small}' if is_best else f"{_cell(row, key)}{small}"
 
     def _longest(self, index: int) -> str:
-        """The requests of a run that took longest against their critical path, and where their time went."""
+        """Return the requests of a run that took longest against their critical path, and where their time went."""
         times = self.times[index]
         ranked = sorted(range(len(times.measured)), key=lambda at: (-times.slowdown[at], times.measured[at].id))
         heads = ["request", "pipeline", "arrived", "latency", "slow-down", *(["late"] if self.timed else [""])]
@@ -351,23 +328,12 @@ class _Page:
                 _parts(times.spent[at]),
             )
             lines.append(f"<tr><td>{request.id}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-        head = "".join(f'<th scope="col">{each}</th>' for each in (*heads, "of it"))
-        table = (
-            f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-        )
-        return (
-            f'{table}<p class="note"><code>headway story RUN REQUEST</code> tells the whole of one, step by step.</p>'
-        )
-
-    def _key(self) -> str:
-        return figures.key(self.names, self.baseline)
-
-    def _picker(self) -> str:
-        return figures.picker(self.names, self.best)
+        note = '<p class="note"><code>headway story RUN REQUEST</code> tells the whole of one, step by step.</p>'
+        return sections.table([*heads, "of it"], lines) + note
 
 
 def _alike(times_s: Sequence[float | None]) -> list[str]:
-    """Times in one unit, so that they compare at a glance."""
+    """Return times in one unit, so that they compare at a glance."""
     longest = max((time for time in times_s if time is not None), default=0.0)
     size, unit = (1.0, "s") if longest >= 1 else (1e-3, "ms")
     return ["–" if time is None else f"{three_digits(time / size)} {unit}" for time in times_s]
@@ -378,7 +344,7 @@ def _cell(row: Mapping[str, Any], key: str) -> str:
 
 
 def _parts(spent: Mapping[str, int]) -> str:
-    """The largest parts of a request's time."""
+    """Return the largest parts of a request's time."""
     whole = max(1, sum(spent.values()))
     named = dict((*figures.SPENT, figures.LOST))
     ranked = sorted(spent.items(), key=lambda each: -each[1])

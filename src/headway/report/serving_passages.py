@@ -48,7 +48,7 @@ class Stay:
 
     @property
     def tasks(self) -> int:
-        """How many it holds."""
+        """Return how many it holds."""
         return len(self.members)
 
     def until(self, horizon: int) -> int:
@@ -269,7 +269,7 @@ class Passages:
         return spent
 
     def _awaited(self, passage: Passage, time: int) -> Passage | None:
-        """The predecessor of a task that ended at a time."""
+        """Return the predecessor of a task that ended at a time."""
         before = self.graphs[passage.request].predecessors[passage.task]
         found = (self._ended(passage.request, task, time) for task in before)
         return next((each for each in found if each is not None), None)

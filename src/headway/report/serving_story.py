@@ -1,11 +1,11 @@
 """What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from headway.core.tape import Tape, TapeRow
-from headway.metrics.serving.summary import critical_paths
 from headway.report.serving_passages import Passage, Passages, Stay
 from headway.report.words import clipped, listed
 from headway.serving.catalogue import Catalogue
@@ -107,7 +107,7 @@ class RequestStory:
 
 
 def story(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, number: int) -> RequestStory:
-    """The story of the request with this number."""
+    """Return the story of the request with this number."""
     request = next(each for each in requests if each.id == number)
     return _Teller(catalogue, fleet, requests, request, tape).tell()
 
@@ -126,18 +126,15 @@ class _Teller:
 
     def tell(self) -> RequestStory:
         found, number = self.passages, self.request.id
-        placed: dict[int, list[TapeRow]] = {}
         for row in self.rows:
             self._read(row)
-            if row.kind == Kind.PLACE:
-                placed.setdefault(row.time, []).append(row)
-        for time, rows in placed.items():
+        placed = [row for row in self.rows if row.kind == Kind.PLACE]
+        for time, rows in groupby(placed, key=lambda row: row.time):
             self._place(time, rows)
         for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
         self.steps.sort(key=lambda step: (step.time, step.rank))
-        latency = LatencyModel(self.catalogue, self.fleet)
-        least = int(critical_paths(self.catalogue, self.fleet, latency)[self.request.graph])
+        least = LatencyModel(self.catalogue, self.fleet).critical_path(self.graph)
         return RequestStory(
             self.request,
             self.graph.name,
@@ -153,8 +150,8 @@ class _Teller:
 
     # --- what was decided about it ---
 
-    def _place(self, time: int, rows: list[TapeRow]) -> None:
-        """All that is placed at once in one line, worker by worker."""
+    def _place(self, time: int, rows: Iterable[TapeRow]) -> None:
+        """Tell all that is placed at once in one line, worker by worker."""
         by_worker: dict[int, list[str]] = {}
         for row in rows:
             by_worker.setdefault(row.place, []).append(self.names[row.detail])
@@ -233,7 +230,7 @@ class _Teller:
         return ", ".join(parts)
 
     def _behind(self, stay: Stay, since: int) -> str:
-        """What its worker did meanwhile."""
+        """Return what its worker did meanwhile."""
         horizon = self.passages.horizon
         others = [
             other
@@ -250,7 +247,7 @@ class _Teller:
         return f" behind {listed([*names, f'{rest} more'] if rest else names)}"
 
     def _left(self) -> Iterator[str]:
-        """Where its tasks are when the tape ends."""
+        """Yield where its tasks are when the tape ends."""
         for attempts in self.passages.tasks.get(self.request.id, ()):
             passage = attempts[-1]
             name, stay = self.names[passage.task], passage.stay

@@ -1,14 +1,15 @@
 """Runs of a fleet side by side, for a terminal."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from headway.report.names import labels, shortened
-from headway.report.terminal import width_of
-from headway.report.words import clipped
+from headway.report.terminal import fitted, framed
+from headway.report.words import clipped, signed
 from headway.units import format_size
 
 Row = Mapping[str, Any]
@@ -27,7 +28,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _usd(value: float | None) -> str:
-    """What 1,000 requests cost."""
+    """Return what 1,000 requests cost."""
     return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
 
 
@@ -41,10 +42,7 @@ def _bytes(value: float | None) -> str:
 
 def _change(value: float | None) -> str:
     """With its sign; what rounds to nothing has none."""
-    if value is None:
-        return ""
-    text = f"{100 * value:+.1f}"
-    return f"{text if float(text) else text[1:]} %"
+    return "" if value is None else f"{signed(value)} %"
 
 
 def _text(value: str | None) -> str:
@@ -98,7 +96,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {key: written for _, key, written,
 
 
 def telling(rows: Sequence[Row], key: str) -> bool:
-    """Whether a column says anything about these runs."""
+    """Return whether a column says anything about these runs."""
     return any(row.get(key) is not None and row[key] != _NOTHING.get(key) for row in rows)
 
 
@@ -114,38 +112,31 @@ def with_texts(row: Row) -> Row:
 
 
 def dropped_of_all(row: Row) -> str:
-    """How many requests were dropped of all that arrived, those of the warm-up among them."""
+    """Return how many requests were dropped of all that arrived, those of the warm-up among them."""
     return f"{row['dropped']:,.0f} of {row['requests']:,.0f}"
 
 
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
-    """One line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
+    """Return one line a run; the best slow-down, hit rate and cost set off. Columns that nobody has are left out."""
     rows = [with_texts(row) for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
     names = shortened(labels(rows))
-    table.add_column("variant" if any("variant" in row for row in rows) else "policy", no_wrap=True)
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
     baseline = _baseline(rows, names)
-    for heading, _, _, _ in shown:
-        table.add_column(heading.format(baseline=baseline), justify="right", no_wrap=True)
+    first = "variant" if any("variant" in row for row in rows) else "policy"
+    table = framed([first], [heading.format(baseline=baseline) for heading, _, _, _ in shown])
     for name, row in zip(names, rows, strict=True):
         table.add_row(clipped(name), *(_cell(row, rows, *column[1:]) for column in shown))
     return table
 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
-    """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    """Return the comparison in so many columns of text, and how many columns of the table were left out for that."""
     rows = [with_texts(row) for row in rows]
-    there = [key for key in _EXPENDABLE if telling(rows, key)]
-    for count in range(len(there) + 1):
-        table = comparison(rows, there[:count])
-        if width_of(table) <= width:
-            break
-    return table, count
+    return fitted(partial(comparison, rows), [key for key in _EXPENDABLE if telling(rows, key)], width)
 
 
 def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """The run that changes are against, by its short name; the first goes without one."""
+    """Return the run that changes are against, by its short name; the first goes without one."""
     whole = labels(rows)
     named = str(rows[0].get("baseline", "")) if rows else ""
     if named in whole:
@@ -163,8 +154,7 @@ def _cell(row: Row, rows: Sequence[Row], key: str, written: Callable[[Any], str]
 
 
 def graphs(row: Row) -> Table:
-    """One run, a line a graph."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """Return one run, a line a graph."""
     columns = (
         ("requests", "requests", _count),
         ("measured", "measured", _count),
@@ -176,9 +166,7 @@ def graphs(row: Row) -> Table:
     )
     found = [with_texts(each) for each in row.get("graphs", ())]
     shown = [column for column in columns if any(each.get(column[1]) is not None for each in found)]
-    table.add_column("graph", no_wrap=True)
-    for heading, _, _ in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = framed(["graph"], [heading for heading, _, _ in shown])
     for each in found:
         table.add_row(clipped(str(each["graph"])), *(written(each.get(key)) for _, key, written in shown))
     return table

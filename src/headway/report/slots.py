@@ -30,7 +30,7 @@ class Slots:
 
 
 def slots(ledger: Ledger) -> Slots:
-    """Every GPU of every hold that lasted."""
+    """Return every GPU of every hold that lasted."""
     gpus = np.array([node.gpus for node in ledger.cluster.nodes], dtype=np.int64)
     lasted = ledger.hold_end[ledger.place_hold] > ledger.hold_start[ledger.place_hold]
     place, gpu = gpu_bits(ledger, np.flatnonzero(lasted & (ledger.place_mask != 0)))
@@ -45,7 +45,7 @@ def slots(ledger: Ledger) -> Slots:
 
 
 def _lanes(ledger: Ledger, hold: IntArray, node: IntArray, gpu: IntArray) -> IntArray:
-    """The lowest free lane for each, in order of time on each GPU; rows come sorted by GPU and time."""
+    """Return the lowest free lane for each, in order of time on each GPU; rows come sorted by GPU and time."""
     lanes = np.zeros(len(hold), dtype=np.int64)
     start, end = ledger.hold_start[hold], ledger.hold_end[hold]
     same = np.append(False, (node[1:] == node[:-1]) & (gpu[1:] == gpu[:-1]))[: len(hold)]

@@ -5,7 +5,7 @@ the times between, the tape is replayed and each instant at which it waits is as
 (``training.explain``). Instants with the same causes are one stretch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,7 +37,6 @@ _STOPS = {
     Kind.EVICTED: "evicted",
     Kind.MIGRATE: "migrated",
 }
-PROGRESS_EVERY_STEPS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,7 @@ class Waiting:
 
     def record(self) -> dict[str, object]:
         """For machines."""
-        causes = [
-            {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
-            for c in self.causes
-        ]
-        return {"what": "waiting", **_record_span(self.start, self.end), "causes": causes}
+        return {"what": "waiting", **_record_span(self.start, self.end), "causes": recorded_causes(self.causes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +119,7 @@ class Story:
 
     def lines(self, most: int = 200) -> list[str]:
         """Plain text for a terminal; of more stretches than ``most`` those in the middle are left out."""
-        job = self.job
-        wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
-        named = f" ({job.name})" if job.name else ""
-        where = f", partition {job.partition}" if job.partition else ""
-        head = f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+        head = described(self.job, f", partition {self.job.partition}" if self.job.partition else "")
         left_out = max(0, len(self.stretches) - most)
         first, last = self.stretches[: most - most // 2], self.stretches[most - most // 2 + left_out :]
         told = [head, *(line for stretch in first for line in stretch.lines())]
@@ -141,7 +132,7 @@ class Story:
 
     @property
     def waited(self) -> int:
-        """How long it waited in all, as far as the tape goes."""
+        """Return how long it waited in all, as far as the tape goes."""
         return sum(s.end - s.start for s in self.stretches if isinstance(s, Waiting) and s.end is not None)
 
     def waited_for(self) -> dict[str, int]:
@@ -177,7 +168,6 @@ def story(
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
     name: str = "",
-    progress: Callable[[int], None] | None = None,
 ) -> Story:
     """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way.
 
@@ -186,9 +176,8 @@ def story(
     if not 0 <= job_id < len(jobs):
         raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     about_jobs = np.isin(tape.column("kind"), [int(kind) for kind in _JOB_KINDS])
-    mine = tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist()
     life = _Timeline(cluster, jobs[job_id])
-    for row in mine:
+    for row in tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist():
         life.add(TapeRow(*row))
     runs, waits, outcome = life.close(int(tape.column("time")[-1]) if len(tape) else 0)
     asked = _Causes(waits)
@@ -196,12 +185,10 @@ def story(
         last = waits[-1][1]
         prefix = tape if last is None else tape.until(last - 1)
         walk = Walk(cluster, jobs, prefix, policy, asking=True, speed=speed, costs=costs)
-        for count, step in enumerate(walk):
+        for step in walk:
             walk.act()
             if (js := walk.state.jobs.get(job_id)) is not None and job_id not in walk.state.running:
                 asked.note(step.time, why_waiting(step.time, walk.state, policy, js))
-            if progress is not None and count % PROGRESS_EVERY_STEPS == 0:
-                progress(step.time)
     waited = [Waiting(*wait, ()) for wait in waits] if policy is None else asked.stretches()
     stretches: list[Waiting | Running] = [*runs, *waited]
     stretches.sort(key=lambda stretch: stretch.start)
@@ -271,7 +258,7 @@ class _Timeline:
                 raise TapeError(f"row {tuple(row)} says nothing about a job that is not there")
 
     def close(self, now: int) -> tuple[list[Running], list[Interval], str]:
-        """The tape ends now: runs, waits, and what had become of the job."""
+        """End the tape now; return runs, waits, and what had become of the job."""
         if self._run is not None:
             self._runs.append(self._wrote(self._run, now))
         if self._waiting is not None:
@@ -311,7 +298,7 @@ class _Timeline:
             self._pace.base += length
 
     def _wrote(self, run: Running, end: int) -> Running:
-        """A run that lasts until then, with the time that it wrote checkpoints."""
+        """Return a run that lasts until then, with the time that it wrote checkpoints."""
         if self._pace is None:
             return run
         wrote = sum(max(0, until - max(since, run.start)) for since, until in self._pace.writes(end))
@@ -341,14 +328,12 @@ class _Causes:
         self._noted.append((self._at, time, causes))
 
     def stretches(self) -> list[Waiting]:
-        """One for each run of instants with the same causes."""
-        made = []
-        for index, (wait, start, causes) in enumerate(self._noted):
-            end = self._waits[wait][1]
-            if index + 1 < len(self._noted) and self._noted[index + 1][0] == wait:
-                end = self._noted[index + 1][1]
-            made.append(Waiting(start, end, causes))
-        return made
+        """Return a stretch of waiting for each run of instants with the same causes."""
+        following = [(wait, start) for wait, start, _ in self._noted[1:]]
+        return [
+            Waiting(start, later if wait == after else self._waits[wait][1], causes)
+            for (wait, start, causes), (after, later) in zip(self._noted, [*following, (-1, 0)], strict=False)
+        ]
 
 
 def _span(start: int, end: int | None) -> str:
@@ -356,8 +341,23 @@ def _span(start: int, end: int | None) -> str:
     return f"  {clock(start):>16}  {took}"
 
 
+def described(job: Job, where: str = "") -> str:
+    """Return what a job asked for, of whom and when, and where it had to run."""
+    wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
+    named = f" ({job.name})" if job.name else ""
+    return f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+
+
+def recorded_causes(causes: Iterable[Cause]) -> list[dict[str, object]]:
+    """Return causes as JSON."""
+    return [
+        {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
+        for c in causes
+    ]
+
+
 def clock(time: int) -> str:
-    """A time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
+    """Return a time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
     days, rest = divmod(time, DAY)
     fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""
     clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE // SECOND:02d}{fraction}"
@@ -365,7 +365,7 @@ def clock(time: int) -> str:
 
 
 def _record_grant(grant: Grant | None) -> dict[str, object]:
-    """What a job was given besides GPUs; nothing where it was given nothing."""
+    """Return what a job was given besides GPUs; nothing where it was given nothing."""
     if grant is None:
         return {}
     cpu_milli, memory_bytes, storage = grant

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, get_type_hints
 
 from rich.table import Table
@@ -11,8 +12,9 @@ from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
 from headway.metrics.compare import changes
 from headway.report.names import shortened
-from headway.report.scale import time_unit
-from headway.report.terminal import width_of
+from headway.report.scale import in_unit, time_unit
+from headway.report.terminal import fitted, framed
+from headway.report.words import signed
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 from headway.units import format_duration, seconds
@@ -46,26 +48,21 @@ _TERMS = (
 )
 
 
-def comparison(rows: Sequence[Row], title: str = "", leave_out: Sequence[str] = ()) -> Table:
-    """One line a run; times as people say them, the best mean JCT and wait set off."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
+    """Return one line a run; times as people say them, the best mean JCT and wait set off."""
     shown = {name: cells for name, cells in _columns(rows).items() if cells and name not in leave_out}
-    for name in shown:
-        table.add_column(name, justify="left" if name in ("variant", "policy") else "right", no_wrap=True)
+    words = [name for name in shown if name in ("variant", "policy")]
+    table = framed(words, [name for name in shown if name not in words])
     for cells in zip(*shown.values(), strict=True):
         table.add_row(*cells)
     return table
 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
-    """The comparison in so many columns of text, and how many columns of the table were left out for that."""
+    """Return the comparison in so many columns of text, and how many columns of the table were left out for that."""
     there = [name for name, cells in _columns(rows).items() if cells]
     expendable = [name for each in _EXPENDABLE if (name := each.format(level=_level(rows))) in there]
-    for count in range(len(expendable) + 1):
-        table = comparison(rows, leave_out=expendable[:count])
-        if width_of(table) <= width:
-            break
-    return table, count
+    return fitted(partial(comparison, rows), expendable, width)
 
 
 def legend(rows: Sequence[Row], table: Table) -> str:
@@ -81,7 +78,7 @@ def legend(rows: Sequence[Row], table: Table) -> str:
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
-    """All columns by name; one that says nothing about these runs has no cells."""
+    """Return all columns by name; one that says nothing about these runs has no cells."""
     plain = dict(zip(_COLUMNS, zip(*(_cells(row, rows) for row in rows), strict=True), strict=True))
     baseline, against = _against(rows)
     level = _level(rows)
@@ -106,7 +103,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
 
 
 def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
-    """The name of the run that the others are compared with, and how far each is from it."""
+    """Return the name of the run that the others are compared with, and how far each is from it."""
     names = [str(row.get("variant") or row["policy"]) for row in rows]
     named = next((str(row["baseline"]) for row in rows if row.get("baseline")), "")
     if not named or not all("jct_change" in row for row in rows):
@@ -116,7 +113,7 @@ def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
 
 
 def _level(rows: Sequence[Row]) -> str:
-    """How sure the intervals are, as the head of their column says it."""
+    """Return how sure the intervals are, as the head of their column says it."""
     level = next((row["confidence"] for row in rows if row.get("confidence")), 0.95)
     return f"{100 * level:.4g} %"
 
@@ -129,17 +126,12 @@ def _range(row: Row, stem: str, rows: Sequence[Row]) -> str:
 
 def _change_range(row: Row) -> str:
     low, high = row.get("jct_change_low"), row.get("jct_change_high")
-    return "" if low is None or high is None else f"[{_signed(low, 1)}, {_signed(high, 1)}]"
+    return "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
 
 
 def _change(value: float | None, digits: int = 1) -> str:
-    """A change as a percentage with its sign; what rounds to nothing has none."""
-    return "" if value is None else f"{_signed(value, digits)} %"
-
-
-def _signed(value: float, digits: int) -> str:
-    text = f"{100 * value:+.{digits}f}"
-    return text if float(text) else text[1:]
+    """Return a change as a percentage with its sign; what rounds to nothing has none."""
+    return "" if value is None else f"{signed(value, digits)} %"
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
@@ -153,8 +145,8 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
         str(row["policy"]),
         jobs,
         _best(row, rows, "jct_mean_s"),
-        _time(row["jct_p50_s"], *_unit(rows, "jct_mean_s")),
-        _time(row["jct_p99_s"], *_unit(rows, "jct_mean_s")),
+        in_unit(row["jct_p50_s"], *_unit(rows, "jct_mean_s")),
+        in_unit(row["jct_p99_s"], *_unit(rows, "jct_mean_s")),
         _best(row, rows, "wait_mean_s"),
         _whole(row["makespan_s"]),
         _whole(row.get("tail_s")),
@@ -168,22 +160,18 @@ def _cells(row: Row, rows: Sequence[Row]) -> list[Text | str]:
 
 
 def _count(value: float) -> str:
-    """A number of things; a mean over seeds need not be whole."""
+    """Return a number of things; a mean over seeds need not be whole."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def _best(row: Row, rows: Sequence[Row], key: str) -> Text:
     values = [other[key] for other in rows if other[key] is not None]
     best = len(rows) > 1 and row[key] is not None and row[key] == min(values)
-    return Text(_time(row[key], *_unit(rows, key)), style="bold green" if best else "")
+    return Text(in_unit(row[key], *_unit(rows, key)), style="bold green" if best else "")
 
 
 def _unit(rows: Sequence[Row], key: str) -> tuple[str, int]:
     return time_unit(max((row[key] or 0 for row in rows), default=0))
-
-
-def _time(value: float | None, unit: str, size: int) -> str:
-    return "–" if value is None else f"{value / size:,.2f} {unit}"
 
 
 def _whole(value: float | None) -> str:
@@ -202,12 +190,12 @@ def check_groups(groups: Sequence[str]) -> None:
 
 
 def has_group(rows: Sequence[Row], group: str) -> bool:
-    """Whether the results say anything by this group."""
+    """Return whether the results say anything by this group."""
     return group == "level" or any(row.get(f"{group}s") for row in rows)
 
 
 def grouped(rows: Sequence[Row], group: str) -> Table:
-    """One line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
+    """Return one line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
     titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
     table = Table(
         title=f"{titles[group]} by {group}", title_justify="left", box=None, pad_edge=False, header_style="bold"
@@ -248,7 +236,7 @@ def _hours(value: float | None, first: float | None) -> str:
 
 
 def parts() -> list[dict[str, Any]]:
-    """Every part a policy can be made of: kind, name, what it does, its options and their defaults."""
+    """Return every part a policy can be made of: kind, name, what it does, its options and their defaults."""
     classes = [
         {
             "kind": kind,
@@ -277,7 +265,7 @@ def _options(part: Any) -> dict[str, str]:
 
 
 def parts_table() -> Table:
-    """The same for a terminal."""
+    """Return the same for a terminal."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("kind", "name", "what it does", "options (defaults)"):
         table.add_column(name, no_wrap=name in ("kind", "name"))

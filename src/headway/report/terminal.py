@@ -1,6 +1,7 @@
 """Where data meets a terminal: text is shown as it is. No brackets are markup, no ``:name:`` is an emoji, and control
 characters come out as escapes. Every table and progress bar of the program is drawn by what is here."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,7 +21,7 @@ class PlainConsole(Console):
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A string as it is, on one line; cells, headings and titles of tables pass through here."""
+        """Return a string as it is, on one line; cells, headings and titles of tables pass through here."""
         return super().render_str(printable(text), **options)
 
 
@@ -31,12 +32,29 @@ class PlainColumn(TextColumn):
         super().__init__(template, markup=False)
 
     def render(self, task: Task) -> Text:
-        """The words about a task."""
+        """Return the words about a task."""
         return Text(printable(self.text_format.format(task=task)), style=self.style, justify=self.justify)
 
 
+def framed(left: Sequence[str], right: Sequence[str], title: str = "") -> Table:
+    """Return an empty table with these columns, those of words on the left and those of numbers on the right."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for position, name in enumerate((*left, *right)):
+        table.add_column(name, justify="left" if position < len(left) else "right", no_wrap=True)
+    return table
+
+
+def fitted(make: Callable[[Sequence[str]], Table], expendable: Sequence[str], width: int) -> tuple[Table, int]:
+    """Return a table that is no wider than this, and how many of the expendable columns it does without."""
+    for count in range(len(expendable) + 1):
+        table = make(expendable[:count])
+        if width_of(table) <= width:
+            break
+    return table, count
+
+
 def width_of(table: Table) -> int:
-    """How wide a table is when no cell of it is cut."""
+    """Return how wide a table is when no cell of it is cut."""
     return PlainConsole(width=_WIDEST, height=25).measure(table).maximum
 
 

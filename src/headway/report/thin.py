@@ -25,9 +25,8 @@ class Buckets:
 
     @property
     def middles(self) -> FloatArray:
-        """The middle of each stretch."""
-        middles: FloatArray = (self.edges[1:] + self.edges[:-1]) / 2
-        return middles
+        """Return the middle of each stretch."""
+        return (self.edges[1:] + self.edges[:-1]) / 2
 
     def then(self, later: "Buckets") -> "Buckets":
         """These stretches and those that follow, which may be of another length."""
@@ -40,7 +39,7 @@ class Buckets:
 
 
 def cdf(values: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
-    """Points (value, share of values up to it) for an axis in logarithms that begins at ``floor``.
+    """Return points (value, share of values up to it) for an axis in logarithms that begins at ``floor``.
 
     What lies below the floor is drawn at it. Half of the points are spread evenly over ranks, half over the axis, so
     that neither a steep rise nor a long tail loses its shape; the first and the last value are always there.
@@ -65,7 +64,7 @@ def cdf(values: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
 
 
 def bucketed(series: Series, start: int, end: int, buckets: int = BUCKETS) -> Buckets:
-    """The mean and the extremes of a step function over equal stretches between two times."""
+    """Return the mean and the extremes of a step function over equal stretches between two times."""
     edges = np.linspace(start, max(end, start + 1), buckets + 1)
     if not len(series):
         nothing = np.zeros(buckets)
@@ -81,8 +80,14 @@ def bucketed(series: Series, start: int, end: int, buckets: int = BUCKETS) -> Bu
     return Buckets(edges, np.clip(mean, low, high), low, high)
 
 
+def stretched(series: Series, shown: int, horizon: int) -> Buckets:
+    """Return a step function over stretches up to where it is shown, and, where it goes on, over some beyond."""
+    found = bucketed(series, 0, min(shown, horizon))
+    return found.then(bucketed(series, shown, horizon, TAIL_BUCKETS)) if horizon > shown else found
+
+
 def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets: int) -> tuple[FloatArray, FloatArray]:
-    """The least and largest value in each stretch: those that begin in it, and the one that it begins with."""
+    """Return the least and largest value in each stretch: those that begin in it, and the one that it begins with."""
     low, high = at_edge[:-1].copy(), at_edge[:-1].copy()
     first, last = index[:-1] + 1, index[1:] + 1
     some = np.flatnonzero(last > first)
@@ -96,7 +101,7 @@ def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets:
 
 
 def without_tail(bulk: int, whole: int) -> int:
-    """How much of a run is shown at first: a few jobs that run on and on would leave all others a sliver.
+    """Return how much of a run is shown at first: a few jobs that run on and on would leave all others a sliver.
 
     ``bulk`` is when nearly all is over; the whole run if that is not much longer.
     """

@@ -26,19 +26,19 @@ def duration(seconds: float | None) -> str:
 
 
 def durations(values: Sequence[float | None]) -> list[str]:
-    """Several in the unit of the longest, so that they compare at a glance."""
+    """Return several times in the unit of the longest, so that they compare at a glance."""
     longest = max((value for value in values if value is not None), default=0.0)
     size, unit = unit_of(longest) if longest > 0 else (1.0, "s")
     return [NOTHING if value is None else f"{value / size:,.2f}{THIN}{unit}" for value in values]
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """The unit in which so many seconds are two or more, and its length in seconds."""
+    """Return the unit in which so many seconds are two or more, and its length in seconds."""
     return next(((size, unit) for size, unit in _UNITS if seconds >= 2 * size), _UNITS[-1])
 
 
 def axis_of(seconds: float) -> tuple[float, str]:
-    """A unit for an axis of time that is this long, and its name: at least four of them."""
+    """Return a unit for an axis of time that is this long, and its name: at least four of them."""
     size, unit = unit_of(seconds / 2)
     return size, _LONG[unit]
 
@@ -51,27 +51,30 @@ def three_digits(value: float) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share of one as a percentage."""
+    """Return a share of one as a percentage."""
     if share is not None and 0 < share < 0.5 * 10 ** -(digits + 2):
         return f"under {10**-digits:g}{THIN}%"
     return NOTHING if share is None else f"{100 * share:.{digits}f}{THIN}%"
 
 
 def change(value: float | None) -> str:
-    """A change as a percentage with its sign; what rounds to nothing has none."""
-    if value is None:
-        return NOTHING
-    text = f"{100 * value:+.1f}"
-    return f"{text if float(text) else text[1:]}{THIN}%".replace("-", "−")
+    """Return a change as a percentage with its sign; what rounds to nothing has none."""
+    return NOTHING if value is None else f"{signed(value)}{THIN}%".replace("-", "−")
+
+
+def signed(share: float, digits: int = 1) -> str:
+    """Return a share in hundredths with its sign; what rounds to nothing has none."""
+    text = f"{100 * share:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def hours(value: float) -> str:
-    """GPU-hours."""
+    """Return a number of GPU-hours as text."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def number(value: float) -> str:
-    """How many; a mean of several numbers need not be whole."""
+    """Return a number of things as text; a mean of several numbers need not be whole."""
     return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:,.1f}"
 
 
@@ -87,17 +90,17 @@ def listed(names: list[str]) -> str:
 
 
 def size_label(size: str) -> str:
-    """A class of sizes as a page says it."""
+    """Return a class of sizes as a page says it."""
     return size.replace("-", "–")
 
 
 def size_labels() -> list[str]:
-    """All of them, the smallest first."""
+    """Return the labels of all sizes, the smallest first."""
     return [size_label(name) for name in SIZE_CLASSES]
 
 
 def holdings(grant: Grant) -> str:
-    """What a job holds besides GPUs, as far as it is counted: ``12 CPUs and 125 GB``."""
+    """Return what a job holds besides GPUs, as far as it is counted: ``12 CPUs and 125 GB``."""
     cpu_milli, memory_bytes, storage = grant
     told = [f"{cpu_milli / 1000:g} CPU{'' if cpu_milli == 1000 else 's'}"] if cpu_milli else []
     told += [format_size(memory_bytes)] if memory_bytes else []
@@ -106,11 +109,11 @@ def holdings(grant: Grant) -> str:
 
 
 def plain(text: str, most: int = 60) -> str:
-    """A text from a trace, cut where it would break a layout, and safe in HTML."""
+    """Return a text from a trace, cut where it would break a layout, and safe in HTML."""
     return escape(clipped(text, most))
 
 
 def clipped(text: str, most: int = 60) -> str:
-    """A text from a trace on one line, cut where it would break a layout."""
+    """Return a text from a trace on one line, cut where it would break a layout."""
     line = printable(" ".join(text.split())) or "(no name)"
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -22,7 +22,7 @@ class Copies:
         self._packed = self._pack()
 
     def make(self) -> Moment:
-        """One more."""
+        """Make one more copy."""
         if self._packed is None:
             return self._moment.fork()
         copy: Moment = _Unpacker(self._packed, self._shared).load()

@@ -58,7 +58,7 @@ class Faults:
         """When each failed node will be repaired."""
 
     def first(self) -> Iterator[tuple[int, NodeFailed | NodeRecovered | NodeDrained]]:
-        """What is known from the start: each node's first failure, and all maintenance."""
+        """Yield what is known from the start: each node's first failure, and all maintenance."""
         if self._failures is not None:
             for node in range(len(self._streams)):
                 yield self._next_failure(0, node, self._failures.mtbf), NodeFailed(node)

@@ -344,7 +344,7 @@ class Sliced(Streams):
             self._run(now, own[0])
 
     def _next(self, now: int) -> int | None:
-        """The next client in turn, after the owner, that has something which could run."""
+        """Return the next client in turn, after the owner, that has something which could run."""
         count = len(self.streams)
         for step in range(1, count):
             stream = self.streams[(self.owner + step) % count]
@@ -378,7 +378,7 @@ _NOBODY = Running(-1, -1, -1, 0, Shape(1, 1, 1), 0)
 
 
 def _fits(one: Running, other: Running) -> bool:
-    """Whether it gets the places of a wave of the other one."""
+    """Return whether it gets the places of a wave of the other one."""
     return one.rank < other.rank + other.graph and (one.fine >= other.fine or other.graph)
 
 

@@ -82,7 +82,7 @@ class SimulatedGpu:
         heappush(self._heap, (at, self._number, what, client, token))
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next instant in which anything happens that others can see."""
+        """Return the next instant in which anything happens that others can see."""
         heap, events, gpu = self._heap, self._events, self.gpu
         events.clear()
         while heap:

@@ -6,17 +6,15 @@ to come and the streams they are drawn from) is then under way again, and nothin
 rest of the tape, to the last row, unless something is changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter
-from headway.errors import StalledRunError, TapeError
+from headway.errors import TapeError
 from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, Grant, StartJob
@@ -44,7 +42,7 @@ class Moment:
     executor: SimulatedCluster
 
     def fork(self) -> "Moment":
-        """A copy that can go its own way. Jobs and the cluster, which never change, are shared."""
+        """Return a copy that can go its own way. Jobs and the cluster, which never change, are shared."""
         state = self.state
         given = (state.cluster, state.speed, state.speed.profiles, self.executor.jobs)
         shared: dict[int, Any] = {id(each): each for each in given}
@@ -63,40 +61,29 @@ class Moment:
         self.executor.expect(jobs)
         self.state.expect(len(jobs))
 
-    def go_on(self, writer: TapeWriter | None = None, *, until: Until | None = None) -> Tape:
-        """What happens from here on, to the end or until ``until`` is true after some instant."""
-        tape = writer or TapeWriter()
-        executor = self.executor if until is None else _Until(self.executor, self.state, until)
-        scheduler = Scheduler[Event, Action](self.state, self.policy, executor, tape)
-        if isinstance(executor, _Until):
-            executor.stop = scheduler.stop
-        try:
-            scheduler.run()
-        finally:
-            closed = tape.close()
-        return closed
+    def go_on(self, *, until: Until | None = None) -> Tape:
+        """Return what happens from here on, to the end or until ``until`` is true after some instant."""
+        tape = TapeWriter()
+        scheduler = _Stoppable(self.state, self.policy, self.executor, tape)
+        scheduler.enough = None if until is None else partial(until, self.state)
+        scheduler.run()
+        return tape.close()
 
 
-class _Until:
-    """An executor that asks before each instant whether that is enough."""
+class _Stoppable(Scheduler[Event, Action]):
+    """A loop that asks before each instant whether that is enough."""
 
-    def __init__(self, executor: SimulatedCluster, state: TrainingState, until: Until) -> None:
-        self._executor = executor
-        self._state = state
-        self._until = until
-        self.execute, self.follow = executor.execute, executor.follow
-        self.stop: Callable[[], None] = _nothing
+    enough: Callable[[], bool] | None = None
 
-    def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next instant, unless it is not wanted any more."""
-        if self._until(self._state):
-            self.stop()
-            return None
-        return self._executor.next()
-
-
-def _nothing() -> None:
-    """To stop what has not started."""
+    def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
+        """Yield each instant, unless it is not wanted any more."""
+        following = super().instants(progress)
+        while True:
+            if self.enough is not None and self.enough():
+                self.stop()
+            if (now := next(following, None)) is None:
+                return
+            yield now
 
 
 def resume(
@@ -113,7 +100,7 @@ def resume(
     asking: bool = True,
     progress: Progress | None = None,
 ) -> Moment:
-    """The moment ``at`` of a simulated run: all steps of its tape up to and including that time.
+    """Return the moment ``at`` of a simulated run: all steps of its tape up to and including that time.
 
     ``policy`` is fresh and not bound yet. With ``asking`` it is the one that was recorded: it is asked at each step,
     which rebuilds its memory, and has to answer what the tape says. Without, the recorded actions are done, and it
@@ -155,14 +142,14 @@ def _again(moment: Moment, step: Step) -> None:
 
 
 def _told(events: Sequence[Event]) -> str:
-    """The first event, in few words."""
+    """Return the first event, in few words."""
     event = events[0] if events else None
     subject = getattr(event, "job", getattr(event, "node", ""))
     return f"{type(event).__name__}({getattr(subject, 'id', subject)})"
 
 
 def _asked(moment: Moment, step: Step) -> Iterable[Action]:
-    """What the policy decides, held against what was recorded."""
+    """Yield what the policy decides, held against what was recorded."""
     recorded = iter(step.actions)
     for action in moment.policy.decide(step.time, moment.state):
         if action != (then := next(recorded, None)):
@@ -177,34 +164,3 @@ def _parted(moment: Moment, step: Step, now: Action | None, then: Action | None)
     return TapeError(
         f"another policy wrote this tape: at {step.time} ns {moment.policy.name} decides {decided}, not {wrote}"
     )
-
-
-def continue_from(
-    moment: Moment,
-    *,
-    jobs: Mapping[int, Job] | None = None,
-    arrivals: bool = True,
-    until: Until | None = None,
-) -> Tape:
-    """What follows a moment, which is left as it is, if some jobs are other than they were thought to be.
-
-    ``jobs`` are live jobs with another true end (work, outcome), by id; what the policy expects of them does not
-    change. Without ``arrivals`` nobody comes any more. The run ends when ``until`` is true after some instant; a run
-    that stalls ends there too.
-    """
-    other = moment.fork()
-    for job in (jobs or {}).values():
-        other.alter(job)
-    if not arrivals:
-        other.expect(())
-    writer = TapeWriter()
-    try:
-        return other.go_on(writer, until=until)
-    except StalledRunError:
-        return writer.close()
-
-
-def joined(before: Tape, after: Tape) -> Tape:
-    """Two tapes in a row."""
-    notes = {**before.notes, **{row + len(before): text for row, text in after.notes.items()}}
-    return Tape(np.concatenate((before.rows, after.rows)), notes)

@@ -35,12 +35,12 @@ class WorkerFaults(Protocol):
     """What befalls workers."""
 
     def first(self) -> Sequence[tuple[int, WorkerFailed | WorkerRecovered]]:
-        """What comes first, for each worker that something befalls."""
+        """Return what comes first, for each worker that something befalls."""
 
     def after(
         self, now: int, event: WorkerFailed | WorkerRecovered
     ) -> tuple[int, WorkerFailed | WorkerRecovered] | None:
-        """What comes after an event of the same worker."""
+        """Return what comes after an event of the same worker."""
 
 
 class SimulatedFleet:
@@ -64,7 +64,7 @@ class SimulatedFleet:
             self._push(time, event)
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next instant and its events in rank order."""
+        """Return the next instant and its events in rank order."""
         state, heap, arrival = self._state, self._heap, self._arrival
         if not heap or arrival < heap[0][0]:
             return None if arrival == _NEVER else (arrival, self._arrivals())
@@ -89,7 +89,7 @@ class SimulatedFleet:
         return now, events
 
     def _arrivals(self) -> list[Event]:
-        """All requests of the next moment at which one arrives."""
+        """Return all requests of the next moment at which one arrives."""
         requests, cursor, now = self.requests, self._cursor, self._arrival
         events: list[Event] = []
         while self._arrival == now:

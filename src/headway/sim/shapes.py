@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(device: Device, kernel: Kernel) -> Shape:
-    """The shape of a kernel."""
+    """Return the shape of a kernel."""
     width = device.width_ppm(kernel)
     if device.persistent(kernel) and device.rounds > 1:
         return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, False, True, kernel.per_sm)

@@ -64,7 +64,7 @@ class SimulatedCluster:
             heappush(self._heap, (time, event.rank, event.node, -1, event))
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next instant and its events in rank order."""
+        """Return the next instant and its events in rank order."""
         heap = self._heap
         while True:
             arrival = self._arrival
@@ -188,7 +188,7 @@ class SimulatedCluster:
 
     @property
     def to_come(self) -> Sequence[Job]:
-        """The jobs that have not arrived yet."""
+        """Return the jobs that have not arrived yet."""
         return self.jobs[self._cursor :]
 
     def move_to(self, state: TrainingState) -> None:

@@ -51,12 +51,12 @@ class DrawnFaults:
         self._over = False
 
     def first(self) -> Sequence[Fault]:
-        """The first failure of each worker that fails at all."""
+        """Return the first failure of each worker that fails at all."""
         found = (self._next(worker) for worker in range(len(self._told)))
         return [fault for fault in found if fault is not None]
 
     def after(self, now: int, event: FaultEvent) -> Fault | None:
-        """What befalls the same worker next."""
+        """Return what befalls the same worker next."""
         return self._next(event.worker)
 
     def _next(self, worker: int) -> Fault | None:
@@ -113,7 +113,7 @@ def _by_tick(workers: int, seed: int, model: ByTick) -> Iterator[_Failure]:
 
 
 def faults_of(experiment: ServingExperiment, workers: int, until: int) -> DrawnFaults | None:
-    """What an experiment's table of failures comes to, up to the last arrival; None where nobody fails."""
+    """Return what an experiment's table of failures comes to, up to the last arrival; None where nobody fails."""
     table = experiment.failures
     check_failures(table)
     if table.mtbf == "" and table.every == "":

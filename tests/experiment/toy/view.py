@@ -15,7 +15,7 @@ from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun,
 from headway.metrics.compare import Replication, change
 from headway.report.export import Written, write_pieces
 from headway.report.page import assembled
-from headway.report.sections import figure, section
+from headway.report.sections import figure
 from headway.units import SECOND, format_duration
 from tests.experiment.toy.server import Kind, Task
 
@@ -80,9 +80,10 @@ class ToyView(View):
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make a page with one figure."""
         drawn = {name: make() for name, make in self.figures(runs, baseline).items()}
-        facts = {"runs": [{"label": run.label, "line": {}} for run in runs], "figures": drawn, "maps": {}}
-        body = section("times", "How long do tasks take?", figure("times", "Time of each task"))
-        return assembled(body, title, "Tasks", facts, nav='<a href="#times">Times</a>')
+        bodies = {"times": figure("times", "Time of each task")}
+        questions = [("times", "How long do tasks take?", "Times")]
+        lines: list[tuple[str, dict[str, Any]]] = [(run.label, {}) for run in runs]
+        return assembled(title, "Tasks", "", questions, bodies, lines=lines, figures=drawn)
 
     def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
         """Return the time of each task."""

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.metrics.serving import Ledger, costs, critical_paths, little, messages, summarise
+from headway.metrics.serving.cost import costs
+from headway.metrics.serving.ledger import Ledger
+from headway.metrics.serving.little import little
+from headway.metrics.serving.summary import critical_paths, messages, summarise
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import GIB, Fleet, Gpu, Worker
 from headway.serving.request import Request
@@ -225,7 +228,7 @@ def test_the_critical_path_has_each_task_on_the_fastest_type_of_gpu() -> None:
     catalogue = Catalogue((), (made(10, 4), made(20, 30)), (chain("a", 0, 0, 1), chain("b", 1)))
     fleet = Fleet((Worker("x", Gpu("T4", 1)), Worker("y", Gpu("A100", 1)), Worker("z", Gpu("T4", 1))))
     world = World(catalogue, fleet, ())
-    assert critical_paths(catalogue, fleet, world.latency()).tolist() == [28, 20]
+    assert critical_paths(catalogue, world.latency()).tolist() == [28, 20]
 
 
 def test_messages_are_rows_pushed_to_all_others_and_inputs_sent() -> None:

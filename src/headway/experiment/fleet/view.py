@@ -110,8 +110,8 @@ class FleetView(View):
         lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
         times = [figures.Times(*_parts(run.stored)) for run in runs]
         return {
-            "latency": lambda: figures.latencies(names, lines, times),
-            "slowdown": lambda: figures.slowdowns(names, lines, times),
+            "latency": lambda: figures.latencies(names, lines, [each.latency_s for each in times]),
+            "slowdown": lambda: figures.slowdowns(names, lines, [each.slowdown for each in times]),
             "spent": lambda: figures.spent(names, times),
             "over-time": lambda: figures.under_way(names, lines, times),
         }

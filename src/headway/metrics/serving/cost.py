@@ -23,12 +23,12 @@ class Costs:
 
     @property
     def total_usd(self) -> float:
-        """What was held: by batches, set-up included, and by idle processes."""
+        """Return what was held: by batches, set-up included, and by idle processes."""
         return self.batches_usd + self.keepalive_usd
 
 
 def costs(ledger: Ledger) -> Costs:
-    """What was held when, at the fleet's prices."""
+    """Return what was held when, at the fleet's prices."""
     prices = ledger.fleet.prices
     rate = ledger.cpus * prices.cpu_hour + ledger.slices * prices.slice_hour
     dearness = np.array([ledger.fleet.dearness(worker) for worker in ledger.fleet.workers])
@@ -63,7 +63,7 @@ def idle_usd(ledger: Ledger) -> FloatArray:
 
 
 def _starting(ledger: Ledger) -> FloatArray:
-    """Nanoseconds that processes took to start, ahead of batches and as part of them, by function."""
+    """Return nanoseconds that processes took to start, ahead of batches and as part of them, by function."""
     asked, there = ledger.rows(Kind.START_INSTANCE), ledger.rows(Kind.INSTANCE_STARTED)
     ends = np.full(int(ledger.lease.max(initial=0)) + 1, ledger.horizon, dtype=np.int64)
     died = ledger.next_failure(ledger.place[asked], asked)
@@ -77,7 +77,7 @@ def _starting(ledger: Ledger) -> FloatArray:
 
 
 def _by_request(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatArray:
-    """A batch is paid by its tasks in equal parts, idle processes of a function by the tasks that call it."""
+    """Return dollars by request: tasks share a batch equally, and the idle processes of the function that they call."""
     function = ledger.function[ledger.run_batch]
     share = (batches / np.maximum(ledger.batch_size, 1))[ledger.run_batch]
     calls = np.bincount(function, minlength=len(idle))
@@ -85,5 +85,4 @@ def _by_request(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatA
     paid = np.bincount(ledger.run_request, weights=share, minlength=len(ledger.graph)).astype(np.float64)
     nobody = float(idle[calls == 0].sum())
     """Processes that were started ahead and that nobody called: by all requests alike."""
-    alike: FloatArray = paid + nobody / max(len(paid), 1)
-    return alike
+    return paid + nobody / max(len(paid), 1)

@@ -43,21 +43,19 @@ class Ledger:
         self._runs()
 
     def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
-        """The positions of all rows of some kinds, in tape order."""
+        """Return the positions of all rows of some kinds, in tape order."""
         table = np.zeros(_KINDS, dtype=np.bool_)
         table[list(kinds)] = True
         return np.flatnonzero(table[self.kind])
 
     def count(self, *kinds: Kind) -> int:
-        """How many rows of some kinds there are."""
+        """Return how many rows of some kinds there are."""
         return len(self.rows(*kinds))
 
     def positions(self, rows: npt.NDArray[np.intp]) -> IntArray:
-        """Which requests, by their place in the workload, some rows are about."""
+        """Return which requests, by their place in the workload, some rows are about."""
         found: IntArray = self.subject[rows]
-        if not self._plain:
-            found = self._order[np.searchsorted(self._ids[self._order], found)]
-        return found
+        return found if self._plain else self._order[np.searchsorted(self._ids[self._order], found)]
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -85,20 +83,18 @@ class Ledger:
 
     @property
     def arrived(self) -> BoolArray:
-        """Requests that arrived."""
+        """Return whether each request arrived."""
         return self.arrival >= 0
 
     @property
     def answered(self) -> BoolArray:
-        """Requests that were answered."""
-        found: BoolArray = self.ended_by == Kind.DONE
-        return found
+        """Return whether each request was answered."""
+        return np.equal(self.ended_by, Kind.DONE)
 
     @property
     def dropped(self) -> BoolArray:
-        """Requests that were given up."""
-        found: BoolArray = self.ended_by == Kind.DROP
-        return found
+        """Return whether each request was given up."""
+        return np.equal(self.ended_by, Kind.DROP)
 
     @property
     def latency(self) -> IntArray:
@@ -107,7 +103,7 @@ class Ledger:
 
     @property
     def start(self) -> int:
-        """When the first request arrived."""
+        """Return when the first request arrived."""
         return int(self.arrival[self.arrived].min()) if self.arrived.any() else self.horizon
 
     @property
@@ -149,18 +145,14 @@ class Ledger:
         self.computed_from[self._of_lease[self.lease[loaded]]] = self.time[loaded]
 
     def _per_batch(self, kind: Kind) -> IntArray:
-        """Rows of a kind, for each batch."""
+        """Count the rows of a kind, for each batch."""
         batches = self._of_lease[self.lease[self.rows(kind)]]
         return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
 
     def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """For each (worker, row): the row at which that worker next dies; past the last row where it does not."""
-        return self.next_row(workers, rows, *self._deaths)
-
-    @cached_property
-    def _deaths(self) -> tuple[IntArray, npt.NDArray[np.intp]]:
         failures = self.rows(Kind.WORKER_FAILED)
-        return self.place[failures], failures
+        return self.next_row(workers, rows, self.place[failures], failures)
 
     def next_row(
         self, keys: IntArray, rows: npt.NDArray[np.intp], among: IntArray, at: npt.NDArray[np.intp]
@@ -169,8 +161,7 @@ class Ledger:
         width = len(self.time) + 1
         sought = np.sort(among * width + at)
         index = np.searchsorted(sought, keys * width + rows, side="right")
-        padded = np.append(sought, np.int64(1) << 62)
-        found = padded[index]
+        found = np.append(sought, np.int64(1) << 62)[index]
         return np.where(found // width == keys, found % width, len(self.time)).astype(np.intp)
 
     # --- runs of tasks ----------------------------------------------------------------------------------------

@@ -8,18 +8,18 @@ from headway.serving.rows import Kind
 
 
 def sizes(ledger: Ledger) -> IntArray:
-    """Bytes of each model."""
+    """Return bytes of each model."""
     return np.array([model.size_bytes for model in ledger.catalogue.models], dtype=np.int64)
 
 
 def bytes_fetched(ledger: Ledger) -> int:
-    """Weights that were brought into GPU memory, by batches and ahead of them."""
+    """Return the bytes of weights that were brought into GPU memory, by batches and ahead of them."""
     rows = ledger.rows(Kind.LOAD, Kind.FETCH)
     return int(sizes(ledger)[ledger.detail[rows]].sum())
 
 
 def memory_held(ledger: Ledger) -> Series:
-    """Bytes of GPU memory in use on all workers: weights from when they are set aside, and activations."""
+    """Return bytes of GPU memory in use on all workers: weights from when they are set aside, and activations."""
     came, went = ledger.rows(Kind.LOAD, Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
     rows = np.concatenate([came, went])
     size = sizes(ledger)[ledger.detail[rows]]
@@ -35,7 +35,7 @@ def memory_held(ledger: Ledger) -> Series:
 
 
 def prefetches_used(ledger: Ledger) -> int:
-    """Models fetched ahead that a batch used before they were evicted or lost."""
+    """Count models fetched ahead that a batch used before they were evicted or lost."""
     fetched, went = ledger.rows(Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
     count = len(ledger.catalogue.models)
     uses = [

@@ -36,7 +36,7 @@ def summarise(
     ledger = Ledger(catalogue, fleet, requests, tape)
     measured = ledger.arrived.copy()
     measured[: int(warmup * len(requests) + 1e-9)] = False
-    ideal = critical_paths(catalogue, fleet, latency)
+    ideal = critical_paths(catalogue, latency)
     cost = costs(ledger)
     answered = int(ledger.answered.sum())
     return {
@@ -67,8 +67,8 @@ def messages(tape: Tape, pushes: int, workers: int, *, central: bool = False) ->
     return pushes * (1 if central else workers - 1) + int(sent.sum()) + int(pulled.sum())
 
 
-def critical_paths(catalogue: Catalogue, fleet: Fleet, latency: LatencyModel) -> IntArray:
-    """By graph: its longest way when each task takes what it takes alone with the least configuration.
+def critical_paths(catalogue: Catalogue, latency: LatencyModel) -> IntArray:
+    """Return, by graph, its longest way when each task takes what it takes alone with the least configuration.
 
     Each on the type of GPU of the fleet that is fastest at it.
     """
@@ -76,7 +76,7 @@ def critical_paths(catalogue: Catalogue, fleet: Fleet, latency: LatencyModel) ->
 
 
 def _spread(values: FloatArray, *percents: int) -> list[float | None]:
-    """The mean and some percentiles, which interpolate linearly; None over nothing."""
+    """Return the mean and some percentiles, which interpolate linearly; None over nothing."""
     if not len(values):
         return [None] * (1 + len(percents))
     return [float(values.mean()), *(float(found) for found in np.percentile(values, percents))]
@@ -160,7 +160,7 @@ def _of_machines(ledger: Ledger) -> dict[str, Any]:
 
 
 def _paid(ledger: Ledger, chosen: BoolArray, cost: Costs) -> float | None:
-    """What an answered request cost, with what was spent on those that were not answered."""
+    """Return what an answered request cost, with what was spent on those that were not answered."""
     answered = int((chosen & ledger.answered).sum())
     return float(cost.requests_usd[chosen].sum()) / answered if answered else None
 

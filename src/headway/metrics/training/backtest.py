@@ -3,14 +3,16 @@
 The error of a job is its simulated start less its recorded one: above 0 the simulation has it wait longer than it did.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import SIZE_CLASSES, size_class
 from headway.metrics.training.summary import percentile
@@ -52,12 +54,18 @@ class Backtest:
     by_partition: tuple[Errors, ...]
 
     def record(self) -> dict[str, Any]:
-        """One object for ``--json``."""
-        flat = {"policy": self.policy, "jobs": self.jobs, "compared": self.compared}
-        flat |= {"only_recorded": self.only_recorded, "only_simulated": self.only_simulated}
-        flat |= {key: value for key, value in asdict(self.whole).items() if key not in ("group", "jobs")}
-        flat |= {"rank_correlation": self.rank_correlation}
-        return flat | {"by_size": _records(self.by_size), "by_partition": _records(self.by_partition)}
+        """Return one object for ``--json``."""
+        return {
+            "policy": self.policy,
+            "jobs": self.jobs,
+            "compared": self.compared,
+            "only_recorded": self.only_recorded,
+            "only_simulated": self.only_simulated,
+            **{key: value for key, value in asdict(self.whole).items() if key not in ("group", "jobs")},
+            "rank_correlation": self.rank_correlation,
+            "by_size": [asdict(group) for group in self.by_size],
+            "by_partition": [asdict(group) for group in self.by_partition],
+        }
 
 
 def backtest(ledger: Ledger, waits: Mapping[str, int], policy: str) -> Backtest:
@@ -73,7 +81,7 @@ def backtest(ledger: Ledger, waits: Mapping[str, int], policy: str) -> Backtest:
     both = was & came
     names, partitions = ledger.codes("partition")
     widths = np.array([size_class(width) for width in ledger.width.tolist()], dtype=object)
-    errors = _errors(recorded, simulated)
+    errors = partial(_errors, recorded, simulated)
     sizes = sorted(set(widths[both].tolist()), key=SIZE_CLASSES.index)
     return Backtest(
         policy=policy,
@@ -92,39 +100,26 @@ def backtest(ledger: Ledger, waits: Mapping[str, int], policy: str) -> Backtest:
     )
 
 
-def _errors(recorded: IntArray, simulated: IntArray) -> Callable[[str, npt.NDArray[np.bool_]], Errors]:
-    def over(group: str, chosen: npt.NDArray[np.bool_]) -> Errors:
-        error = (simulated - recorded)[chosen] / SECOND
-        if not error.size:
-            return Errors(group, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        size = np.sort(np.abs(error))
-        return Errors(
-            group,
-            int(error.size),
-            float(recorded[chosen].mean() / SECOND),
-            float(simulated[chosen].mean() / SECOND),
-            percentile(size, 50),
-            percentile(size, 90),
-            float(error.mean()),
-        )
-
-    return over
+def _errors(recorded: IntArray, simulated: IntArray, group: str, chosen: npt.NDArray[np.bool_]) -> Errors:
+    """Return the errors over the chosen jobs, which are called so."""
+    error = (simulated - recorded)[chosen] / SECOND
+    if not error.size:
+        return Errors(group, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    size = np.sort(np.abs(error))
+    return Errors(
+        group,
+        int(error.size),
+        float(recorded[chosen].mean() / SECOND),
+        float(simulated[chosen].mean() / SECOND),
+        percentile(size, 50),
+        percentile(size, 90),
+        float(error.mean()),
+    )
 
 
 def _correlation(first: IntArray, second: IntArray) -> float | None:
     if len(first) < FEWEST_RANKED:
         return None
-    a, b = _ranks(first), _ranks(second)
+    a, b = (pl.Series(values).rank().to_numpy() for values in (first, second))
     spread = float(a.std() * b.std())
     return float(((a - a.mean()) * (b - b.mean())).mean()) / spread if spread else None
-
-
-def _ranks(values: IntArray) -> FloatArray:
-    """Ranks from 0; equal values share their mean rank."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: FloatArray = (np.cumsum(count) - (count + 1) / 2)[place]
-    return ranks
-
-
-def _records(groups: tuple[Errors, ...]) -> list[dict[str, Any]]:
-    return [asdict(group) for group in groups]

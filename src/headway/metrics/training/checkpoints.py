@@ -79,7 +79,7 @@ def written(
 
 
 def _following(ledger: "Ledger", last: Stretch, before: int, of: int, kept: dict[int, int]) -> Stretch:
-    """A job at the beginning of a hold, with what it had done."""
+    """Return a job at the beginning of a hold, with what it had done."""
     job = ledger.jobs[int(ledger.hold_job[of])]
     if before < 0 or ledger.hold_job[before] != ledger.hold_job[of]:
         return Stretch(job)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.metrics.bootstrap import LEVEL
-from headway.metrics.compare import Sample, change, paired
+from headway.metrics.compare import Sample, change, changed
 from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
@@ -47,29 +47,26 @@ class Difference:
     @property
     def both(self) -> npt.NDArray[np.bool_]:
         """Of these, those that completed both ways: what all means are over."""
-        both: npt.NDArray[np.bool_] = self.compared & self.before.completed & self.after.completed
-        return both
+        return self.compared & self.before.completed & self.after.completed
 
     @property
     def gains_s(self) -> FloatArray:
         """By how much each job's JCT is shorter with the changes; 0 where it did not complete both ways, or hardly."""
-        gained = (self.before.end - self.before.submit) - (self.after.end - self.after.submit)
-        gains: FloatArray = np.where(self.both & (np.abs(gained) >= _NOTICED), gained, 0) / SECOND
-        return gains
+        gained = self.before.jct - self.after.jct
+        return np.where(self.both & (np.abs(gained) >= _NOTICED), gained, 0) / SECOND
 
 
 def difference(
     before: Ledger, after: Ledger, at: int, left_out: Sequence[int] = (), recorded: Ledger | None = None
 ) -> Difference:
     """What differs after ``at``; jobs that are left out are not compared, but told with what ``recorded`` has."""
-    over = before.ended & (before.end <= at)
-    compared = ~over
+    compared = ~(before.ended & (before.end <= at))
     compared[list(left_out)] = False
     return Difference(before, after, at, compared, tuple(left_out), recorded)
 
 
 def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
-    """All of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
+    """Return all of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
 
     ``level`` is how sure the intervals are; 0 for none.
     """
@@ -99,13 +96,13 @@ def _last_end(ledger: Ledger, at: int) -> int:
 
 
 def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until: int) -> dict[str, float | int | None]:
-    """The numbers of one way: of jobs over their whole life, of the cluster after the time.
+    """Return the numbers of one way: of jobs over their whole life, of the cluster after the time.
 
     How busy it is is told of the same stretch both ways, while both have jobs: else one that ends late counts as idle
     GPUs on its side alone.
     """
     at = found.at
-    jct, wait = _of(_jct(ledger), jobs), _of(ledger.wait, jobs)
+    jct, wait = _of(ledger.jct, jobs), _of(ledger.wait, jobs)
     late = ledger.time > at
     held = timeline(ledger).allocated
     gpus = ledger.cluster.gpus
@@ -128,13 +125,13 @@ def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until:
 
 def _interval(found: Difference, jobs: npt.NDArray[np.bool_], level: float) -> dict[str, float | None]:
     """Where the relative change of the mean JCT of these jobs lies, each with and without the changes being a pair."""
-    samples = [Sample((), _of(_jct(ledger), jobs)) for ledger in (found.after, found.before)]
-    low, high = (paired(samples[0], samples[1], level) if level else None) or (None, None)
+    after, before = (Sample((), _of(ledger.jct, jobs)) for ledger in (found.after, found.before))
+    low, high = changed(after, before, level).interval or (None, None)
     return {"jct_change_low": low, "jct_change_high": high}
 
 
 def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
-    """A row a tenant that has a job to compare or one that is left out, by name."""
+    """Return a row a tenant that has a job to compare or one that is left out, by name."""
     names, codes = found.before.codes("tenant")
     left_out = np.zeros(len(codes), dtype=np.bool_)
     left_out[list(found.left_out)] = True
@@ -147,27 +144,27 @@ def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
         both = found.both & theirs
         counts = {"jobs": int(theirs.sum()), "completed": int(both.sum()), "left_out": without}
         row: dict[str, Any] = {"tenant": names[code], **counts}
-        for key, way in (("jct", _jct), ("wait", _wait)):
-            first, second = (_mean(_of(way(ledger), both)) for ledger in (found.before, found.after))
+        for key in ("jct", "wait"):
+            first, second = (_mean(_of(getattr(ledger, key), both)) for ledger in (found.before, found.after))
             row |= {f"{key}_before_s": first, f"{key}_after_s": second, f"{key}_change": change(second, first)}
         rows.append(row | _interval(found, both, level))
     return rows
 
 
 def _named(found: Difference, order: IntArray, which: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """The first of these jobs in an order, with what they came to both ways."""
+    """Return the first of these jobs in an order, with what they came to both ways."""
     return [_job(job, found.before, found.after) for job in order[which[order]][:MOST_JOBS].tolist()]
 
 
 def _never_run(found: Difference) -> list[dict[str, Any]]:
-    """The widest of the jobs that are left out: they lose whatever they had."""
+    """Return the widest of the jobs that are left out: they lose whatever they had."""
     recorded = found.recorded or found.before
     widest = sorted(found.left_out, key=lambda job: -recorded.jobs[job].width_milli)
     return [_job(job, recorded, None) for job in widest[:MOST_JOBS]]
 
 
 def _job(job: int, before: Ledger, after: Ledger | None) -> dict[str, Any]:
-    """A job with what it came to both ways; None where it did not complete, and where it never runs."""
+    """Return a job with what it came to both ways; None where it did not complete, and where it never runs."""
     described = before.jobs[job]
     row: dict[str, Any] = {
         "job": described.name or str(job),
@@ -175,24 +172,15 @@ def _job(job: int, before: Ledger, after: Ledger | None) -> dict[str, Any]:
         "gpus": described.width_milli / WHOLE_GPU_MILLI,
         "never_runs": after is None,
     }
-    for key, way in (("jct", _jct), ("wait", _wait)):
+    for key in ("jct", "wait"):
         for side, ledger in (("before", before), ("after", after)):
             known = ledger is not None and ledger.completed[job]
-            row[f"{key}_{side}_s"] = _seconds(int(way(ledger)[job])) if ledger is not None and known else None
+            row[f"{key}_{side}_s"] = _seconds(int(getattr(ledger, key)[job])) if known else None
     return row
 
 
-def _jct(ledger: Ledger) -> IntArray:
-    return ledger.end - ledger.submit
-
-
-def _wait(ledger: Ledger) -> IntArray:
-    return ledger.wait
-
-
 def _of(values: IntArray, jobs: npt.NDArray[np.bool_]) -> FloatArray:
-    seconds: FloatArray = np.round(values[jobs] / SECOND, _DIGITS)
-    return seconds
+    return np.round(values[jobs] / SECOND, _DIGITS)
 
 
 def _seconds(time: int) -> float:

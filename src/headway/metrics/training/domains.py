@@ -32,16 +32,13 @@ class Cells:
         """1 while the node takes jobs, else 0."""
         return 1 + self.other
 
-    def changes(self, after: IntArray | FloatArray, initial: IntArray | FloatArray) -> IntArray | FloatArray:
-        """By how much a value changes, given it after each change and each row's value at the beginning."""
+    def changes(
+        self, after: IntArray | FloatArray, initial: IntArray | FloatArray | None = None
+    ) -> IntArray | FloatArray:
+        """Return by how much a value changes, given it after each change and at the beginning; else from 0."""
         before = np.roll(after, 1)
-        before[self.first] = initial[self.first]
-        change: IntArray | FloatArray = after - before
-        return change
-
-    def grown(self, after: IntArray | FloatArray) -> IntArray | FloatArray:
-        """The same for a value that is 0 at the beginning."""
-        return self.changes(after, np.zeros_like(after))
+        before[self.first] = 0 if initial is None else initial[self.first]
+        return after - before
 
 
 class Domains:
@@ -91,7 +88,7 @@ class Domains:
         )
 
     def run(self, domain: IntArray, tick: IntArray, used: IntArray, other: IntArray) -> Cells:
-        """Changes added up: those of one domain and tick together, then over time."""
+        """Add up changes: those of one domain and tick together, then over time."""
         key = domain * len(self.times) + tick
         order = np.argsort(key)
         key = key[order]
@@ -121,6 +118,5 @@ class Domains:
         return self.cells(place, domain, ledger.place_width[place], first, count)
 
     def accumulate(self, tick: IntArray, changes: IntArray | FloatArray) -> FloatArray:
-        """Changes as a running sum over all ticks. Exact for integers: sums stay far below 2**53."""
-        total: FloatArray = np.cumsum(np.bincount(tick, weights=changes, minlength=len(self.times)))
-        return total
+        """Add up changes as a running sum over all ticks. Exact for integers: sums stay far below 2**53."""
+        return np.cumsum(np.bincount(tick, weights=changes, minlength=len(self.times)))

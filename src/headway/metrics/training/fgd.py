@@ -16,15 +16,15 @@ from headway.units import WHOLE_GPU_MILLI
 
 
 def unusable(domains: Domains, shared: Cells) -> FloatArray:
-    """Thousandths of a GPU that a job drawn from the workload is expected not to be able to use, over time."""
+    """Return thousandths of a GPU that a job drawn from the workload is expected not to be able to use, over time."""
     ledger, gpus = domains.ledger, domains.gpus
     node_class, whole, part = _tables(ledger, int(gpus.max()))
     owner = np.repeat(np.arange(len(gpus)), gpus)[shared.domain]
     value = shared.up * part[node_class[owner], shared.used]
-    partial = domains.accumulate(shared.tick, shared.grown(value))
+    partial = domains.accumulate(shared.tick, shared.changes(value))
     place = np.flatnonzero(~ledger.place_shared)
     node, tick, amount = domains.taken(place, ledger.place_node[place], ledger.place_gpus[place])
-    broken = shared.grown((shared.used > 0).astype(np.int64)).astype(np.int64)
+    broken = shared.changes((shared.used > 0).astype(np.int64)).astype(np.int64)
     still = np.zeros(len(node) + len(owner), dtype=np.int64)
     cells = domains.run(
         np.concatenate((node, owner, domains.change_node)),
@@ -39,7 +39,7 @@ def unusable(domains: Domains, shared: Cells) -> FloatArray:
 
 
 def _tables(ledger: Ledger, largest: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Each node's class (nodes of one class admit the same jobs), and two tables a class.
+    """Return each node's class (nodes of one class admit the same jobs), and two tables a class.
 
     The first gives, for so many whole GPUs free, the thousandths of them that a job is expected not to be able to use;
     the second the same for one GPU of which so many thousandths are used.
@@ -72,7 +72,7 @@ def _more(sizes: IntArray, largest: int) -> FloatArray:
 
 
 def _admissions(ledger: Ledger) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Each job's wish (partition and GPU types), and for each wish and node whether the node is in it."""
+    """Return each job's wish (partition and GPU types), and for each wish and node whether the node is in it."""
     cluster = ledger.cluster
     members = {partition.name: set(partition.nodes) for partition in cluster.partitions}
     wishes, codes = ledger.codes("partition", "gpu_types")

@@ -28,7 +28,7 @@ class Fragmentation:
 
 
 def fragmentation(ledger: Ledger) -> Fragmentation:
-    """Every level, and fgd's measure."""
+    """Measure what is free, fragmentation at every level, and fgd's measure, over time."""
     domains = Domains(ledger)
     capacity = domains.gpus * WHOLE_GPU_MILLI
     everything, each = np.arange(len(ledger.place_hold)), np.arange(len(capacity))
@@ -69,25 +69,25 @@ def _check(ledger: Ledger, node: Cells, capacity: IntArray) -> None:
 
 
 def _partly(domains: Domains, cells: Cells, capacity: IntArray) -> FloatArray:
-    """What is free in domains in use, over time; a domain lies within one node."""
+    """Return what is free in domains in use, over time; a domain lies within one node."""
     value = cells.up * (capacity[cells.domain] - cells.used) * (cells.used > 0)
-    return domains.accumulate(cells.tick, cells.grown(value))
+    return domains.accumulate(cells.tick, cells.changes(value))
 
 
 def _outside(domains: Domains, position: int, node: Cells, free_change: IntArray) -> FloatArray:
-    """The same for a level that groups nodes: what is free and used in a domain is the sum over its nodes."""
+    """Return the same for a level that groups nodes: a domain has what its nodes have together."""
     seen: dict[tuple[str, ...], int] = {}
     paths = [node.path[: position + 1] for node in domains.ledger.cluster.nodes]
     group = np.array([seen.setdefault(path, len(seen)) for path in paths], dtype=np.int64)
     capacity = np.zeros(len(seen), dtype=np.int64)
     np.add.at(capacity, group, domains.gpus * WHOLE_GPU_MILLI)
-    cells = domains.run(group[node.domain], node.tick, node.grown(node.used).astype(np.int64), free_change)
+    cells = domains.run(group[node.domain], node.tick, node.changes(node.used).astype(np.int64), free_change)
     value = (capacity[cells.domain] + cells.other) * (cells.used > 0)
-    return domains.accumulate(cells.tick, cells.grown(value))
+    return domains.accumulate(cells.tick, cells.changes(value))
 
 
 def _inside(domains: Domains, depth: int) -> FloatArray:
-    """The same for a level inside the node: its domains are runs of so many GPUs."""
+    """Return what ``_partly`` does, for a level inside the node: its domains are runs of so many GPUs."""
     ledger = domains.ledger
     sizes = np.array([max(1, node.island_gpus[depth]) for node in ledger.cluster.nodes], dtype=np.int64)
     count = -(-domains.gpus // sizes)
@@ -107,7 +107,7 @@ def _inside(domains: Domains, depth: int) -> FloatArray:
 
 
 def _ratio(times: IntArray, part: FloatArray, whole: FloatArray) -> Series:
-    """A share over time; 0 when nothing is free."""
+    """Return a share over time; 0 when nothing is free."""
     share = np.where(whole > 0.5, part / np.maximum(whole, 1.0), 0.0)
     kept = np.append(True, share[1:] != share[:-1])
     return Series(times[kept], share[kept])

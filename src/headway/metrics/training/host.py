@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import TapeError
 from headway.metrics.series import IntArray, Series, joined
 from headway.metrics.training.ledger import Ledger
 from headway.training.rows import Kind
@@ -29,16 +28,17 @@ class Grants:
     """False for what is still held when the tape ends."""
     given: npt.NDArray[np.bool_]
     """Whether the tape says what was held; else it is what the job asked for."""
-    amounts: tuple[IntArray, IntArray, IntArray]
+    amounts: list[IntArray]
     """Thousandths of a CPU, bytes, bytes a second of storage bandwidth."""
 
 
 def grants(ledger: Ledger) -> Grants:
-    """What was held besides GPUs in each hold, from when to when."""
+    """Return what was held besides GPUs in each hold, from when to when."""
     rows = ledger.rows(Kind.GRANT)
     hold = np.concatenate((np.arange(len(ledger.hold_row)), ledger.holds_of(rows)))
     row = np.concatenate((ledger.hold_row, rows))
-    storage = np.concatenate((np.zeros_like(ledger.hold_row), _storage(ledger, rows)))
+    bandwidth = ledger.added(rows, Kind.STORAGE, "storage bandwidth that belongs to no grant")
+    storage = np.concatenate((np.zeros_like(ledger.hold_row), bandwidth))
     order = np.lexsort((row, hold))
     hold, row, storage = hold[order], row[order], storage[order]
     job = ledger.hold_job[hold]
@@ -56,39 +56,26 @@ def grants(ledger: Ledger) -> Grants:
     end = np.where(last, ledger.hold_end[hold], np.append(begin[1:], 0)[: len(begin)])
     kept = last | (end > begin)  # a start's own row, where what it was given comes right after it, lasts no time
     closed = ~last | ledger.hold_closed[hold]
-    cpu, memory, storage = (each[kept] for each in amounts)
-    return Grants(hold[kept], begin[kept], end[kept], closed[kept], given[kept], (cpu, memory, storage))
+    held = [amount[kept] for amount in amounts]
+    return Grants(hold[kept], begin[kept], end[kept], closed[kept], given[kept], held)
 
 
-def at_first(ledger: Ledger) -> tuple[npt.NDArray[np.bool_], tuple[IntArray, IntArray, IntArray]]:
-    """Whether the tape says what was held when each hold began, and what that was."""
+def at_first(ledger: Ledger) -> tuple[npt.NDArray[np.bool_], list[IntArray]]:
+    """Return whether the tape says what was held when each hold began, and what that was."""
     held = grants(ledger)
     first = np.searchsorted(held.hold, np.arange(len(ledger.hold_row)))
-    cpu, memory, storage = (each[first] for each in held.amounts)
-    return held.given[first], (cpu, memory, storage)
+    return held.given[first], [amount[first] for amount in held.amounts]
 
 
-def _storage(ledger: Ledger, rows: npt.NDArray[np.intp]) -> IntArray:
-    """The storage bandwidth that goes with each of these GRANT rows, in a row right after it; 0 without one."""
-    found = np.zeros(len(rows), dtype=np.int64)
-    storages = ledger.rows(Kind.STORAGE)
-    if len(storages):
-        before = np.searchsorted(rows, storages) - 1
-        if before.min() < 0 or bool((ledger.lease[rows[before]] != ledger.lease[storages]).any()):
-            raise TapeError("the tape has storage bandwidth that belongs to no grant")
-        found[before] = ledger.value[storages]
-    return found
-
-
-def host(ledger: Ledger) -> tuple[Series | None, Series | None, Series | None]:
-    """CPUs, memory and storage bandwidth held on the nodes that count them; None for what none does.
+def host(ledger: Ledger) -> list[Series | None]:
+    """Return CPUs, memory and storage bandwidth held on the nodes that count them; None for what none does.
 
     On each node that is the part of what the job holds that goes with its GPUs there, rounded up as it is booked.
     """
     nodes = ledger.cluster.nodes
     counts = [np.array([getattr(node, field) is not None for node in nodes], dtype=np.bool_) for field, _ in FIELDS]
     if not any(counted.any() for counted in counts):
-        return None, None, None
+        return [None] * len(FIELDS)
     held = grants(ledger)
     key = ledger.place_hold * len(nodes) + ledger.place_node
     distinct, inverse = np.unique(key, return_inverse=True)
@@ -106,12 +93,10 @@ def host(ledger: Ledger) -> tuple[Series | None, Series | None, Series | None]:
     for (_, unit), counted, amounts in zip(FIELDS, counts, held.amounts, strict=True):
         part = np.where(counted[node[where]], _part(amounts[stretch], gpus[where], of), 0)
         found.append(joined(times, (part, -part[closed]), unit) if counted.any() else None)
-    cpus, memory, storage = found
-    return cpus, memory, storage
+    return found
 
 
 def _part(amount: IntArray, gpus: IntArray, of: IntArray) -> IntArray:
-    """What of an amount goes with so many of a job's GPUs; all of it where the job has none."""
+    """Return what of an amount goes with so many of a job's GPUs; all of it where the job has none."""
     whole = np.maximum(of, 1)
-    part: IntArray = np.where(of == 0, amount, amount // whole * gpus + -(-(amount % whole) * gpus // whole))
-    return part
+    return np.where(of == 0, amount, amount // whole * gpus + -(-(amount % whole) * gpus // whole))

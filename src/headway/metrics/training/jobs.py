@@ -16,7 +16,7 @@ SHORTEST_IDEAL_S = 10.0
 
 
 def job_table(ledger: Ledger) -> pl.DataFrame:
-    """One row for each job that arrived, by id; what does not exist (the end of a job that runs) is null."""
+    """Return one row for each job that arrived, by id; what does not exist (the end of a job that runs) is null."""
     here = ledger.arrived
     ended, started = ledger.ended, ledger.first_start >= 0
     jobs = [job for job, arrived in zip(ledger.jobs, here.tolist(), strict=True) if arrived]
@@ -31,7 +31,7 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
         _seconds("first_start_s", ledger.first_start, started, here),
         _seconds("end_s", ledger.end, ended, here),
         pl.Series("outcome", outcomes(ledger)[here].tolist(), dtype=pl.String),
-        _seconds("jct_s", ledger.end - ledger.submit, ended, here),
+        _seconds("jct_s", ledger.jct, ended, here),
         _seconds("wait_s", ledger.wait, here, here),
         _seconds("queue_delay_s", ledger.first_start - ledger.submit, started, here),
         _seconds("run_s", ledger.held, here, here),
@@ -67,7 +67,7 @@ def slowdown(ledger: Ledger) -> FloatArray:
 
 
 def bounded_slowdown(ledger: Ledger) -> FloatArray:
-    """The same with jobs counted as at least 10 s long, and never below 1."""
+    """Return the slow-down with jobs counted as at least 10 s long, and never below 1."""
     bounded = _over(ledger, np.maximum(ledger.ideal, SHORTEST_IDEAL_S * SECOND))
     return np.where(np.isnan(bounded), np.nan, np.maximum(bounded, 1.0))
 
@@ -91,9 +91,8 @@ def contention(ledger: Ledger) -> FloatArray:
 
 
 def gpu_seconds(ledger: Ledger, length: IntArray) -> FloatArray:
-    """Each job's GPUs for so many nanoseconds."""
-    seconds: FloatArray = (ledger.width / WHOLE_GPU_MILLI) * (length / SECOND)
-    return seconds
+    """Return each job's GPUs for so many nanoseconds."""
+    return (ledger.width / WHOLE_GPU_MILLI) * (length / SECOND)
 
 
 def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
@@ -118,7 +117,7 @@ def failed_gpu_seconds(ledger: Ledger) -> FloatArray:
 
 
 def _area(series: Series, times: IntArray) -> npt.NDArray[np.longdouble]:
-    """The integral of a series from its beginning to each of these times."""
+    """Return the integral of a series from its beginning to each of these times."""
     if not len(series):
         return np.zeros(len(times), dtype=np.longdouble)
     steps = np.diff(series.times).astype(np.longdouble) * series.values[:-1]
@@ -132,7 +131,7 @@ def _area(series: Series, times: IntArray) -> npt.NDArray[np.longdouble]:
 def _over(ledger: Ledger, ideal: FloatArray) -> FloatArray:
     counts = ledger.completed & (ledger.ideal > 0)
     ratio = np.full(len(ledger.jobs), np.nan)
-    np.divide(ledger.end - ledger.submit, ideal, out=ratio, where=counts)
+    np.divide(ledger.jct, ideal, out=ratio, where=counts)
     return ratio
 
 

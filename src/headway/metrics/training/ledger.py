@@ -57,11 +57,11 @@ class Ledger:
             raise TapeError(f"the tape names node {int(self.place.max())}, the cluster has {nodes}: not its cluster")
 
     def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
-        """The positions of all rows of some kinds, in tape order."""
+        """Return the positions of all rows of some kinds, in tape order."""
         return np.flatnonzero(_among(kinds)[self.kind])
 
     def of_jobs(self, field: str) -> IntArray:
-        """One integer field of all jobs of the workload."""
+        """Return one integer field of all jobs of the workload."""
         return np.fromiter(map(attrgetter(field), self.jobs), np.int64, len(self.jobs))
 
     def codes(self, *fields: str) -> tuple[list[Any], IntArray]:
@@ -101,11 +101,11 @@ class Ledger:
         np.add.at(self.ideal, self.subject[ends], self.value[ends])
 
     def counted(self, kind: Kind) -> IntArray:
-        """Rows of a kind, for each job."""
+        """Count the rows of a kind, for each job."""
         return np.bincount(self.subject[self.rows(kind)], minlength=len(self.jobs)).astype(np.int64)
 
     def summed(self, subjects: IntArray, values: IntArray) -> IntArray:
-        """The sum of values for each job."""
+        """Return the sum of values for each job."""
         total = np.zeros(len(self.jobs), dtype=np.int64)
         np.add.at(total, subjects, values)
         return total
@@ -120,29 +120,34 @@ class Ledger:
 
     @cached_property
     def left(self) -> IntArray:
-        """When each job stopped living: its end, or the end of the tape."""
+        """Return when each job stopped living: its end, or the end of the tape."""
         return np.where(self.ended, self.end, self.horizon)
 
     @cached_property
     def held(self) -> IntArray:
-        """Nanoseconds that each job held what it asked for."""
+        """Return nanoseconds that each job held what it asked for."""
         return self.summed(self.hold_job, self.hold_end - self.hold_start)
 
     @cached_property
+    def jct(self) -> IntArray:
+        """Return nanoseconds from arrival to end; meaningless for a job that has not ended."""
+        return self.end - self.submit
+
+    @cached_property
     def wait(self) -> IntArray:
-        """Nanoseconds that each job lived and held nothing; 0 for a job that has not arrived."""
+        """Return nanoseconds that each job lived and held nothing; 0 for a job that has not arrived."""
         return np.where(self.arrived, self.left - self.submit - self.held, 0)
 
     @cached_property
     def first_start(self) -> IntArray:
-        """When each job first started; -1 when it never did."""
+        """Return when each job first started; -1 when it never did."""
         first = np.full(len(self.jobs), -1, dtype=np.int64)
         first[self.hold_job[::-1]] = self.hold_start[::-1]
         return first
 
     @cached_property
     def completed(self) -> npt.NDArray[np.bool_]:
-        """Jobs that ran and left for good, in whatever way: those that JCT, wait and slow-down are about."""
+        """Return whether each job ran and left for good, in whatever way: JCT, wait and slow-down are about these."""
         return self.ended & (self.first_start >= 0)
 
     # --- holds ------------------------------------------------------------------------------------------------
@@ -179,7 +184,7 @@ class Ledger:
 
     @cached_property
     def written(self) -> Written | None:
-        """What writing periodic checkpoints took; None where no job stands still for them."""
+        """Return what writing periodic checkpoints took; None where no job stands still for them."""
         if not any(job.checkpoint and job.checkpoint_every for job in self.jobs):
             return None
         return written(self, *self._paces)
@@ -190,7 +195,8 @@ class Ledger:
         changes = self.rows(Kind.RESPEED, Kind.REALLOCATE)
         hold = np.concatenate((np.arange(len(self.hold_row)), self.holds_of(changes)))
         rows = np.concatenate((self.hold_row, changes))
-        still = np.concatenate((self.hold_cost, self._pauses(changes)))
+        pauses = self.added(changes, Kind.PAUSE, "a pause of a job for which nothing was changed")
+        still = np.concatenate((self.hold_cost, pauses))
         order = np.lexsort((rows, hold))
         hold, rows, still = hold[order], rows[order], still[order]
         if not len(self.rows(Kind.PAUSE)):
@@ -201,16 +207,16 @@ class Ledger:
         total -= total[first] - still[first]
         return hold, rows, total + _running_maximum(self.time[rows] - (total - still), hold), still
 
-    def _pauses(self, changes: npt.NDArray[np.intp]) -> IntArray:
-        """How long the job stands still after each of these rows: what the PAUSE row says that belongs to it."""
-        still = np.zeros(len(changes), dtype=np.int64)
-        pauses = self.rows(Kind.PAUSE)
-        if len(pauses):
-            before = np.searchsorted(changes, pauses) - 1
-            if before.min() < 0 or bool((self.lease[changes[before]] != self.lease[pauses]).any()):
-                raise TapeError("the tape has a pause of a job for which nothing was changed")
-            still[before] = self.value[pauses]
-        return still
+    def added(self, rows: npt.NDArray[np.intp], kind: Kind, problem: str) -> IntArray:
+        """Return what a row of this kind, after each of these rows and of the same lease, adds to it; 0 without one."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        more = self.rows(kind)
+        if len(more):
+            before = np.searchsorted(rows, more) - 1
+            if before.min() < 0 or bool((self.lease[rows[before]] != self.lease[more]).any()):
+                raise TapeError(f"the tape has {problem}")
+            found[before] = self.value[more]
+        return found
 
     @cached_property
     def standstill(self) -> IntArray:
@@ -220,18 +226,18 @@ class Ledger:
 
     @cached_property
     def stood_first(self) -> IntArray:
-        """Nanoseconds of each hold before the job made any progress."""
+        """Return nanoseconds of each hold before the job made any progress."""
         still: IntArray = np.minimum(self.hold_cost, self.hold_end - self.hold_start)
         return still
 
     @cached_property
     def writing(self) -> IntArray:
-        """Nanoseconds of each hold in which the job wrote periodic checkpoints."""
+        """Return nanoseconds of each hold in which the job wrote periodic checkpoints."""
         return np.zeros_like(self.hold_cost) if self.written is None else self.written.held
 
     @cached_property
     def paused(self) -> IntArray:
-        """Nanoseconds of each hold in which the job stood still because what it holds changed."""
+        """Return nanoseconds of each hold in which the job stood still because what it holds changed."""
         still = np.zeros_like(self.hold_cost)
         if not len(self.rows(Kind.PAUSE)):
             return still
@@ -242,7 +248,7 @@ class Ledger:
         return still - self.stood_first - (0 if self.written is None else self.written.rest)
 
     def holds_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """The hold that each of these rows belongs to, by its lease."""
+        """Return the hold that each of these rows belongs to, by its lease."""
         if not len(rows):
             return np.empty(0, dtype=np.intp)
         leases = self.hold_lease[self._by_lease]
@@ -283,24 +289,23 @@ class Ledger:
 
 
 def _among(kinds: Iterable[Kind]) -> npt.NDArray[np.bool_]:
-    """A table that says of each kind whether it is one of these."""
+    """Return a table that says of each kind whether it is one of these."""
     table = np.zeros(_KINDS, dtype=np.bool_)
     table[list(kinds)] = True
     return table
 
 
 def _running_maximum(values: IntArray, group: npt.NDArray[np.intp]) -> IntArray:
-    """The largest so far within each group; groups follow one another, numbered upwards."""
+    """Return the largest value so far within each group; groups follow one another, numbered upwards."""
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), dtype=np.int64)
     rank[order] = np.arange(len(values))
     top = np.maximum.accumulate(rank + group * len(values)) - group * len(values)
-    largest: IntArray = values[order[top]]
-    return largest
+    return values[order[top]]
 
 
 def bit_count(words: IntArray) -> IntArray:
-    """Set bits of each word below 2**62."""
+    """Count the set bits of each word below 2**62."""
     count = words - ((words >> 1) & 0x5555555555555555)
     count = (count & 0x3333333333333333) + ((count >> 2) & 0x3333333333333333)
     count = (count + (count >> 4)) & 0x0F0F0F0F0F0F0F0F
@@ -312,7 +317,7 @@ def bit_count(words: IntArray) -> IntArray:
 
 
 def gpu_bits(ledger: Ledger, places: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], IntArray]:
-    """Every GPU of these places, as (place, number of the GPU in its node); in the order of the places."""
+    """Return every GPU of these places, as (place, number of the GPU in its node); in the order of the places."""
     masks = np.ascontiguousarray(ledger.place_mask[places]).astype("<i8")
     bits = np.unpackbits(masks.view(np.uint8).reshape(len(masks), 8), axis=1, bitorder="little")
     which, bit = np.nonzero(bits)

@@ -8,65 +8,48 @@ Where what jobs hold besides GPUs is divided, how long they take depends on what
 speed says nothing. There it is what they really took that counts, and the queue must have grown.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
-from headway.core.tape import Tape
-from headway.metrics.series import FloatArray, IntArray, Series
+from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import waiting
-from headway.training.cluster import Cluster
-from headway.training.job import Job, Outcome
+from headway.metrics.training.window import grew
+from headway.training.job import Outcome
 from headway.training.rows import Kind
 from headway.units import WHOLE_GPU_MILLI
 
 FEWEST_JOBS = 10
 """Fewer arrivals say nothing about a rate."""
-GROWTH = 1.5
-"""Where work is divided: the queue grew if it is so many times as long in the last quarter as in the first..."""
-FEWEST_WAITING = 5.0
-"""... and at least so long."""
-
-
-def overloaded(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> str | None:
-    """One line when arrivals outgrow the cluster or a partition of it, else None."""
-    return overload(Ledger(tape, jobs, cluster))
 
 
 def overload(ledger: Ledger) -> str | None:
-    """The same from a tape that was already taken apart."""
+    """Return one line when arrivals outgrow the cluster or a partition of it, else None."""
     cluster = ledger.cluster
     everyone = ledger.arrived & (ledger.width > 0)
     divided = bool(len(ledger.rows(Kind.GRANT)))
     work = _taken(ledger) if divided else _work(ledger).astype(np.float64)
     lines = [(_load(ledger, work, everyone, cluster.gpus), "the cluster", everyone)]
-    if cluster.partitions:
-        names, codes = ledger.codes("partition")
-        for partition in cluster.partitions:
-            if partition.name in names:
-                members = everyone & (codes == names.index(partition.name))
-                gpus = sum(cluster.nodes[node].gpus for node in partition.nodes)
-                lines.append((_load(ledger, work, members, gpus), f"partition {partition.name}", members))
+    names, codes = ledger.codes("partition")
+    for partition in cluster.partitions:
+        if partition.name in names:
+            members = everyone & (codes == names.index(partition.name))
+            gpus = sum(cluster.nodes[node].gpus for node in partition.nodes)
+            lines.append((_load(ledger, work, members, gpus), f"partition {partition.name}", members))
     load, where, members = max(lines, key=lambda line: line[0])
     if load <= 1:
         return None
     queue = waiting(ledger, members.astype(np.int64))
     submitted = ledger.submit[members]
-    if divided and not _grew(queue, int(submitted.min()), int(submitted.max())):
+    first, last = int(submitted.min()), int(submitted.max())
+    quarter = (last - first) // 4
+    if divided and not grew(queue.mean(first, first + quarter), queue.mean(last - quarter, last)):
         return None
-    length = round(queue.at(int(submitted.max())))
+    length = round(queue.at(last))
     if not length:  # long jobs brought more than there is, and nobody waited for it
         return None
     asked = f"arrivals {'take' if divided else 'ask for'} {load:.2f} of {where}'s GPU time"
     return f"{asked}; the queue grew to {length} job{'' if length == 1 else 's'} by the last arrival"
-
-
-def _grew(queue: Series, first: int, last: int) -> bool:
-    quarter = (last - first) // 4
-    early, late = queue.mean(first, first + quarter), queue.mean(last - quarter, last)
-    return late >= FEWEST_WAITING and late >= GROWTH * early
 
 
 def _load(ledger: Ledger, lasting: FloatArray, members: npt.NDArray[np.bool_], gpus: int) -> float:
@@ -99,7 +82,7 @@ def _backlog(time: IntArray, work: FloatArray, gpus: int, until: int) -> float:
 
 
 def _work(ledger: Ledger) -> IntArray:
-    """How long each job runs, alone and at reference speed, until it leaves for good."""
+    """Return how long each job runs, alone and at reference speed, until it leaves for good."""
     plain = ledger.of_jobs("work")
     outcome = ledger.of_jobs("outcome")
     if not outcome.any():

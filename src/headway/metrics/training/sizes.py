@@ -9,7 +9,7 @@ LARGEST = f"{LARGEST_GPUS + 1} GPUs or more"
 
 
 def size_class(width_milli: int) -> str:
-    """The class of a job that asks for so many thousandths of a GPU: 1 GPU, 2, 3-4, 5-8, 9-16 … GPUs."""
+    """Return the class of a job that asks for so many thousandths of a GPU: 1 GPU, 2, 3-4, 5-8, 9-16 … GPUs."""
     if width_milli == 0:
         return NO_GPU
     if width_milli < WHOLE_GPU_MILLI:
@@ -19,7 +19,7 @@ def size_class(width_milli: int) -> str:
 
 
 def _between(most: int) -> str:
-    """The class that ends at a power of two."""
+    """Return the class that ends at a power of two."""
     least = most // 2 + 1
     return f"{least}-{most} GPUs" if least < most else f"{most} GPU{'s' if most > 1 else ''}"
 

@@ -116,7 +116,7 @@ class Summary:
 
     @property
     def fragmentation_mean(self) -> float:
-        """The level ``node``, averaged over time."""
+        """Return the level ``node``, averaged over time."""
         return self.fragmentation[NODE]
 
 
@@ -140,7 +140,7 @@ def percentile(ordered: FloatArray | IntArray, percent: int) -> float:
 
 
 def summarise(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> Summary:
-    """All numbers of one run, interrupted or not."""
+    """Return all numbers of one run, interrupted or not."""
     return of_ledger(Ledger(tape, jobs, cluster))
 
 
@@ -165,7 +165,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         cancelled=int((ended_by == Kind.CANCELLED).sum()),
         unfinished=int((ledger.arrived & ~ledger.ended)[chosen].sum()),
         completed=int(completed.sum()),
-        jct_s=spread((ledger.end - ledger.submit)[chosen][completed], SECOND),
+        jct_s=spread(ledger.jct[chosen][completed], SECOND),
         wait_s=spread(ledger.wait[chosen][completed], SECOND),
         slowdown=spread(slowdown(ledger)[chosen]),
         bounded_slowdown=spread(bounded_slowdown(ledger)[chosen]),
@@ -197,13 +197,13 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
 
 
 def _within(ledger: Ledger, kind: Kind, start: int, end: int) -> int:
-    """Rows of a kind between two instants, both included."""
+    """Count the rows of a kind between two instants, both included."""
     times = ledger.time[ledger.rows(kind)]
     return int(((times >= start) & (times <= end)).sum())
 
 
 def _over_time(ledger: Ledger, lines: Timeline, start: int, end: int) -> dict[str, Any]:
-    """What is a mean, or a maximum, over the time between two instants."""
+    """Return means and maxima over the time between two instants."""
     gpus = ledger.cluster.gpus
     nodes = ledger.cluster.nodes
 
@@ -234,7 +234,7 @@ def _while_arriving(means: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_json(summary: Summary, policy: str) -> Json:
-    """One flat object, times in seconds; the caller adds what only it knows (wall time, memory)."""
+    """Return one flat object, times in seconds; the caller adds what only it knows (wall time, memory)."""
     flat: Json = {"policy": policy, "jobs": summary.jobs, "gpu_utilisation_over_makespan": summary.gpu_utilisation}
     for name in summary.__slots__:
         value = getattr(summary, name)
@@ -249,7 +249,7 @@ def as_json(summary: Summary, policy: str) -> Json:
 
 
 def from_json(flat: Mapping[str, Any]) -> Summary:
-    """The numbers in such an object, an earlier version's included; what else it holds is not looked at."""
+    """Return the numbers in such an object, an earlier version's included; what else it holds is not looked at."""
     found: dict[str, Any] = {}
     for each in fields(Summary):
         if each.type is Spread:
@@ -263,6 +263,6 @@ def from_json(flat: Mapping[str, Any]) -> Summary:
 
 
 def _keys(name: str) -> dict[str, str]:
-    """What the parts of a spread are called in a flat object."""
+    """Return what the parts of a spread are called in a flat object."""
     stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
     return {part: f"{stem}_{part}{unit}" for part in Spread.__slots__}

@@ -9,7 +9,7 @@ from headway.metrics.training.ledger import Ledger
 
 
 def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:
-    """One row a tenant that has submitted a job, by name; ``table`` spares making the job table again."""
+    """Return one row a tenant that has submitted a job, by name; ``table`` spares making the job table again."""
     weights = {tenant.name: tenant.weight for tenant in ledger.cluster.tenants}
     grouped = _grouped(job_table(ledger) if table is None else table, "tenant")
     weight = pl.Series("weight", [weights.get(name, 1) for name in grouped["tenant"].to_list()], dtype=pl.Int64)
@@ -17,7 +17,7 @@ def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame
 
 
 def by_partition(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:
-    """One row a partition that a job has named, by name; jobs that run anywhere stand under the empty name."""
+    """Return one row a partition that a job has named, by name; jobs that run anywhere stand under the empty name."""
     return _grouped(job_table(ledger) if table is None else table, "partition")
 
 

@@ -41,7 +41,7 @@ class Timeline:
 
 
 def timeline(ledger: Ledger) -> Timeline:
-    """All step functions of a run but fragmentation."""
+    """Return all step functions of a run but fragmentation."""
     widths = ledger.width[ledger.hold_job]
     times, nodes, changes = ledger.node_changes
     gpus = np.array([node.gpus for node in ledger.cluster.nodes], dtype=np.int64)
@@ -61,7 +61,7 @@ def timeline(ledger: Ledger) -> Timeline:
 
 
 def waiting(ledger: Ledger, weights: IntArray, unit: int = 1) -> Series:
-    """The queue over time, each job counted with its weight."""
+    """Return the queue over time, each job counted with its weight."""
     joins = ledger.rows(Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)
     leaves = ledger.rows(Kind.START, Kind.CANCELLED)
     leaves = leaves[(ledger.kind[leaves] == Kind.START) | (ledger.lease[leaves] == 0)]
@@ -79,7 +79,7 @@ def living(ledger: Ledger) -> Series:
 
 
 def effective(ledger: Ledger) -> Series:
-    """Thousandths of a GPU held times speed in ppm, while the job makes progress."""
+    """Return thousandths of a GPU held times speed in ppm, while the job makes progress."""
     hold, rows, base = ledger.paces
     end = ledger.hold_end[hold]
     last = np.append(hold[1:] != hold[:-1], True)[: len(hold)]

@@ -23,12 +23,12 @@ class Waits:
 
     @property
     def length(self) -> IntArray:
-        """Nanoseconds of each."""
+        """Return the nanoseconds of each stretch."""
         return self.end - self.start
 
 
 def waits(ledger: Ledger, window: Window | None = None) -> Waits:
-    """Where each job waited; with a window, each of those that it measures."""
+    """Return the stretches in which each job waited; with a window, each job that it measures."""
     rows = ledger.rows(*_JOINS, Kind.START, Kind.CANCELLED)
     kind = ledger.kind[rows]
     rows = rows[(kind != Kind.CANCELLED) | (ledger.lease[rows] == 0)]  # one that ran does not leave the queue

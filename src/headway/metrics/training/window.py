@@ -20,7 +20,7 @@ from headway.training.job import Job
 from headway.units import parse_duration
 
 GROWTH = 1.5
-"""A queue that is so many times as long in the last quarter as in the first, and longer in each, still grows."""
+"""A queue that is so many times as long in the last quarter as in the first has grown."""
 FEWEST_WAITING = 5.0
 """A queue shorter than this at its end is none to speak of."""
 _RANGE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
@@ -36,7 +36,7 @@ class Window:
 
     @property
     def jobs(self) -> slice:
-        """The same as positions in anything that has one entry a job."""
+        """Return the jobs as positions in anything that has one entry a job."""
         return slice(self.first, self.last)
 
 
@@ -54,7 +54,11 @@ def window_of(jobs: Sequence[Job], numbers: str, warmup: str | int | float) -> W
     """The jobs that ``4000:5000``, or a warm-up of ``10%`` or ``2d``, leaves to be measured; None for all of them."""
     check_texts(numbers, warmup)
     if numbers:
-        return _numbered(numbers, len(jobs))
+        first, last = _range(numbers)
+        last = len(jobs) if last is None else last
+        if last > len(jobs) or first >= last:
+            raise ExperimentError(f"jobs to measure {numbers!r}: the workload has {len(jobs):,} jobs, numbered from 0")
+        return Window(first, last)
     if warmup == "":
         return None
     text = str(warmup)
@@ -66,14 +70,6 @@ def window_of(jobs: Sequence[Job], numbers: str, warmup: str | int | float) -> W
     if first >= len(jobs):
         raise ExperimentError(f"warm-up {text!r} leaves none of the {len(jobs):,} jobs to be measured")
     return Window(first, len(jobs))
-
-
-def _numbered(text: str, count: int) -> Window:
-    first, last = _range(text)
-    last = count if last is None else last
-    if last > count or first >= last:
-        raise ExperimentError(f"jobs to measure {text!r}: the workload has {count:,} jobs, numbered from 0")
-    return Window(first, last)
 
 
 def _range(text: str) -> tuple[int, int | None]:
@@ -115,6 +111,11 @@ def arrivals_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
     return start, int(ledger.submit[chosen].max()) if arrived.any() and arrived.all() else end
 
 
+def grew(early: float, late: float) -> bool:
+    """Return whether a queue of these mean lengths, in the first and the last quarter, has grown to speak of."""
+    return late >= FEWEST_WAITING and late >= GROWTH * early
+
+
 def still_growing(ledger: Ledger, window: Window | None) -> str | None:
     """One line when the queue grows all through the time in which measured jobs arrive: that is no steady state."""
     if window is None or not ledger.arrived[window.jobs].any():
@@ -124,6 +125,6 @@ def still_growing(ledger: Ledger, window: Window | None) -> str | None:
     queue = waiting(ledger, np.ones_like(ledger.width))
     means = [queue.mean(start, end) for start, end in pairwise(edges)]
     rising = all(before < after for before, after in pairwise(means))
-    if not rising or means[-1] < FEWEST_WAITING or means[-1] < GROWTH * means[0]:
+    if not rising or not grew(means[0], means[-1]):
         return None
     return f"no steady state: while measured jobs arrived the queue grew from {means[0]:.0f} to {means[-1]:.0f} jobs"
