@@ -271,20 +271,3 @@ class Walk:
         return TapeError(
             f"another policy wrote this tape: at {step.time} ns {self.policy.name} decides {decided}, not {wrote}"
         )
-
-
-def state_at(
-    cluster: Cluster,
-    jobs: Sequence[Job],
-    tape: Tape,
-    time: int,
-    policy: ComposedPolicy,
-    *,
-    speed: SpeedModel | None = None,
-    costs: Costs | None = None,
-) -> TrainingState:
-    """The state after everything up to and including this time; the policy arranges the queue and is not asked."""
-    walk = Walk(cluster, jobs, tape.until(time), policy, speed=speed, costs=costs)
-    for _ in walk:
-        pass
-    return walk.state
