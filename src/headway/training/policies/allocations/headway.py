@@ -7,7 +7,6 @@ several nodes weigh what they take on each; running jobs change places where tha
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob, WakeAt
 from headway.training.feasible import grant_refusal
@@ -34,8 +33,8 @@ _LOOK_AGAIN = 5 * MINUTE
 class Headway(Allocation):
     """What the cluster gains most by."""
 
-    name: ClassVar[str] = "headway"
-    swaps: ClassVar[bool] = True
+    name = "headway"
+    swaps = True
 
     def __init__(self, moves: int = 4, margin: float = 10.0, rest: Duration = _REST, slowdown: float = 0.1) -> None:
         from_zero(self.name, moves=moves, margin=margin, rest=rest)

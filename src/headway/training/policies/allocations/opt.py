@@ -13,7 +13,7 @@ CPUs; a due is a job's own nodes'; storage bandwidth, where it is counted, is a 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
 from headway.training.jobstate import JobState
@@ -48,7 +48,7 @@ class Division(NamedTuple):
 class Opt(Allocation):
     """The largest throughput."""
 
-    name: ClassVar[str] = "opt"
+    name = "opt"
 
     def __init__(
         self,

@@ -3,8 +3,6 @@
 What clusters do today, and Synergy's baseline ("fair"; Mohan et al., OSDI 2022).
 """
 
-from typing import ClassVar
-
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.wants import Wants, can_have_due, place_by_gpus
@@ -16,7 +14,7 @@ from headway.training.state import TrainingState
 class Proportional(Allocation):
     """By GPUs."""
 
-    name: ClassVar[str] = "proportional"
+    name = "proportional"
 
     def __init__(self) -> None:
         self._wants: Wants | None = None

@@ -13,7 +13,6 @@ they have no common unit. No fairness knob.
 
 from collections.abc import Hashable, Iterable
 from math import inf
-from typing import ClassVar
 
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.greedy import Greedy
@@ -27,7 +26,7 @@ from headway.training.state import TrainingState
 class TetrisDemands(Greedy):
     """Full demands, those first that match what is free and are soon done."""
 
-    name: ClassVar[str] = "tetris"
+    name = "tetris"
 
     def order(self, order: Order) -> Order:
         """By alignment and what is left; the policy's order breaks ties."""

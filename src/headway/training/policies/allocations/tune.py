@@ -17,7 +17,6 @@ is a third resource throughout.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
@@ -36,7 +35,7 @@ from headway.training.wish import Wish
 class Tune(Allocation):
     """Full demand, else due, else others are brought down to theirs."""
 
-    name: ClassVar[str] = "tune"
+    name = "tune"
 
     def __init__(self, leftovers: bool = False) -> None:
         self.leftovers = leftovers

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush, merge
 from itertools import islice
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.actions import Action, Placement, PreemptJob, StartJob, WakeAt
@@ -46,9 +45,9 @@ class _Slot:
 class Conservative(Backfill):
     """A reservation for every job."""
 
-    name: ClassVar[str] = "conservative"
-    ranks_ends: ClassVar[bool] = True
-    reserves: ClassVar[bool] = True
+    name = "conservative"
+    ranks_ends = True
+    reserves = True
 
     def __init__(self, depth: int = 100, interval: Duration = Duration(MINUTE)) -> None:  # noqa: B008
         if depth < 1:

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import reduce
 from heapq import heappop, heappush
 from operator import or_
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from headway.training.actions import Action, Placement, StartJob
 from headway.training.feasible import quota_refusal
@@ -41,10 +41,10 @@ class _Candidate(NamedTuple):
 class Easy(Backfill):
     """A reservation for the first blocked job."""
 
-    name: ClassVar[str] = "easy"
-    by_shape: ClassVar[bool] = True
-    ranks_ends: ClassVar[bool] = True
-    reserves: ClassVar[bool] = True
+    name = "easy"
+    by_shape = True
+    ranks_ends = True
+    reserves = True
 
     def __init__(self) -> None:
         self.reservations: dict[int, Reservation] = {}

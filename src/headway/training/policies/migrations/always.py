@@ -6,7 +6,6 @@ charging turns its gain into a loss under backfill, which is why ``migrate`` is 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement
 from headway.training.jobstate import JobState
@@ -19,7 +18,7 @@ from headway.training.state import TrainingState
 class Always(Migration):
     """Moves without asking what they cost."""
 
-    name: ClassVar[str] = "migrate-always"
+    name = "migrate-always"
 
     def __init__(self) -> None:
         self._seen = -1
@@ -66,5 +65,5 @@ def _tighter(pool: Pool, js: JobState, rule: PlacementRule) -> Placement | None:
 class Free(Always):
     """The same, at no charge."""
 
-    name: ClassVar[str] = "migrate-free"
-    charged: ClassVar[bool] = False
+    name = "migrate-free"
+    charged = False

@@ -13,7 +13,7 @@ Departures: jobs here are indivisible and may be most of the cluster; ties go to
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.allocations.full import FullDemands
@@ -32,8 +32,8 @@ Holding: TypeAlias = tuple[int, int, int]
 class Drf(Order):
     """By the dominant share of the job's tenant."""
 
-    name: ClassVar[str] = "drf"
-    moves: ClassVar[bool] = True
+    name = "drf"
+    moves = True
 
     def __init__(self, quantum: Duration = QUANTUM) -> None:
         self.quantum = quantum

@@ -12,8 +12,6 @@ against swapping equals every lease, and off by default. A job that does not fit
 use goes to the next.
 """
 
-from typing import ClassVar
-
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.rounds import RoundOrder
@@ -29,10 +27,10 @@ PPM = 1_000_000
 class Ftf(RoundOrder):
     """By finish-time fairness, worst off first, with preemption at the end of leases."""
 
-    name: ClassVar[str] = "ftf"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
+    name = "ftf"
+    preempts = True
+    backfill = "fit"
+    starves = True
 
     def __init__(self, lease: Duration = LEASE, margin: float = 0.0, contention: bool = True) -> None:
         super().__init__()

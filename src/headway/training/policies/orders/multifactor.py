@@ -13,7 +13,6 @@ default to those of the example in Slurm's manual, because Slurm's own default o
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState, Status
@@ -32,9 +31,9 @@ SCALE = 1000
 class Multifactor(RoundOrder):
     """By Slurm's weighted sum."""
 
-    name: ClassVar[str] = "multifactor"
-    starves: ClassVar[bool] = True
-    watches_ends: ClassVar[bool] = True
+    name = "multifactor"
+    starves = True
+    watches_ends = True
 
     def __init__(
         self,

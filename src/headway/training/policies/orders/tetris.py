@@ -10,8 +10,6 @@ which the paper's code sorts all jobs anew every round. How well a demand fits w
 whose keys may not move while jobs wait: that is the allocation of the same name.
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.packing import Packing
 from headway.training.policies.parts import Order
@@ -23,10 +21,10 @@ from headway.units import REFERENCE_SPEED_PPM
 class Tetris(Order):
     """By remaining work times packed demand, with preemption."""
 
-    name: ClassVar[str] = "tetris"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
+    name = "tetris"
+    preempts = True
+    backfill = "fit"
+    starves = True
 
     def __init__(self) -> None:
         self._packing: Packing | None = None

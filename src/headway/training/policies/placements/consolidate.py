@@ -11,7 +11,6 @@ by best fit.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from headway.errors import ExperimentError, unknown_name
 from headway.training.actions import Placement
@@ -37,7 +36,7 @@ ANYWHERE = "any"
 class Consolidate(PlacementRule):
     """The smallest domain that holds it."""
 
-    name: ClassVar[str] = "consolidate"
+    name = "consolidate"
 
     def __init__(self, up_to: str = "node") -> None:
         self.up_to = up_to

@@ -13,7 +13,6 @@ been seen, so that scores can be remembered. At most ``shapes`` kinds of jobs ar
 """
 
 from collections import Counter
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.actions import Placement
@@ -38,7 +37,7 @@ _MEMO_LIMIT = 1 << 18
 class Fgd(PlacementRule):
     """Down the gradient of fragmentation."""
 
-    name: ClassVar[str] = "fgd"
+    name = "fgd"
 
     def __init__(self, typical: tuple[str, ...] = (), shapes: int = 64) -> None:
         if shapes < 1:
