@@ -63,10 +63,6 @@ class ComposedPolicy:
         self.rank = order.rank
         self.ended = order.ended
         self.starves = order.starves or backfill.starves
-        self._tenant_lanes = False
-        self._partition_lanes = False
-        self._order_lanes = False
-        self._one_lane = False
         alone = migration is None and allocation is None
         self._plain = alone and not self.preempts and not self.refresh and not round_length
         """The backfill alone decides."""

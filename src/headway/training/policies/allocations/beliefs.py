@@ -64,7 +64,7 @@ class Beliefs:
 
     # --- what was seen ----------------------------------------------------------------------------------------
 
-    def see(self, js: JobState, due: Grant, pace: int) -> bool:
+    def see(self, js: JobState, pace: int) -> bool:
         """Note how fast a job has become with what it holds; whether that changes what is believed."""
         model, grant = js.job.model, a_gpu(js.grant, js.width)
         self._certain.add((model, grant))

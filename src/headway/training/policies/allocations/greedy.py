@@ -23,16 +23,12 @@ class Greedy(Allocation):
     name = "greedy"
     guarantees = False
 
-    def __init__(self) -> None:
-        self._demands: FullDemands | None = None
-
     def bind(self, state: TrainingState) -> None:
-        """Whose jobs ask for what."""
+        """Take note whose jobs ask for what."""
         self._demands = FullDemands(state)
 
     def asks(self, js: JobState, rule: PlacementRule) -> Grant:
         """All that it can use."""
-        assert self._demands is not None
         return self._demands.within(js, rule)
 
     def enter(

@@ -37,7 +37,6 @@ class Aligned(Tied, Tetris):
     """Jobs of one demand in a lane; lanes by what their first job has left, over how well the demand is aligned."""
 
     def __init__(self, ties: Order) -> None:
-        Tetris.__init__(self)
         self.tie(ties)
 
     def key(self, now: int, js: JobState) -> Key:

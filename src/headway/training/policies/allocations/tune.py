@@ -39,19 +39,11 @@ class Tune(Allocation):
 
     def __init__(self, leftovers: bool = False) -> None:
         self.leftovers = leftovers
-        self._wants: Wants | None = None
-        self._changed = Changed()
 
     def bind(self, state: TrainingState) -> None:
-        """Whose nodes are divided."""
-        self._wants = Wants(state)
+        """Take note whose nodes are divided, and what is believed of the jobs there."""
+        self.wants = Wants(state)
         self._changed = Changed()
-
-    @property
-    def wants(self) -> Wants:
-        """What is believed of jobs."""
-        assert self._wants is not None, "bind comes first"
-        return self._wants
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """Where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""

@@ -59,7 +59,6 @@ class Conservative(Backfill):
         self.reservations: dict[int, Reservation] = {}
         self._slots: dict[int, _Slot] = {}
         self._due: list[tuple[int, Entry]] = []
-        self._profile: Profile | None = None
         self._future = Future()
         self._blocked = Blocked()
         self._broken = True
@@ -139,12 +138,11 @@ class Conservative(Backfill):
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """A job runs now: what it holds takes the place of what was reserved for it."""
-        profile = self._profile
         self.reservations.pop(js.id, None)
         slot = self._slots.pop(js.id, None)
-        if profile is None or self._broken:
-            self._broken = True
+        if self._broken:
             return
+        profile = self._profile
         end = js.expected_end()
         if slot is not None:
             if js.gpu_milli == 1000 and (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement)):
@@ -182,7 +180,6 @@ class Conservative(Backfill):
     def _place_of(self, now: int, state: TrainingState, policy: Admission, slot: _Slot) -> Placement | None:
         """Where a job whose time has come starts: the placement's choice if nobody minds, else what was reserved."""
         js, profile = slot.js, self._profile
-        assert profile is not None
         if state.quotas and quota_refusal(js) is not None:
             return None
         if not self._broken and (placement := policy.placement.place(state.pool, js)) is not None:
@@ -213,7 +210,6 @@ class Conservative(Backfill):
         if missing <= 0 or len(self._slots) == state.queue.size:
             return
         profile = self._profile
-        assert profile is not None
         if now >= self._forgotten + self.interval:
             self._forgotten = now
             profile.forget(now)
@@ -231,7 +227,6 @@ class Conservative(Backfill):
     ) -> Placement | None:
         """Where a job starts now; None when its reservation, made here, is for later."""
         profile = self._profile
-        assert profile is not None
         fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
         placement = None if fresh else policy.placement.place(state.pool, js)
         if placement is not None and profile.fits(js, placement, now, run_time(state, js, placement)):
@@ -251,7 +246,6 @@ class Conservative(Backfill):
     def _earliest(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> tuple[int, int, Parts]:
         """When, for how long and where a job can start; how long depends on where, so it may take a second look."""
         profile = self._profile
-        assert profile is not None
         single = js.gpu_milli < 1000 or rule.needs_one_node(state.pool, js)
         domains = () if single else rule.domains(state.pool, js)
 

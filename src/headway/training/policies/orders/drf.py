@@ -38,12 +38,9 @@ class Drf(Order):
     def __init__(self, quantum: Duration = QUANTUM) -> None:
         self.quantum = quantum
         self._fruitless = Fruitless()
-        self._totals: Holding = (1, 1, 1)
-        self._counts_hosts = False
         self._hosts: dict[Account, Holding] = {}
         """What tenants held when the state had changed ``_hosts_of`` times; kept where CPUs or memory are counted."""
         self._hosts_of = -1
-        self._demands: FullDemands | None = None
 
     def bind(self, state: TrainingState) -> None:
         """What shares are parts of; what is not counted is endless."""

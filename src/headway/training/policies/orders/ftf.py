@@ -42,8 +42,6 @@ class Ftf(RoundOrder):
         self.contention = contention
         self.refresh = lease
         self._margin_ppm = PPM + round(margin * PPM)
-        self._state: TrainingState | None = None
-        self._total = 1
 
     def bind(self, state: TrainingState) -> None:
         """Whose jobs compete, for how many GPUs."""
@@ -57,7 +55,7 @@ class Ftf(RoundOrder):
     def rho_ppm(self, now: int, js: JobState) -> int:
         """T_shared / T_ideal of a live job, in millionths."""
         shared = now - js.job.submit + js.remaining(now)
-        wanted = js.width * len(self._state.jobs) if self.contention and self._state is not None else 0
+        wanted = js.width * len(self._state.jobs) if self.contention else 0
         if wanted <= self._total:
             return shared * PPM // js.expected
         return shared * PPM * self._total // (js.expected * wanted)

@@ -65,9 +65,6 @@ class Multifactor(RoundOrder):
         self.fair_tree = fair_tree
         self.refresh = period
         self._qos = _parts_of_largest(_parsed(qos))
-        self._partitions: dict[str, float] = {}
-        self._state: TrainingState | None = None
-        self._total = 1
         self._calculated = -1
         self._ended: dict[Who, int] = {}
         self._counted: dict[Who, int] = {}
@@ -75,19 +72,17 @@ class Multifactor(RoundOrder):
         self._factors: dict[Who, float] = {}
         self._fair: dict[Who, float] = {}
         self._fair_most = SCALE * fairshare_weight
-        self._fixed: dict[tuple[int, str, str], float] = {}
 
     def bind(self, state: TrainingState) -> None:
         """Sizes and priorities are relative to the cluster's."""
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
-        self._fixed = {}
+        self._fixed: dict[tuple[int, str, str], float] = {}
 
     def key(self, now: int, js: JobState) -> Key:
         """Minus the priority, in thousandths."""
         state = self._state
-        assert state is not None, "multifactor needs to be bound to a state"
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
         job = js.job

@@ -26,18 +26,9 @@ class Tetris(Order):
     backfill = "fit"
     starves = True
 
-    def __init__(self) -> None:
-        self._packing: Packing | None = None
-
-    @property
-    def packing(self) -> Packing:
-        """What demands are parts of."""
-        assert self._packing is not None, "bind comes first"
-        return self._packing
-
     def bind(self, state: TrainingState) -> None:
-        """What demands are parts of."""
-        self._packing = Packing(state)
+        """Take note what demands are parts of."""
+        self.packing = Packing(state)
 
     def key(self, now: int, js: JobState) -> Key:
         """Work left by the estimate, in millionths of a nanosecond, times the demand."""
