@@ -112,7 +112,7 @@ def _add_nodes(world: TrainingState, js: JobState, *, gathered: bool) -> None:
 def _host(world: TrainingState, js: JobState, template: Node, gpus: int) -> dict[str, Any]:
     """What such a node has besides GPUs: what the job wants there; where that is divided, at least what is due there,
     as far as nodes of the kind count it."""
-    cpu_milli, memory_bytes = host_share(js, gpus, counted=True)
+    cpu_milli, memory_bytes = host_share(js, gpus)
     if not world.divides:
         return {"cpu_milli": cpu_milli, "memory_bytes": memory_bytes}
     due = times(due_a_gpu(template), gpus * WHOLE_GPU_MILLI)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from headway.training.cluster import Cluster, Node
 from headway.training.explain import CauseKind, why_waiting
 from headway.training.job import Job
-from headway.training.openings import by_moves, by_preemption, fits
+from headway.training.openings import by_moves, by_preemption
+from headway.training.policies.preemption import fits
 from headway.training.policies.registry import build
 from headway.training.replay import Walk
 from headway.training.sensitivity import Profile

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from headway.training.actions import Grant, Placement
-from headway.training.cluster import Cluster, Tenant
+from headway.training.cluster import Cluster
 from headway.training.job import Job
 
 
@@ -198,15 +198,11 @@ class Books:
             return f"{holds}, its limit is {tenant.limit_gpus}"
         if tenant.guaranteed_gpus is None or held <= tenant.guaranteed_gpus * 1000:
             return None
-        return _borrowing(tenant, job, holds)
-
-
-def _borrowing(tenant: Tenant, job: Job, holds: str) -> str | None:
-    if not tenant.borrow:
-        return f"{holds}, its quota is {tenant.guaranteed_gpus} and it may not borrow"
-    if not job.preemptible:
-        return f"{holds}, its quota is {tenant.guaranteed_gpus}, and job {job.id} borrows but is not preemptible"
-    return None
+        if not tenant.borrow:
+            return f"{holds}, its quota is {tenant.guaranteed_gpus} and it may not borrow"
+        if not job.preemptible:
+            return f"{holds}, its quota is {tenant.guaranteed_gpus}, and job {job.id} borrows but is not preemptible"
+        return None
 
 
 def gpus_in(mask: int) -> Iterator[int]:

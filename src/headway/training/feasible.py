@@ -136,7 +136,7 @@ def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> s
     if min(js.cpu_milli, js.memory_bytes, js.storage) < 0:
         return f"{js.cpu_milli} CPU thousandths, {js.memory_bytes} bytes, {js.storage} B/s: none may be negative"
     for node, mask in placement:
-        cpu_milli, memory_bytes = host_share(js, mask)
+        cpu_milli, memory_bytes = host_share(js, mask.bit_count())
         name = state.cluster.nodes[node].name
         if cpu_milli > state.pool.cpu_free[node]:
             return f"wants {cpu_milli / 1000:g} CPUs, node {name} has {state.pool.cpu_free[node] / 1000:g} free"

@@ -7,10 +7,9 @@ in ``job.Job`` and stays there.
 from collections.abc import Hashable
 from enum import IntEnum
 
-from headway.training.actions import Grant, Placement
+from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.periodic import duration, useful
-from headway.training.pool import UNCOUNTED
 from headway.training.queue import Key
 from headway.units import REFERENCE_SPEED_PPM
 

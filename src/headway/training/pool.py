@@ -11,10 +11,8 @@ from typing import Protocol
 
 from headway.training.actions import Placement
 from headway.training.cluster import Cluster
+from headway.training.job import Job
 from headway.units import WHOLE_GPU_MILLI
-
-UNCOUNTED = 1 << 60
-"""What a node without counted CPUs or memory has of them."""
 
 
 class Demand(Protocol):
@@ -44,11 +42,9 @@ class Pool:
         self.capacity = [node.gpus for node in nodes]
         self.free_mask = [(1 << node.gpus) - 1 for node in nodes]
         self.free_count = [node.gpus for node in nodes]
-        self.cpu_free = [UNCOUNTED if node.cpu_milli is None else node.cpu_milli for node in nodes]
-        self.memory_free = [UNCOUNTED if node.memory_bytes is None else node.memory_bytes for node in nodes]
-        self.storage_free = [
-            UNCOUNTED if node.storage_bytes_per_second is None else node.storage_bytes_per_second for node in nodes
-        ]
+        self.cpu_free = [node.host.cpu_milli for node in nodes]
+        self.memory_free = [node.host.memory_bytes for node in nodes]
+        self.storage_free = [node.host.storage for node in nodes]
         self.shares: list[dict[int, int]] = [{} for _ in nodes]
         """Free thousandths of each partly used GPU, by node."""
         self.sharing = 0
@@ -141,7 +137,7 @@ class Pool:
 
     def _move_host(self, demand: Demand, placement: Placement, sign: int) -> None:
         for node, mask in placement:
-            cpu_milli, memory_bytes = host_share(demand, mask)
+            cpu_milli, memory_bytes = host_share(demand, mask.bit_count())
             self.cpu_free[node] += sign * cpu_milli
             self.memory_free[node] += sign * memory_bytes
             if demand.storage:
@@ -184,7 +180,7 @@ class Pool:
         """Whether a node has the CPUs, memory and storage that go with so many of the job's GPUs."""
         if not (demand.cpu_milli or demand.memory_bytes or demand.storage):
             return True
-        cpu_milli, memory_bytes = host_share(demand, gpus, counted=True)
+        cpu_milli, memory_bytes = host_share(demand, gpus)
         return (
             self.cpu_free[node] >= cpu_milli
             and self.memory_free[node] >= memory_bytes
@@ -192,9 +188,8 @@ class Pool:
         )
 
 
-def host_share(demand: Demand, gpus: int, *, counted: bool = False) -> tuple[int, int]:
-    """CPUs and memory that go with a mask (``counted``: a number) of a job's GPUs: its part of them, rounded up."""
-    count = gpus if counted else gpus.bit_count()
+def host_share(demand: Demand | Job, count: int) -> tuple[int, int]:
+    """Return the CPUs and memory that go with so many of a job's GPUs: its part of them, rounded up."""
     if demand.gpus == 0 or count == demand.gpus:
         return demand.cpu_milli, demand.memory_bytes
     return -(-demand.cpu_milli * count // demand.gpus), -(-demand.memory_bytes * count // demand.gpus)

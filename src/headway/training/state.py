@@ -11,9 +11,19 @@ from typing import assert_never
 
 from headway.core.tape import Row
 from headway.training import losses
-from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import (
+    UNCOUNTED,
+    Action,
+    Grant,
+    MigrateJob,
+    Placement,
+    PreemptJob,
+    ReallocateJob,
+    StartJob,
+    WakeAt,
+)
 from headway.training.arrangement import Arrangement
-from headway.training.cluster import Cluster
+from headway.training.cluster import Cluster, Eligible
 from headway.training.draft import Draft
 from headway.training.events import (
     Event,
@@ -29,7 +39,7 @@ from headway.training.events import (
 from headway.training.feasible import grant_refusal, move_refusal, start_refusal
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
-from headway.training.pool import UNCOUNTED, Pool
+from headway.training.pool import Pool
 from headway.training.queue import Entry, Queue, Ranked
 from headway.training.respeed import Respeeded, beside, reallocate, respeed_neighbours
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
@@ -95,10 +105,8 @@ class TrainingState:
         """Whether any job was ever given something else than it asked for."""
         self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
-        self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._partitions = {
-            partition.name: sum(1 << node for node in partition.nodes) for partition in cluster.partitions
-        }
+        self.eligible = Eligible(cluster).of
+        """The nodes of a partition that carry one of some GPU types, as a bit set."""
 
     # --- the contract -----------------------------------------------------------------------------------------
 
@@ -192,16 +200,6 @@ class TrainingState:
             lanes.setdefault(js.lane, []).append((js.key, job))
         self.queue.refill(lanes)
 
-    def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
-        """The nodes of a partition that carry one of these GPU types (any, when none is named)."""
-        found = self._eligible.get((partition, gpu_types))
-        if found is None:
-            found = self._partitions.get(partition, 0) if partition else self.pool.everywhere
-            if gpu_types:
-                found &= sum(1 << i for i, node in enumerate(self.cluster.nodes) if node.gpu_type in gpu_types)
-            self._eligible[(partition, gpu_types)] = found
-        return found
-
     # --- changes from outside: what was thought of the work is wrong ----------------------------------------------
 
     def expect(self, jobs: int) -> None:
@@ -220,10 +218,7 @@ class TrainingState:
         account = self.accounts.get(job.tenant)
         if account is None:
             account = self.accounts[job.tenant] = Account(job.tenant)
-        eligible = self._eligible.get((job.partition, job.gpu_types))
-        if eligible is None:
-            eligible = self.eligible(job.partition, job.gpu_types)
-        js = self.jobs[job.id] = JobState(job, account, eligible, now)
+        js = self.jobs[job.id] = JobState(job, account, self.eligible(job.partition, job.gpu_types), now)
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1

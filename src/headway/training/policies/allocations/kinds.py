@@ -90,10 +90,7 @@ class Kinds:
 
     def _ppm(self, profile: Profile, grant: Grant, width: int, pace_ppm: int) -> int:
         """How fast a job is believed to be with a grant, on its GPUs."""
-        per_gpu = a_gpu(self.wants.dues.felt(grant), width)
-        if pace_ppm == REFERENCE_SPEED_PPM:
-            return profile.speed(*per_gpu)
-        return min(profile.host_speed(*per_gpu), profile.most_ppm * pace_ppm // REFERENCE_SPEED_PPM)
+        return profile.speed_at(a_gpu(self.wants.dues.felt(grant), width), pace_ppm)
 
     def _worth(self, js: JobState, ppm: int) -> int:
         return ppm * js.width // WHOLE_GPU_MILLI if self._by_gpus else ppm

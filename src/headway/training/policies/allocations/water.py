@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.training.actions import Grant
+from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Node
-from headway.training.pool import UNCOUNTED
 from headway.training.shares import times
 from headway.units import WHOLE_GPU_MILLI
 
@@ -76,7 +75,7 @@ class Basin:
     def __init__(self, node: Node) -> None:
         has = (node.cpu_milli, node.memory_bytes, node.storage_bytes_per_second)
         self.counted = tuple(amount is not None for amount in has)
-        self.capacity = Grant(*(UNCOUNTED if amount is None else amount for amount in has))
+        self.capacity = node.host
         self.units = (
             _unit(node.cpu_milli, _UNITS[0], _CPU_MILLI),
             _unit(node.memory_bytes, _UNITS[1]),

@@ -252,7 +252,7 @@ class Conservative(Backfill):
         def search(length: int) -> tuple[int, Parts]:
             if single:
                 return profile.on_one_node(js, now, length)
-            return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=_start)
+            return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
 
         length = js.debt + js.remaining(now)
         start, parts = search(length)
@@ -272,10 +272,6 @@ def _reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementR
             return None
     placement = tuple((node, gpus_of(pool, node, count)) for node, count in parts)
     return placement if rule.allows(js, placement) else None
-
-
-def _start(found: tuple[int, Parts]) -> int:
-    return found[0]
 
 
 def _parts(placement: Placement) -> Parts:

@@ -143,7 +143,7 @@ class _Scores:
         """F after minus before, when so many whole GPUs (and what goes with them) are taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
-        cpu_milli, memory_bytes = host_share(js, count, counted=True)
+        cpu_milli, memory_bytes = host_share(js, count)
         return self._after(pool, node, whole - count, parts, cpu_milli, memory_bytes) - self._after(
             pool, node, whole, parts
         )

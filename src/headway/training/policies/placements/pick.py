@@ -8,8 +8,8 @@ first.
 
 from collections.abc import Iterable, Iterator
 
-from headway.training.actions import Placement
-from headway.training.pool import UNCOUNTED, Demand, Pool, members
+from headway.training.actions import UNCOUNTED, Placement
+from headway.training.pool import Demand, Pool, members
 
 _MEMO: dict[tuple[int, int, tuple[int, ...]], int] = {}
 _MEMO_LIMIT = 1 << 16
