@@ -54,29 +54,33 @@ class Scheduler(Generic[EventT, ActionT]):
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Go on until the run is over or ``stop`` is called. ``progress`` is told the time every thousand steps."""
         state, execute, follow = self.state, self.executor.execute, self.executor.follow
-        check, commit = state.check, state.commit
-        decide = self.policy.decide if self.decide_ns is None else self._timed
+        check, commit, decide = state.check, state.commit, self.policy.decide
+        durations_ns, clock = self.decide_ns, perf_counter_ns
         for now in self.instants(progress):
-            for action in decide(now, state):
-                if (refusal := check(action)) is None:
-                    caused = commit(now, action)
-                    execute(now, action)
-                    if caused is not None:
-                        follow(now, caused)
-                else:
-                    self._refuse(now, action, refusal)
+            if durations_ns is None:
+                for action in decide(now, state):
+                    if (refusal := check(action)) is None:
+                        caused = commit(now, action)
+                        execute(now, action)
+                        if caused is not None:
+                            follow(now, caused)
+                    else:
+                        self._refuse(now, action, refusal)
+            else:  # the same, with what ``decide`` itself took, commits not counted; a call each would be noticed
+                spent, started = 0, clock()
+                for action in decide(now, state):
+                    spent += clock() - started
+                    if (refusal := check(action)) is None:
+                        caused = commit(now, action)
+                        execute(now, action)
+                        if caused is not None:
+                            follow(now, caused)
+                    else:
+                        self._refuse(now, action, refusal)
+                    started = clock()
+                durations_ns.append(spent + clock() - started)
         if not self.stopped and not state.over():
             raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
-
-    def _timed(self, now: int, state: Any) -> Iterator[ActionT]:
-        """Yield what the policy decides, and note how long that took it, commits not counted."""
-        assert self.decide_ns is not None
-        spent, started = 0, perf_counter_ns()
-        for action in self.policy.decide(now, state):
-            spent += perf_counter_ns() - started
-            yield action
-            started = perf_counter_ns()
-        self.decide_ns.append(spent + perf_counter_ns() - started)
 
     def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
         """Yield each instant once all its events are applied: what is decided then is committed before the next."""

@@ -57,7 +57,7 @@ def _where(job: Job) -> str:
 
 def _misplaced(eligible: Eligible, empty: Pool, job: Job) -> str | None:
     """Why the nodes cannot hold the job even when they are empty; a job that asks for no number may be divided."""
-    nodes = [empty.cluster.nodes[index] for index in members(eligible.of(job.partition, job.gpu_types))]
+    nodes = [empty.cluster.nodes[index] for index in members(eligible[job.partition, job.gpu_types])]
     if not nodes:
         return _why_none(eligible, job)
     gpus, largest = sum(node.gpus for node in nodes), max(node.gpus for node in nodes)
@@ -125,7 +125,7 @@ def _unplaced(eligible: Eligible, empty: Pool, job: Job, place: Place | None) ->
     """Why the job finds no place on the empty cluster: the rule that has to place it decides, if there is one."""
     if place is None:
         return _misplaced(eligible, empty, job)
-    nodes = eligible.of(job.partition, job.gpu_types)
+    nodes = eligible[job.partition, job.gpu_types]
     if nodes and place(empty, JobState(job, Account(job.tenant), nodes, 0)) is not None:
         return None
     return (

@@ -137,22 +137,19 @@ class Cluster:
         return next(i for i, level in enumerate(self.levels) if level.name == "node")
 
 
-class Eligible:
-    """Says on which nodes of a cluster a job may run."""
+class Eligible(dict[tuple[str, tuple[str, ...]], int]):
+    """The nodes where jobs may run, as bit sets, by (partition, GPU types); computed when first asked for."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.partitions = {part.name: sum(1 << node for node in part.nodes) for part in cluster.partitions}
         self._nodes = cluster.nodes
-        self._known: dict[tuple[str, tuple[str, ...]], int] = {}
 
-    def of(self, partition: str, gpu_types: tuple[str, ...]) -> int:
-        """Return the nodes of a partition that carry one of these GPU types (any, when none is named), as a bit set."""
-        nodes = self._known.get((partition, gpu_types))
-        if nodes is None:
-            nodes = self.partitions.get(partition, 0) if partition else (1 << len(self._nodes)) - 1
-            if gpu_types:
-                nodes &= sum(1 << index for index, node in enumerate(self._nodes) if node.gpu_type in gpu_types)
-            self._known[(partition, gpu_types)] = nodes
+    def __missing__(self, key: tuple[str, tuple[str, ...]]) -> int:
+        partition, gpu_types = key
+        nodes = self.partitions.get(partition, 0) if partition else (1 << len(self._nodes)) - 1
+        if gpu_types:
+            nodes &= sum(1 << index for index, node in enumerate(self._nodes) if node.gpu_type in gpu_types)
+        self[key] = nodes
         return nodes
 
 

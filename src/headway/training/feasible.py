@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from headway.training.actions import Grant, Placement
+from headway.training.jobstate import JobState
 from headway.training.pool import Demand, host_share, storage_share
 from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
 if TYPE_CHECKING:
-    from headway.training.jobstate import JobState
     from headway.training.state import TrainingState
 
 
@@ -28,7 +28,7 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
 
 
-def _plain_fit(state: "TrainingState", js: "JobState", node: int, mask: int) -> bool:
+def _plain_fit(state: "TrainingState", js: JobState, node: int, mask: int) -> bool:
     """The common case at once: whole GPUs on one node, with no CPUs or memory asked for."""
     pool = state.pool
     return (
@@ -71,7 +71,7 @@ def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
     return None if refusal is None else f"ReallocateJob(job={job}): {refusal}"
 
 
-def quota_refusal(js: "JobState") -> str | None:
+def quota_refusal(js: JobState) -> str | None:
     """Why the job's tenant may not hold this much more; None when it may."""
     account = js.account
     wanted = account.held + js.width
@@ -87,7 +87,7 @@ def quota_refusal(js: "JobState") -> str | None:
     return None
 
 
-def placement_refusal(state: "TrainingState", js: "JobState | Wish", placement: Placement) -> str | None:
+def placement_refusal(state: "TrainingState", js: JobState | Wish, placement: Placement) -> str | None:
     """Why these GPUs cannot be given to this job; None when they can."""
     pool = state.pool
     allowed = js.eligible & pool.schedulable
@@ -147,7 +147,7 @@ def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> s
     return None
 
 
-def _not_allowed(state: "TrainingState", js: "JobState | Wish", node: int) -> str:
+def _not_allowed(state: "TrainingState", js: JobState | Wish, node: int) -> str:
     if not 0 <= node < len(state.cluster.nodes):
         return f"node {node} does not exist"
     name = state.cluster.nodes[node].name

@@ -105,8 +105,8 @@ class TrainingState:
         """Whether any job was ever given something else than it asked for."""
         self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
-        self.eligible = Eligible(cluster).of
-        """The nodes of a partition that carry one of some GPU types, as a bit set."""
+        self._ranks = self._ranks_running or self._ranks_ends
+        self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
 
@@ -200,6 +200,10 @@ class TrainingState:
             lanes.setdefault(js.lane, []).append((js.key, job))
         self.queue.refill(lanes)
 
+    def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
+        """Return the nodes of a partition that carry one of these GPU types (any, when none is named)."""
+        return self._eligible[partition, gpu_types]
+
     # --- changes from outside: what was thought of the work is wrong ----------------------------------------------
 
     def expect(self, jobs: int) -> None:
@@ -218,7 +222,7 @@ class TrainingState:
         account = self.accounts.get(job.tenant)
         if account is None:
             account = self.accounts[job.tenant] = Account(job.tenant)
-        js = self.jobs[job.id] = JobState(job, account, self.eligible(job.partition, job.gpu_types), now)
+        js = self.jobs[job.id] = JobState(job, account, self._eligible[job.partition, job.gpu_types], now)
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1
@@ -328,22 +332,32 @@ class TrainingState:
                 self.journal(row)
         if standstill:
             self.journal((now, _COST, js.id, js.lease, -1, 0, standstill))
+        if self._ranks:
+            self.enter_ranks(now, js)
+        return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
+
+    def enter_ranks(self, now: int, js: JobState) -> None:
+        """Put a running job into the orders that the arrangement asks for."""
         if self._ranks_running and js.job.preemptible:
             js.rank = self.arrangement.rank(now, js)
             self.ranked.add(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.add(0, js.expected_end(), js.id)
-        return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
+
+    def leave_ranks(self, js: JobState) -> None:
+        """Take a running job out of them, before its work is settled or its speed changes."""
+        if self._ranks_running and js.job.preemptible:
+            self.ranked.remove(*js.rank, js.id)
+        if self._ranks_ends:
+            self.ends.remove(0, js.expected_end(), js.id)
 
     def stop(self, now: int, js: JobState) -> Respeeded | None:
         """Settle what was delivered and free what was held; the caller says what becomes of the job.
 
         Return the running jobs whose speed this changed.
         """
-        if self._ranks_running and js.job.preemptible:
-            self.ranked.remove(*js.rank, js.id)
-        if self._ranks_ends:
-            self.ends.remove(0, js.expected_end(), js.id)
+        if self._ranks:
+            self.leave_ranks(js)
         if js.every:
             js.settle(now)
         elif now > js.base:

@@ -9,7 +9,7 @@ from headway.training.actions import Grant
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.offers import Offers, share_of, undominated
-from headway.training.policies.allocations.wants import Wants, above
+from headway.training.policies.allocations.wants import Wants, above, least
 from headway.training.policies.allocations.water import Basin, Menu
 from headway.training.sensitivity import Matrix, a_gpu
 from headway.training.shares import times
@@ -92,9 +92,8 @@ class Beliefs:
 
     def _unknown(self, job: Job, due: Grant) -> Menu:
         """Its due, or what it asked for where that is nowhere above: there is nothing to choose by."""
-        width = job.gpus * job.gpu_milli
-        asked, own = self.wants.demand(job, due), times(due, width)
-        grant = own if above(asked, own) else asked
+        own = times(due, job.gpus * job.gpu_milli)
+        grant = least(self.wants.demand(job, due), own)
         if job.gpus > 1:
             own, grant = due, Grant(*(amount // job.gpus for amount in grant))
         return Menu([grant], [REFERENCE_SPEED_PPM], own)

@@ -114,9 +114,7 @@ def _keep_where_short(room: Room, held: list[Held]) -> None:
     while short := room.short():
         for each in held:
             if each.grant != each.js.grant and any(node in short for node, _ in each.placement):
-                room.give(each.placement, each.js.gpus, each.grant)
-                each.grant = each.js.grant
-                room.take(each.placement, each.js.gpus, each.grant)
+                room.regrant(each, each.js.grant)
 
 
 def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) -> list[Held]:
@@ -138,9 +136,7 @@ def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) ->
         giver = min((o for o in able.values() if above(o.grant, o.due)), key=_reluctance, default=None)
         if giver is None:
             break
-        room.give(giver.placement, giver.js.gpus, giver.grant)
-        giver.grant = giver.due
-        room.take(giver.placement, giver.js.gpus, giver.grant)
+        room.regrant(giver, giver.due)
         nodes.update(node for node, _ in giver.placement)
         lowered.append(giver)
     room.give(coming.placement, gpus, coming.grant)
