@@ -109,13 +109,15 @@ class Books:
         self._tenants = {tenant.name: tenant for tenant in cluster.tenants}
         self._partitions = {partition.name: frozenset(partition.nodes) for partition in cluster.partitions}
 
+    def _existing(self, life: Life) -> list[tuple[int, int]]:
+        """Return the parts of a job's placement that are on nodes of the cluster."""
+        return [part for part in life.placement if 0 <= part[0] < len(self.cluster.nodes)]
+
     def take(self, life: Life) -> Iterator[tuple[str, str]]:
         """Enter a start; yields (rule, text) for each thing that is now held twice."""
         job = life.job
         self.tenant_milli[job.tenant] += job.gpus * job.gpu_milli
-        for node, mask in life.placement:
-            if not 0 <= node < len(self.cluster.nodes):
-                continue
+        for node, mask in self._existing(life):
             machine = self.cluster.nodes[node]
             self.on_node[node].add(job.id)
             for gpu in gpus_in(mask):
@@ -130,9 +132,7 @@ class Books:
         """Enter that a run ended."""
         job = life.job
         self.tenant_milli[job.tenant] -= job.gpus * job.gpu_milli
-        for node, mask in life.placement:
-            if not 0 <= node < len(self.cluster.nodes):
-                continue
+        for node, mask in self._existing(life):
             self.on_node[node].discard(job.id)
             for gpu in gpus_in(mask):
                 self.gpu_milli[node, gpu] -= job.gpu_milli
@@ -154,9 +154,7 @@ class Books:
         yield from self._host(life, +1)
 
     def _host(self, life: Life, sign: int) -> Iterator[tuple[str, str]]:
-        for node, mask in life.placement:
-            if not 0 <= node < len(self.cluster.nodes):
-                continue
+        for node, mask in self._existing(life):
             machine = self.cluster.nodes[node]
             has = (machine.cpu_milli, machine.memory_bytes, machine.storage_bytes_per_second)
             for index, what in enumerate(("CPU thousandths", "bytes", "bytes a second of storage")):

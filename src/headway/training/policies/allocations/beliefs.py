@@ -5,6 +5,8 @@ for all of them, and what was not seen lies between what was. The least on a men
 due would.
 """
 
+from functools import cache
+
 from headway.training.actions import Grant
 from headway.training.job import Job
 from headway.training.jobstate import JobState
@@ -21,6 +23,12 @@ _TOLERANCE = 100
 """What is seen agrees with what was believed to this part of it."""
 
 
+@cache
+def _probe(model: str) -> Job:
+    """Return a job of one GPU that trains a model."""
+    return Job(0, 0, 1, 1, model=model)
+
+
 class Beliefs:
     """Menus of jobs on one cluster."""
 
@@ -31,7 +39,6 @@ class Beliefs:
         kind = type(state.speed.sensitivity)
         self._model = kind(state.speed.profiles) if issubclass(kind, Matrix) else self._matrix
         """How speed follows from a profile, as it does on this cluster; the truth of it is not looked at."""
-        self._probes: dict[str, Job] = {}
         self._menus: dict[tuple[object, ...], Menu] = {}
         self._seen: dict[tuple[str, int], dict[Grant, int]] = {}
         """By model and pace of the GPUs, for those that were seen to differ from their profile: speeds with grants."""
@@ -40,12 +47,10 @@ class Beliefs:
     def menu(self, js: JobState, due: Grant, pace: int, basin: Basin) -> Menu:
         """What a job may be granted a GPU, of which its due is ``due``, on GPUs of a pace."""
         job = js.job
-        key: tuple[object, ...]
         profile = self.wants.profile(job)
+        key: tuple[object, ...] = (job.model, js.width, due, pace, basin)
         if profile is None:
             key = (job.cpu_milli, job.memory_bytes, js.width, due)
-        else:
-            key = (job.model, js.width, due, pace, basin)
         found = self._menus.get(key)
         if found is None:
             found = self._unknown(job, due) if profile is None else self._known(job.model, js.width, due, pace, basin)
@@ -100,16 +105,10 @@ class Beliefs:
 
     # --- jobs with one ----------------------------------------------------------------------------------------
 
-    def _probe(self, model: str) -> Job:
-        found = self._probes.get(model)
-        if found is None:
-            found = self._probes[model] = Job(0, 0, 1, 1, model=model)
-        return found
-
     def _believed(self, model: str, per_gpu: Grant, pace: int) -> int:
         """What was seen with this grant; else what the profile says, no less than was seen with less of everything,
         and no more than with more."""
-        speed = self._model.of(self._probe(model), self.felt(per_gpu), pace)
+        speed = self._model.of(_probe(model), self.felt(per_gpu), pace)
         for grant, value in self._seen.get((model, pace), {}).items():
             if not above(grant, per_gpu):
                 speed = max(speed, value)
@@ -123,7 +122,7 @@ class Beliefs:
         at_due = self._believed(model, a_gpu(own, share), pace)
         if (model, pace) in self._seen and a_gpu(own, share) not in self._seen[(model, pace)]:
             return Menu([own], [at_due], own)  # the profile is wrong: its due, until it was seen what that is good for
-        offers = Offers(self._probe(model), self._matrix, self.wants.dues, pace, basin)
+        offers = Offers(_probe(model), self._matrix, self.wants.dues, pace, basin)
         found: dict[Grant, int] = {}
         for per_gpu in offers.all(width // WHOLE_GPU_MILLI, due):
             grant = per_gpu if share == WHOLE_GPU_MILLI else share_of(per_gpu, due, own, share)

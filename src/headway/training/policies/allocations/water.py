@@ -89,11 +89,10 @@ class Basin:
         self._jumps = np.array((*self._strides, 1), dtype=np.int64)
         self._items: dict[tuple[Menu, int, int], Item] = {}
         self._marked: list[Item] = []
-        nothing = np.zeros(self.shape, dtype=np.int64)
-        self._nothing = nothing
-        self._tables: dict[int, NDArray[np.int64]] = {0: nothing}
+        self._nothing = np.zeros(self.shape, dtype=np.int64)
+        self._tables: dict[int, NDArray[np.int64]] = {0: self._nothing}
         self._picks: dict[tuple[int, int], dict[Item, list[int]]] = {}
-        self._most = max(64, _MOST_CELLS // nothing.size)
+        self._most = max(64, _MOST_CELLS // self._nothing.size)
 
     def item(self, menu: Menu, width: int, weight: int) -> Item:
         """A job of so many thousandths of a GPU that may choose from a menu."""

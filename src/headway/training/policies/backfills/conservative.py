@@ -106,16 +106,13 @@ class Conservative(Backfill):
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
         """Whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
-        if self._refreshed != state.refreshed or state.quotas:
-            self._broken = True
-            return False
-        left = len(self._slots)
-        for _, job in islice(_in_order(state, policy), left):
-            if job not in self._slots:
-                self._broken = True
-                return False
-        if left > state.queue.size:
-            self._broken = True
+        first = islice(_in_order(state, policy), len(self._slots))
+        self._broken = (
+            self._refreshed != state.refreshed
+            or state.quotas
+            or len(self._slots) > state.queue.size
+            or any(job not in self._slots for _, job in first)
+        )
         return not self._broken
 
     def _first_blocked(self, state: TrainingState, policy: Admission) -> JobState | None:
@@ -160,9 +157,9 @@ class Conservative(Backfill):
         while due and due[0][0] <= now:
             time, entry = heappop(due)
             slot = self._slots.get(entry[1])
-            if slot is None or slot.start != time or state.jobs.get(entry[1]) is not slot.js:
+            if slot is None or slot.start != time:
                 continue
-            if slot.js.status is Status.RUNNING:
+            if state.jobs.get(entry[1]) is not slot.js or slot.js.status is Status.RUNNING:
                 continue
             if slot.js.id in policy.stopped:
                 late.append((time, entry))

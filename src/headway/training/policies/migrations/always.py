@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from headway.training.actions import Action, MigrateJob, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission, Migration, PlacementRule
-from headway.training.policies.placements.pick import gpus_of
-from headway.training.pool import Pool
+from headway.training.policies.placements.pick import on_node
+from headway.training.pool import Pool, members
 from headway.training.state import TrainingState
 
 
@@ -52,13 +52,10 @@ def _tighter(pool: Pool, js: JobState, rule: PlacementRule) -> Placement | None:
     """The node that would have the fewest GPUs left, if that is fewer than the present one has left now."""
     left_here = pool.free_count[js.placement[0][0]]
     for free in range(js.gpus, min(len(pool.buckets), left_here + js.gpus)):
-        nodes = pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]
-        while nodes:
-            node = (nodes & -nodes).bit_length() - 1
-            placement = ((node, gpus_of(pool, node, js.gpus)),)
+        for node in members(pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]):
+            placement = on_node(pool, node, js.gpus)
             if pool.host_fits(js, node, js.gpus) and rule.allows(js, placement):
                 return placement
-            nodes &= nodes - 1
     return None
 
 
