@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def start_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:
-    """Why a waiting job cannot start here now; None when it can."""
+    """Return why a waiting job cannot start here now; None when it can."""
     js = state.jobs.get(job)
     if js is None:
         return f"StartJob(job={job}): no such job is alive"
@@ -29,7 +29,7 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
 
 
 def _plain_fit(state: "TrainingState", js: JobState, node: int, mask: int) -> bool:
-    """The common case at once: whole GPUs on one node, with no CPUs or memory asked for."""
+    """Return whether a job fits, in the common case: whole GPUs on one node, with no CPUs or memory asked for."""
     pool = state.pool
     return (
         0 <= node < len(pool.bits)
@@ -43,7 +43,7 @@ def _plain_fit(state: "TrainingState", js: JobState, node: int, mask: int) -> bo
 
 
 def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:
-    """Why a running job cannot move here now; None when it can. Its own GPUs count as free."""
+    """Return why a running job cannot move here now; None when it can. Its own GPUs count as free."""
     js = state.running.get(job)
     if js is None:
         return f"MigrateJob(job={job}): does not run"
@@ -58,7 +58,7 @@ def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: 
 
 
 def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
-    """Why a running job cannot hold this where it is; None when it can. What it holds now counts as free."""
+    """Return why a running job cannot hold this where it is; None when it can. What it holds now counts as free."""
     js = state.running.get(job)
     if js is None:
         return f"ReallocateJob(job={job}): does not run"
@@ -72,7 +72,7 @@ def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
 
 
 def quota_refusal(js: JobState) -> str | None:
-    """Why the job's tenant may not hold this much more; None when it may."""
+    """Return why the job's tenant may not hold this much more; None when it may."""
     account = js.account
     wanted = account.held + js.width
     if wanted <= account.guaranteed:
@@ -88,7 +88,7 @@ def quota_refusal(js: JobState) -> str | None:
 
 
 def placement_refusal(state: "TrainingState", js: JobState | Wish, placement: Placement) -> str | None:
-    """Why these GPUs cannot be given to this job; None when they can."""
+    """Return why these GPUs cannot be given to this job; None when they can."""
     pool = state.pool
     allowed = js.eligible & pool.schedulable
     total = 0

@@ -98,7 +98,7 @@ class Pool:
             self._move_host(demand, placement, +1)
 
     def recount(self, node: int, mask: int, change: int) -> None:
-        """Whole GPUs of ``mask`` become free (+1) or stop being so (-1)."""
+        """Mark the whole GPUs of ``mask`` as free (+1) or in use (-1)."""
         before = self.free_count[node]
         after = before + change * mask.bit_count()
         self.free_mask[node] ^= mask
@@ -157,27 +157,27 @@ class Pool:
     # --- looking ----------------------------------------------------------------------------------------------
 
     def largest_among(self, eligible: int) -> int:
-        """GPUs of the largest of these nodes."""
+        """Return the number of GPUs of the largest of these nodes."""
         found = self._largest.get(eligible)
         if found is None:
             found = self._largest[eligible] = max((self.capacity[node] for node in members(eligible)), default=0)
         return found
 
     def free_among(self, eligible: int) -> int:
-        """Whole free GPUs on these nodes, as far as they are schedulable."""
+        """Return the number of whole free GPUs on these nodes, as far as they are schedulable."""
         if eligible & self.schedulable == self.schedulable:
             return self.free_gpus
         return sum(free * (nodes & eligible).bit_count() for free, nodes in enumerate(self.buckets) if free)
 
     def with_free(self, at_least: int, eligible: int) -> int:
-        """The set of schedulable nodes among these with so many whole GPUs free."""
+        """Return the set of schedulable nodes among these with so many whole GPUs free."""
         found = 0
         for nodes in self.buckets[at_least:]:
             found |= nodes
         return found & eligible
 
     def host_fits(self, demand: Demand, node: int, gpus: int) -> bool:
-        """Whether a node has the CPUs, memory and storage that go with so many of the job's GPUs."""
+        """Return whether a node has the CPUs, memory and storage that go with so many of the job's GPUs."""
         if not (demand.cpu_milli or demand.memory_bytes or demand.storage):
             return True
         cpu_milli, memory_bytes = host_share(demand, gpus)
@@ -196,12 +196,12 @@ def host_share(demand: Demand | Job, count: int) -> tuple[int, int]:
 
 
 def storage_share(demand: Demand, count: int) -> int:
-    """Storage bandwidth that goes with so many of a job's GPUs, rounded up."""
+    """Return the storage bandwidth that goes with so many of a job's GPUs, rounded up."""
     return demand.storage if demand.gpus in (0, count) else -(-demand.storage * count // demand.gpus)
 
 
 def members(nodes: int) -> Iterator[int]:
-    """The nodes of a set, in order."""
+    """Yield the nodes of a set, in order."""
     while nodes:
         low = nodes & -nodes
         yield low.bit_length() - 1

@@ -111,7 +111,7 @@ class TrainingState:
     # --- the contract -----------------------------------------------------------------------------------------
 
     def over(self) -> bool:
-        """No job lives and none is to come."""
+        """Return whether no job lives and none is to come."""
         return not self.to_come and not self.jobs
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
@@ -140,7 +140,7 @@ class TrainingState:
         return None
 
     def check(self, action: Action) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
         match action:
             case StartJob():
                 return start_refusal(self, action.job, action.placement, action.grant)
@@ -183,11 +183,11 @@ class TrainingState:
                 assert_never(action)
 
     def refused(self, now: int, action: Action) -> Row:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
         return refused_row(now, action)
 
     def draft(self) -> Draft:
-        """An overlay to try releases and starts on; undone when its ``with`` block ends."""
+        """Return an overlay to try releases and starts on; undone when its ``with`` block ends."""
         return Draft(self.pool)
 
     def rekey(self, now: int) -> None:
@@ -391,7 +391,7 @@ class TrainingState:
     # --- speed ------------------------------------------------------------------------------------------------
 
     def speed_of(self, js: JobState) -> int:
-        """How fast a running job runs where it is."""
+        """Return the speed of a running job where it is, in parts per million of the reference."""
         neighbours = 0
         if js.gpu_milli < 1000:
             ((node, mask),) = js.placement
