@@ -87,9 +87,7 @@ class TrainingState:
             limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
             account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
             account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
-        self.quotas = any(
-            account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values()
-        )
+        self.quotas = any(min(account.limit, account.guaranteed) < UNCOUNTED for account in self.accounts.values())
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -352,10 +350,7 @@ class TrainingState:
             self.ends.remove(0, js.expected_end(), js.id)
 
     def stop(self, now: int, js: JobState) -> Respeeded | None:
-        """Settle what was delivered and free what was held; the caller says what becomes of the job.
-
-        Return the running jobs whose speed this changed.
-        """
+        """Settle what was delivered and free what was held; return the running jobs whose speed this changed."""
         if self._ranks:
             self.leave_ranks(js)
         if js.every:

@@ -250,7 +250,7 @@ class Allocation(ABC):
         return order
 
     def asks(self, js: JobState, rule: PlacementRule) -> Grant:
-        """Return what a job waits for besides GPUs, by default nothing; backfills, migrations and preemption go by it."""
+        """Return what a job waits for besides GPUs, by default nothing. Backfills, migrations, preemption go by it."""
         return Grant(0, 0)
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
