@@ -22,6 +22,7 @@ from headway.training.job import Job, workload
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
+from headway.training.replay import Walk
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -137,6 +138,23 @@ def fresh_state(policy: ComposedPolicy, world: World) -> TrainingState:
     )
     policy.bind(state)
     return state
+
+
+def state_at(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    time: int,
+    policy: ComposedPolicy,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+) -> TrainingState:
+    """Return the state after everything up to and including a time; the policy arranges the queue and is not asked."""
+    walk = Walk(cluster, jobs, tape.until(time), policy, speed=speed, costs=costs)
+    for _ in walk:
+        pass
+    return walk.state
 
 
 def drive(

@@ -10,8 +10,7 @@ HeadwayError
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
 ├── ChangedInputError     a policy changed the workload that it was shown: a bug of the policy
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
-├── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
-└── AuditError            a tape contradicts itself
+└── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
 
 Terminated is none of them: the end of the program by SIGTERM, wherever it is, as KeyboardInterrupt is by Ctrl-C.
 """
@@ -64,10 +63,6 @@ class InfeasibleActionError(HeadwayError):
 
 class StalledRunError(HeadwayError):
     """Jobs wait, and nothing is left that could ever start them."""
-
-
-class AuditError(HeadwayError):
-    """A tape contradicts itself."""
 
 
 class Terminated(SystemExit):

@@ -11,8 +11,8 @@ import pytest
 from headway.experiment.folder import open_run
 from headway.report import page as report_page
 from headway.report.measured import Comparison, Measured
-from headway.training.replay import state_at
 from headway.units import SECOND
+from tests.drive import state_at
 from tests.report.made import BUSY, leave, opened
 
 CHROMIUM = shutil.which("chromium")

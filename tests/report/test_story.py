@@ -10,7 +10,6 @@ from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.report.story import Running, Story, Waiting, story
 from headway.training.cluster import uniform
-from headway.training.counterfactual import admits
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build
 from headway.training.replay import Walk
@@ -18,6 +17,7 @@ from headway.training.speed import SpeedModel
 from headway.units import SECOND
 from tests.drive import World, drive, seconds_of
 from tests.strategies import specs, worlds
+from tests.training.counterfactual import admits
 
 
 def told(world: World, spec: str, tape: Tape, job: int) -> Story:

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
-from headway.training.counterfactual import admits
 from headway.training.explain import Cause, CauseKind, why_waiting
 from headway.training.job import Job, workload
 from headway.training.policies.registry import BACKFILLS, build
-from headway.training.replay import Walk, state_at
+from headway.training.replay import Walk
 from headway.training.speed import SpeedModel
 from headway.units import SECOND
-from tests.drive import World, digest, drive, fresh_state, seconds_of
+from tests.drive import World, digest, drive, fresh_state, seconds_of, state_at
 from tests.strategies import specs, worlds
+from tests.training.counterfactual import admits
 
 
 def walked(spec: str, world: World, round_length: int = 0) -> Walk:

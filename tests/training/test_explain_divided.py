@@ -7,16 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.training.cluster import Cluster, Node
-from headway.training.counterfactual import admits
 from headway.training.explain import CauseKind, why_waiting
 from headway.training.job import Job
-from headway.training.openings import by_moves, by_preemption, fits
+from headway.training.openings import by_moves, by_preemption
+from headway.training.policies.preemption import fits
 from headway.training.policies.registry import build
 from headway.training.replay import Walk
 from headway.training.sensitivity import Profile
 from headway.units import SECOND
 from tests.conformance.divided import GIGABYTE, Divided, crowded, divided_specs, divided_worlds
 from tests.drive import digest, drive
+from tests.training.counterfactual import admits
 from tests.training.test_openings import done, fewest
 
 OWN = ["greedy", "proportional", "tune"]

@@ -9,13 +9,14 @@ from headway.training.actions import MigrateJob, PreemptJob
 from headway.training.cluster import Partition, Tenant, uniform
 from headway.training.job import Job, workload
 from headway.training.jobstate import JobState
-from headway.training.openings import Opening, by_moves, by_preemption, fits
+from headway.training.openings import Opening, by_moves, by_preemption
 from headway.training.policies.parts import PlacementRule
+from headway.training.policies.preemption import fits
 from headway.training.policies.registry import build
-from headway.training.replay import Walk, state_at
+from headway.training.replay import Walk
 from headway.training.state import TrainingState
 from headway.units import SECOND
-from tests.drive import World, digest, drive, seconds_of
+from tests.drive import World, digest, drive, seconds_of, state_at
 from tests.strategies import specs, worlds
 
 

@@ -13,11 +13,11 @@ from headway.training.cluster import uniform
 from headway.training.events import JobFinished
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build
-from headway.training.replay import RecordedEvents, Walk, decode, first_difference, replay, state_at
+from headway.training.replay import RecordedEvents, Walk, decode, first_difference, replay
 from headway.training.rows import Kind
 from headway.training.speed import SpeedModel
 from headway.units import SECOND
-from tests.drive import World, digest, drive, fresh_state, seconds_of
+from tests.drive import World, digest, drive, fresh_state, seconds_of, state_at
 from tests.strategies import specs, worlds
 
 

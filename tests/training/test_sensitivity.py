@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from headway.errors import ProfileError
 from headway.formats.profile_file import off_by, shipped
-from headway.training.actions import Grant
+from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job
-from headway.training.pool import UNCOUNTED
 from headway.training.sensitivity import Matrix, Profile, Scalar, a_gpu, all_or_nothing
 from headway.training.speed import SpeedModel
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.training.actions import Grant, Placement
+from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job, Outcome, workload
-from headway.training.pool import UNCOUNTED
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
 from headway.training.speed import Costs, SpeedModel

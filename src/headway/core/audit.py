@@ -27,7 +27,7 @@ class Finding:
 
 
 def order_findings(tape: Tape, ranks: npt.NDArray[np.int64]) -> list[Finding]:
-    """Time never runs backwards, and within an instant rows come in the order of their ranks: events before actions.
+    """Return a finding for each row that comes before its time, or within an instant before its rank.
 
     ``ranks`` has a number for each row: an event's place among the events of an instant, a larger one
     for actions, ``CONSEQUENCE`` for rows that only follow from others.

@@ -15,7 +15,7 @@ class Executor(Protocol[EventT_co, ActionT_contra, CausedT_contra]):
     """Anything that makes events happen and carries actions out."""
 
     def next(self) -> tuple[int, Sequence[EventT_co]] | None:
-        """The next instant and all its events in rank order; None when nothing will ever happen again."""
+        """Return the next instant and all its events in rank order; None when nothing will ever happen again."""
 
     def execute(self, now: int, action: ActionT_contra) -> None:
         """Carry out an action that was just committed."""

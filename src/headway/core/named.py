@@ -18,7 +18,7 @@ _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
 def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example: str) -> tuple[type[Named], str]:
-    """The class that a string names among ``policies``, and the text of its options."""
+    """Return the class that a string names among ``policies``, and the text of its options."""
     matched = _SPEC.fullmatch(spec)
     if matched is None:
         raise ExperimentError(f"policy {spec!r} is not understood: write it like {example}")
@@ -28,7 +28,7 @@ def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example
 
 
 def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, Any]) -> Named:
-    """One of these, with the options of a text; ``defaults``: those that are not given, where the policy has them."""
+    """Return a policy with the options of a text; ``defaults``: those not given, where the policy has them."""
     known = inspect.signature(policy).parameters
     given: dict[str, Any] = {key: value for key, value in defaults.items() if key in known}
     for option in options.split(",") if options else ():
@@ -49,7 +49,7 @@ def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, An
 
 
 def _read(name: str, key: str, text: str, kind: Any) -> Any:
-    """An option's value by its type; a share may be written as 5%."""
+    """Return an option's value by its type; a share may be written as 5%."""
     try:
         if kind is bool:
             return _SWITCHES[text.lower()]
@@ -66,7 +66,7 @@ def _read(name: str, key: str, text: str, kind: Any) -> Any:
 
 
 def described(policy: object, name: str) -> str:
-    """The string that makes the same policy: its name, and what differs from the defaults."""
+    """Return the string that makes the same policy: its name, and what differs from the defaults."""
     hints = get_type_hints(type(policy).__init__)
     given = []
     for key, parameter in inspect.signature(type(policy)).parameters.items():

@@ -8,7 +8,7 @@ from headway.errors import ExperimentError
 
 
 def is_outside(policy: type) -> bool:
-    """Whether a class does not come with the package."""
+    """Return whether a class does not come with the package."""
     return policy.__module__.partition(".")[0] != "headway"
 
 
@@ -31,14 +31,14 @@ def check_method(policy: Any, name: str, arguments: tuple[str, ...]) -> None:
 
 
 def line_of(actions: object) -> str:
-    """Where a policy yielded, `` (mine.py, line 12)``; empty if it is no generator."""
+    """Return where a policy yielded, `` (mine.py, line 12)``; empty if it is no generator."""
     if not inspect.isgenerator(actions) or actions.gi_frame is None:
         return ""
     return f" ({file_name(actions.gi_code.co_filename)}, line {actions.gi_frame.f_lineno})"
 
 
 def stopped(problem: BaseException) -> str:
-    """What a policy did that ended itself by ``exit()`` or ``StopIteration``, and where."""
+    """Return what a policy did that ended itself by ``exit()`` or ``StopIteration``, and where."""
     raised = problem if isinstance(problem, SystemExit) else problem.__cause__ or problem
     places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(raised.__traceback__)]
     file, line = [place for place in places if not place[0].startswith("<")][-1]  # quit() is in none
@@ -46,10 +46,10 @@ def stopped(problem: BaseException) -> str:
 
 
 def ends_itself(problem: BaseException) -> bool:
-    """Whether an exception is of a policy that ended itself."""
+    """Return whether an exception is of a policy that ended itself."""
     return isinstance(problem, SystemExit) or isinstance(problem.__cause__, StopIteration)
 
 
 def file_name(path: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return path.replace("\\", "/").rpartition("/")[2]

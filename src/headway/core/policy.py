@@ -17,7 +17,7 @@ class Policy(Protocol[StateT_contra, ActionT_co]):
 
     @property
     def name(self) -> str:
-        """The string that describes it fully: the same in flags, TOML, tables and tapes."""
+        """Return the string that describes it fully: the same in flags, TOML, tables and tapes."""
 
     def decide(self, now: int, state: StateT_contra) -> Iterable[ActionT_co]:
-        """What to do at this instant, all of whose events have been applied to ``state``."""
+        """Return what to do at this instant, all of whose events have been applied to ``state``."""

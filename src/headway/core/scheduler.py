@@ -43,17 +43,13 @@ class Scheduler(Generic[EventT, ActionT]):
         self.exact = exact
         self.steps = 0
         self.decide_ns: list[int] | None = None
-        self._stopping = False
+        self.stopped = False
+        """Whether ``stop`` ended the run before it was over."""
         state.journal = tape.append
 
     def stop(self) -> None:
         """End after the step in progress; what was done so far is on the tape. Safe in a signal handler."""
-        self._stopping = True
-
-    @property
-    def stopped(self) -> bool:
-        """Whether ``stop`` ended the run before it was over."""
-        return self._stopping
+        self.stopped = True
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Go on until the run is over or ``stop`` is called. ``progress`` is told the time every thousand steps."""
@@ -83,14 +79,14 @@ class Scheduler(Generic[EventT, ActionT]):
                         self._refuse(now, action, refusal)
                     started = clock()
                 durations_ns.append(spent + clock() - started)
-        if not self._stopping and not state.over():
+        if not self.stopped and not state.over():
             raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
 
     def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
         """Yield each instant once all its events are applied: what is decided then is committed before the next."""
         tape, following, follow, apply = self.tape, self.executor.next, self.executor.follow, self.state.apply
         steps = 0
-        while not self._stopping and (step := following()) is not None:
+        while not self.stopped and (step := following()) is not None:
             now, events = step
             for event in events:
                 if (caused := apply(now, event)) is not None:

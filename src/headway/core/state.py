@@ -25,13 +25,13 @@ class State(Protocol[EventT_contra, ActionT_contra, CausedT_co]):
         """Apply an event; return what it caused, None when that is nothing."""
 
     def check(self, action: ActionT_contra) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
 
     def commit(self, now: int, action: ActionT_contra) -> CausedT_co | None:
         """Commit an action that ``check`` allowed; return what it caused, None when that is nothing."""
 
     def refused(self, now: int, action: ActionT_contra) -> Row:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
 
     def over(self) -> bool:
-        """Nothing lives any more: no work waits, runs, or is still to come. The one definition of the end."""
+        """Return whether no work waits, runs, or is still to come. The one definition of the end."""

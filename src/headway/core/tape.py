@@ -54,7 +54,7 @@ class Tape:
         return int(self.rows.shape[0])
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
-        """All values of one column."""
+        """Return all values of one column."""
         column: npt.NDArray[np.int64] = self.rows[:, COLUMNS.index(name)]
         return column
 
@@ -63,18 +63,18 @@ class Tape:
             yield TapeRow(*row)
 
     def until(self, time: int) -> "Tape":
-        """The prefix up to and including this time."""
+        """Return the prefix up to and including this time."""
         end = int(np.searchsorted(self.column("time"), time, side="right"))
         return Tape(self.rows[:end], {row: text for row, text in self.notes.items() if row < end})
 
     def of(self, *kinds: int) -> npt.NDArray[np.int64]:
-        """All rows of some kinds, in order."""
+        """Return all rows of some kinds, in order."""
         rows: npt.NDArray[np.int64] = self.rows[np.isin(self.column("kind"), kinds)]
         return rows
 
     @property
     def digest(self) -> str:
-        """The same for the same decisions, whatever machine made them, however long it took."""
+        """Return the SHA-256 of the rows: the same for the same decisions, on whatever machine, in whatever time."""
         return hashlib.sha256(np.ascontiguousarray(self.rows, dtype="<i8").tobytes()).hexdigest()
 
 
@@ -103,14 +103,14 @@ class TapeWriter:
 
     @property
     def due(self) -> bool:
-        """Whether enough is pending for a batch, or anything and the last batch on disk is a second old."""
+        """Return whether enough is pending for a batch, or anything and the last batch on disk is a second old."""
         if self._stream is not None and monotonic() - self._last_flush > FLUSH_EVERY_S:
             return bool(self._rows)
         return len(self._rows) >= self.batch_rows
 
     @property
     def pending(self) -> int:
-        """Rows not flushed yet."""
+        """Return the number of rows not flushed yet."""
         return len(self._rows)
 
     def note(self, text: str) -> None:
@@ -131,7 +131,7 @@ class TapeWriter:
         self._last_flush = monotonic()
 
     def close(self) -> Tape:
-        """Flush, compact to Parquet, and give the tape."""
+        """Flush, compact to Parquet, and return the tape."""
         self.flush()
         rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, len(COLUMNS)), dtype=np.int64)
         self._blocks = [rows]
@@ -155,12 +155,12 @@ def _batch(block: npt.NDArray[np.int64], first: int, notes: dict[int, str]) -> p
 
 
 def holds_tape(folder: Path) -> bool:
-    """Whether a tape lies in a folder, closed or not."""
+    """Return whether a tape lies in a folder, closed or not."""
     return any((folder / name).exists() for name in (FINAL_NAME, STREAM_NAME))
 
 
 def read(folder: Path) -> Tape:
-    """The tape of a run folder: the closed one, or what an interrupted run left behind."""
+    """Return the tape of a run folder: the closed one, or what an interrupted run left behind."""
     final, stream = folder / FINAL_NAME, folder / STREAM_NAME
     try:
         if final.exists():

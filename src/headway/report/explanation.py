@@ -28,8 +28,9 @@ from headway.training.explain import Cause, why_waiting
 from headway.training.feasible import quota_refusal
 from headway.training.job import Job
 from headway.training.jobstate import JobState
-from headway.training.openings import Opening, by_moves, by_preemption, fits
+from headway.training.openings import Opening, by_moves, by_preemption
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.preemption import fits
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState

@@ -6,6 +6,9 @@ from typing import NamedTuple, TypeAlias
 Placement: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of a node's index and a bit mask of its GPUs; a job without GPUs has a mask of 0."""
 
+UNCOUNTED = 1 << 60
+"""What a node has of what is not counted there."""
+
 
 class Grant(NamedTuple):
     """What a job holds besides GPUs, all of it together; on each node the part that goes with its GPUs there."""

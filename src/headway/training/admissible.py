@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headway.training.actions import Placement
-from headway.training.cluster import Cluster, Node, Tenant
+from headway.training.cluster import Cluster, Eligible, Node, Tenant
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState
-from headway.training.pool import Pool, host_share
+from headway.training.pool import Pool, host_share, members
 from headway.units import WHOLE_GPU_MILLI, format_size
 
 Place = Callable[[Pool, JobState], Placement | None]
@@ -32,8 +32,7 @@ def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None
     """All such jobs, in order of submission; ``place`` is the rule that has to find GPUs for them."""
     judged: dict[tuple[object, ...], str | None] = {}
     tenants = {tenant.name: tenant for tenant in cluster.tenants}
-    eligible = _Eligible(cluster)
-    empty = Pool(cluster)
+    eligible, empty = Eligible(cluster), Pool(cluster)
     found = []
     for job in jobs:
         host = (job.cpu_milli, job.memory_bytes, job.preemptible)
@@ -45,40 +44,22 @@ def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None
     return found
 
 
-class _Eligible:
-    """The nodes where a job may run, by what restricts it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._known: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-        self._partitions = {partition.name: partition.nodes for partition in cluster.partitions}
-
-    def of(self, job: Job) -> list[int]:
-        key = (job.partition, job.gpu_types)
-        if key not in self._known:
-            everywhere = range(len(self.cluster.nodes))
-            nodes = self._partitions.get(job.partition, ()) if job.partition else everywhere
-            types = set(job.gpu_types)
-            self._known[key] = [n for n in nodes if not types or self.cluster.nodes[n].gpu_type in types]
-        return self._known[key]
-
-    def why_none(self, job: Job) -> str:
-        if job.partition and job.partition not in self._partitions:
-            return (
-                f"partition {job.partition!r} does not exist (valid: {', '.join(sorted(self._partitions)) or 'none'})"
-            )
-        return f"no node {_where(job)}has a GPU of type {' or '.join(job.gpu_types)}"
+def _why_none(eligible: Eligible, job: Job) -> str:
+    """Return why a job may run on no node at all."""
+    if job.partition and job.partition not in eligible.partitions:
+        return f"partition {job.partition!r} does not exist (valid: {', '.join(sorted(eligible.partitions)) or 'none'})"
+    return f"no node {_where(job)}has a GPU of type {' or '.join(job.gpu_types)}"
 
 
 def _where(job: Job) -> str:
     return f"of partition {job.partition} " if job.partition else ""
 
 
-def _misplaced(eligible: _Eligible, job: Job) -> str | None:
+def _misplaced(eligible: Eligible, empty: Pool, job: Job) -> str | None:
     """Why the nodes cannot hold the job even when they are empty; a job that asks for no number may be divided."""
-    nodes = [eligible.cluster.nodes[index] for index in eligible.of(job)]
+    nodes = [empty.cluster.nodes[index] for index in members(eligible[job.partition, job.gpu_types])]
     if not nodes:
-        return eligible.why_none(job)
+        return _why_none(eligible, job)
     gpus, largest = sum(node.gpus for node in nodes), max(node.gpus for node in nodes)
     if job.nodes > 1:
         each = job.gpus // job.nodes
@@ -101,16 +82,10 @@ def _misplaced(eligible: _Eligible, job: Job) -> str | None:
 
 
 def _hosts(job: Job, node: Node, gpus: int) -> bool:
-    cpu_milli, memory_bytes = _share(job, gpus)
+    cpu_milli, memory_bytes = host_share(job, gpus)
     return (node.cpu_milli is None or cpu_milli <= node.cpu_milli) and (
         node.memory_bytes is None or memory_bytes <= node.memory_bytes
     )
-
-
-def _share(job: Job, gpus: int) -> tuple[int, int]:
-    if not (job.cpu_milli or job.memory_bytes):
-        return 0, 0
-    return host_share(JobState(job, Account(job.tenant), 0, 0), gpus, counted=True)
 
 
 def _most_hosted(job: Job, node: Node) -> int:
@@ -146,11 +121,14 @@ def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
     return f"it wants {wanted:g} GPUs; the largest job that fits the {what} of tenant {tenant.name} has {most}"
 
 
-def _unplaced(eligible: _Eligible, empty: Pool, job: Job, place: Place | None) -> str | None:
+def _unplaced(eligible: Eligible, empty: Pool, job: Job, place: Place | None) -> str | None:
     """Why the job finds no place on the empty cluster: the rule that has to place it decides, if there is one."""
     if place is None:
-        return _misplaced(eligible, job)
-    nodes = eligible.of(job)
-    if nodes and place(empty, JobState(job, Account(job.tenant), sum(1 << n for n in nodes), 0)) is not None:
+        return _misplaced(eligible, empty, job)
+    nodes = eligible[job.partition, job.gpu_types]
+    if nodes and place(empty, JobState(job, Account(job.tenant), nodes, 0)) is not None:
         return None
-    return _misplaced(eligible, job) or f"the placement finds no room for its {job.gpus} GPUs even on the empty cluster"
+    return (
+        _misplaced(eligible, empty, job)
+        or f"the placement finds no room for its {job.gpus} GPUs even on the empty cluster"
+    )

@@ -5,13 +5,11 @@ The state keeps these indexes up to date as things change; a policy reads them. 
 """
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from headway.training.actions import Grant, Placement
+from headway.training.jobstate import JobState
 from headway.training.queue import Key
-
-if TYPE_CHECKING:
-    from headway.training.jobstate import JobState
 
 
 class Arrangement(Protocol):
@@ -28,23 +26,23 @@ class Arrangement(Protocol):
     watches_ends: bool
     """Wants ``ended`` to be called."""
 
-    def lane(self, js: "JobState") -> Hashable:
+    def lane(self, js: JobState) -> Hashable:
         """The lane that a job waits in."""
 
-    def key(self, now: int, js: "JobState") -> Key:
+    def key(self, now: int, js: JobState) -> Key:
         """Smaller comes first; it holds until the job starts or ``key_due``."""
 
     def key_due(self, now: int, since: int) -> bool:
         """With ``rekeys``: whether the keys of waiting jobs are to be computed anew; they last were at ``since``."""
 
-    def rank(self, now: int, js: "JobState") -> tuple[int, Key]:
+    def rank(self, now: int, js: JobState) -> tuple[int, Key]:
         """(rate, offset) of a running job: at any time t its key would be offset + rate * t."""
 
-    def asks(self, js: "JobState") -> Grant:
+    def asks(self, js: JobState) -> Grant:
         """With ``divides``: what a job with GPUs waits for besides them."""
 
-    def expects(self, js: "JobState", placement: Placement) -> Grant:
+    def expects(self, js: JobState, placement: Placement) -> Grant:
         """What a waiting job is taken to hold if it starts here, for how long it will then run."""
 
-    def ended(self, now: int, js: "JobState") -> None:
+    def ended(self, now: int, js: JobState) -> None:
         """A job left for good."""

@@ -45,6 +45,7 @@ _RANKS = {
     Kind.NODE_DRAINED: NodeDrained.rank,
     Kind.WOKE: Woke.rank,
 }
+_OUTCOMES: dict[int, Outcome] = {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}
 _START, _MIGRATE, _REALLOCATE = int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE)
 _COST, _PAUSE = int(Kind.COST), int(Kind.PAUSE)
 _FOLLOWS = (int(Kind.PLACE), _COST, int(Kind.GRANT), int(Kind.STORAGE), _PAUSE)
@@ -215,13 +216,11 @@ class _Clerk:
             return
         if lease != life.lease or (not lease and kind != Kind.CANCELLED):
             self._find("lease", f"job {job} ends under lease {lease}, its live one is {life.lease}")
-        target = life.job.ends_after
-        if kind == Kind.FINISHED:
-            target = life.job.work
+        target = life.job.work if kind == Kind.FINISHED else life.job.ends_after
         delivered = min(life.done_at(now), target)
         if value != delivered:
             self._find("service", f"job {job} was delivered {delivered} ns of work, the tape says {value}")
-        if kind == Kind.FINISHED or (lease and _outcome(kind) is life.job.outcome):
+        if kind == Kind.FINISHED or (lease and _OUTCOMES[kind] is life.job.outcome):
             if delivered != target:
                 self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
             elif self._punctual and life.base < (before := now - self._completions) and life.done_at(before) >= target:
@@ -353,9 +352,8 @@ class _Clerk:
         self._stop(life)
         life.done = life.done - expected
         life.saved = life.saved if self._failed_node else life.done
-        life.debt = self._costs.of_preemption(life.job)
-        if self._failed_node:
-            life.debt = life.job.restore if life.done else 0
+        after_failure = life.job.restore if life.done else 0
+        life.debt = after_failure if self._failed_node else self._costs.of_preemption(life.job)
 
     def _on_respeed(self, row: list[int]) -> None:
         life = self._running(row, "changes speed")
@@ -387,10 +385,6 @@ class _Clerk:
         self._books.closed.add(node)
         if kind == Kind.NODE_FAILED or value:
             self._emptied.add(node)
-
-
-def _outcome(kind: int) -> Outcome:
-    return {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}.get(Kind(kind), Outcome.FINISHES)
 
 
 def _ignore(_: list[int]) -> None:

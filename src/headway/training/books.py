@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from headway.training.actions import Grant, Placement
-from headway.training.cluster import Cluster, Tenant
+from headway.training.cluster import Cluster
 from headway.training.job import Job
 
 
@@ -109,13 +109,15 @@ class Books:
         self._tenants = {tenant.name: tenant for tenant in cluster.tenants}
         self._partitions = {partition.name: frozenset(partition.nodes) for partition in cluster.partitions}
 
+    def _existing(self, life: Life) -> list[tuple[int, int]]:
+        """Return the parts of a job's placement that are on nodes of the cluster."""
+        return [part for part in life.placement if 0 <= part[0] < len(self.cluster.nodes)]
+
     def take(self, life: Life) -> Iterator[tuple[str, str]]:
         """Enter a start; yields (rule, text) for each thing that is now held twice."""
         job = life.job
         self.tenant_milli[job.tenant] += job.gpus * job.gpu_milli
-        for node, mask in life.placement:
-            if not 0 <= node < len(self.cluster.nodes):
-                continue
+        for node, mask in self._existing(life):
             machine = self.cluster.nodes[node]
             self.on_node[node].add(job.id)
             for gpu in gpus_in(mask):
@@ -130,9 +132,7 @@ class Books:
         """Enter that a run ended."""
         job = life.job
         self.tenant_milli[job.tenant] -= job.gpus * job.gpu_milli
-        for node, mask in life.placement:
-            if not 0 <= node < len(self.cluster.nodes):
-                continue
+        for node, mask in self._existing(life):
             self.on_node[node].discard(job.id)
             for gpu in gpus_in(mask):
                 self.gpu_milli[node, gpu] -= job.gpu_milli
@@ -154,9 +154,7 @@ class Books:
         yield from self._host(life, +1)
 
     def _host(self, life: Life, sign: int) -> Iterator[tuple[str, str]]:
-        for node, mask in life.placement:
-            if not 0 <= node < len(self.cluster.nodes):
-                continue
+        for node, mask in self._existing(life):
             machine = self.cluster.nodes[node]
             has = (machine.cpu_milli, machine.memory_bytes, machine.storage_bytes_per_second)
             for index, what in enumerate(("CPU thousandths", "bytes", "bytes a second of storage")):
@@ -198,15 +196,11 @@ class Books:
             return f"{holds}, its limit is {tenant.limit_gpus}"
         if tenant.guaranteed_gpus is None or held <= tenant.guaranteed_gpus * 1000:
             return None
-        return _borrowing(tenant, job, holds)
-
-
-def _borrowing(tenant: Tenant, job: Job, holds: str) -> str | None:
-    if not tenant.borrow:
-        return f"{holds}, its quota is {tenant.guaranteed_gpus} and it may not borrow"
-    if not job.preemptible:
-        return f"{holds}, its quota is {tenant.guaranteed_gpus}, and job {job.id} borrows but is not preemptible"
-    return None
+        if not tenant.borrow:
+            return f"{holds}, its quota is {tenant.guaranteed_gpus} and it may not borrow"
+        if not job.preemptible:
+            return f"{holds}, its quota is {tenant.guaranteed_gpus}, and job {job.id} borrows but is not preemptible"
+        return None
 
 
 def gpus_in(mask: int) -> Iterator[int]:

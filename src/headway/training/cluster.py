@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import ExperimentError
+from headway.training.actions import UNCOUNTED, Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ class Node:
     path: tuple[str, ...] = ()
     island_gpus: tuple[int, ...] = ()
     """GPUs a domain at each level inside the node, e.g. (4,) for two NVLink islands in an 8-GPU node."""
+
+    @property
+    def host(self) -> Grant:
+        """Return all CPUs, memory and storage bandwidth that it has; what is not counted is ``UNCOUNTED``."""
+        has = (self.cpu_milli, self.memory_bytes, self.storage_bytes_per_second)
+        return Grant(*(UNCOUNTED if amount is None else amount for amount in has))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,22 @@ class Cluster:
     def node_level(self) -> int:
         """Position of the level ``node`` in ``levels``."""
         return next(i for i, level in enumerate(self.levels) if level.name == "node")
+
+
+class Eligible(dict[tuple[str, tuple[str, ...]], int]):
+    """The nodes where jobs may run, as bit sets, by (partition, GPU types); computed when first asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.partitions = {part.name: sum(1 << node for node in part.nodes) for part in cluster.partitions}
+        self._nodes = cluster.nodes
+
+    def __missing__(self, key: tuple[str, tuple[str, ...]]) -> int:
+        partition, gpu_types = key
+        nodes = self.partitions.get(partition, 0) if partition else (1 << len(self._nodes)) - 1
+        if gpu_types:
+            nodes &= sum(1 << index for index, node in enumerate(self._nodes) if node.gpu_type in gpu_types)
+        self[key] = nodes
+        return nodes
 
 
 def uniform(

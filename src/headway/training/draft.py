@@ -5,13 +5,10 @@ which is exact because ``take`` and ``give`` are inverses.
 """
 
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from headway.training.actions import Placement
+from headway.training.jobstate import JobState
 from headway.training.pool import Pool
-
-if TYPE_CHECKING:
-    from headway.training.jobstate import JobState
 
 
 class Draft:
@@ -23,14 +20,14 @@ class Draft:
         self.pool = pool
         self._log: list[tuple[bool, JobState, Placement]] = []
 
-    def release(self, js: "JobState", placement: Placement | None = None) -> None:
+    def release(self, js: JobState, placement: Placement | None = None) -> None:
         """As if a running job had stopped (or one started in this draft, on ``placement``)."""
         where = js.placement if placement is None else placement
         self.pool.give(js, where)
         js.account.held -= js.width
         self._log.append((False, js, where))
 
-    def start(self, js: "JobState", placement: Placement) -> None:
+    def start(self, js: JobState, placement: Placement) -> None:
         """As if a job had started here."""
         self.pool.take(js, placement)
         js.account.held += js.width

@@ -5,7 +5,7 @@ work left.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from headway.training.job import Job
 
@@ -15,7 +15,7 @@ class JobArrived:
     """A job was submitted."""
 
     job: Job
-    rank: ClassVar[int] = 6
+    rank = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class JobFinished:
 
     job: int
     lease: int
-    rank: ClassVar[int] = 0
+    rank = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class JobFailed:
 
     job: int
     lease: int
-    rank: ClassVar[int] = 1
+    rank = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class JobCancelled:
 
     job: int
     lease: int
-    rank: ClassVar[int] = 2
+    rank = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NodeFailed:
     """A node went down; what ran on it goes back to the queue, at its last periodic checkpoint."""
 
     node: int
-    rank: ClassVar[int] = 3
+    rank = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class NodeRecovered:
     """A failed or drained node takes jobs again."""
 
     node: int
-    rank: ClassVar[int] = 4
+    rank = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class NodeDrained:
 
     node: int
     evict: bool = False
-    rank: ClassVar[int] = 5
+    rank = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Woke:
     """The time that a policy asked for with ``WakeAt`` has come."""
 
-    rank: ClassVar[int] = 7
+    rank = 7
 
 
 Event: TypeAlias = JobArrived | JobFinished | JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained | Woke

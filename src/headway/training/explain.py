@@ -2,7 +2,7 @@
 
 Asked of a state at the end of an instant, after the policy has done what it would. Each cause is something that could
 be otherwise: more quota, nobody ahead, no reservation, a few more GPUs, the free ones in one place.
-``counterfactual.py`` takes causes away and asks the policy again: so the tests prove that what is named here is enough.
+The tests take causes away and ask the policy again: so they prove that what is named here is enough.
 """
 
 from collections.abc import Iterator
@@ -45,11 +45,6 @@ class CauseKind(StrEnum):
     """The GPUs are there, the CPUs or the memory are not."""
     PLACEMENT = "placement"
     """The placement rule wants something else than GPUs on one node."""
-
-
-SHORTAGES = frozenset(
-    (CauseKind.CAPACITY, CauseKind.FRAGMENTATION, CauseKind.HOST, CauseKind.PLACEMENT, CauseKind.NODES_DOWN)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +165,20 @@ class Ahead:
         self._entry: Entry = (js.key, js.id)
         self._place = self._rank(js)
         self.over_quota = not nodes
-        self._parts: list[tuple[Lane, int]] = []
+        self.parts: list[tuple[Lane, int]] = []
         """Lanes, and how many of the jobs at the head of each come first."""
-        self._strict: list[tuple[Lane, int]] = []
+        self.strict: list[tuple[Lane, int]] = []
         """Those of them that a strict backfill lets hold back what comes after."""
         for lane in state.queue.lanes.values():
             head = state.jobs[lane.head[1]]
             matters = (quota and head.account is js.account) or (nodes and self._meets(head))
             if matters and (count := self._count(lane, head)):
-                self._parts.append((lane, count))
+                self.parts.append((lane, count))
                 if policy.backfill.strict and self._blocks(head):
-                    self._strict.append((lane, count))
-        self.waits = sum(count for _, count in self._parts)
-        self.holding = sum(count for _, count in self._strict)
-        self.first = min((lane.head for lane, _ in self._parts), default=(0, -1))[1]
+                    self.strict.append((lane, count))
+        self.waits = sum(count for _, count in self.parts)
+        self.holding = sum(count for _, count in self.strict)
+        self.first = min((lane.head for lane, _ in self.parts), default=(0, -1))[1]
         reserved = policy.backfill.reservations
         self.holders = tuple(job for job in reserved if job in state.jobs and self._holds(state.jobs[job]))
         """Those ahead that were promised GPUs."""
@@ -191,14 +186,6 @@ class Ahead:
     def names(self, *jobs: int) -> tuple[str, ...]:
         """What the trace calls jobs; the number of one without a name."""
         return tuple(self._state.jobs[job].job.name or str(job) for job in jobs)
-
-    def jobs(self) -> list[int]:
-        """All of them; costs as many as there are."""
-        return [job for lane, count in self._parts for _, job in list(lane)[:count]]
-
-    def blockers(self) -> list[int]:
-        """Those that hold back by the rules of the backfill: holders of reservations, or the jobs of a strict queue."""
-        return list(self.holders) or [job for lane, count in self._strict for _, job in list(lane)[:count]]
 
     def _rank(self, js: JobState) -> tuple[bool, Key]:
         """What lanes are compared by ahead of keys: guaranteed jobs first, then what the order says of lanes."""
@@ -229,7 +216,7 @@ class Ahead:
         return count
 
     def _holds(self, js: JobState) -> bool:
-        for lane, count in self._parts:
+        for lane, count in self.parts:
             if lane.name == js.lane:
                 return lane.before((js.key, js.id)) < count
         return False
@@ -250,7 +237,7 @@ def _overdue(now: int, state: TrainingState, policy: ComposedPolicy, js: JobStat
 def _held_back(ahead: Ahead, overdue: tuple[int, ...], fits: bool) -> Cause | None:
     """Jobs ahead, or promises that are due, keep it out by the rules of the backfill, not by what they hold."""
     if ahead.holding:
-        first = min(lane.head for lane, _ in ahead._strict)[1]
+        first = min(lane.head for lane, _ in ahead.strict)[1]
         names = ahead.names(first)
         text = f"{_some(names, ahead.holding)} ahead of it, and none may be overtaken"
         return Cause(CauseKind.HEAD_OF_LINE, text, jobs=(first,), facts={"ahead": ahead.holding}, names=names)

@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING
 
 from headway.training.actions import Grant, Placement
+from headway.training.jobstate import JobState
 from headway.training.pool import Demand, host_share, storage_share
 from headway.training.wish import Wish
 from headway.units import WHOLE_GPU_MILLI
 
 if TYPE_CHECKING:
-    from headway.training.jobstate import JobState
     from headway.training.state import TrainingState
 
 
 def start_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:
-    """Why a waiting job cannot start here now; None when it can."""
+    """Return why a waiting job cannot start here now; None when it can."""
     js = state.jobs.get(job)
     if js is None:
         return f"StartJob(job={job}): no such job is alive"
@@ -28,8 +28,8 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
 
 
-def _plain_fit(state: "TrainingState", js: "JobState", node: int, mask: int) -> bool:
-    """The common case at once: whole GPUs on one node, with no CPUs or memory asked for."""
+def _plain_fit(state: "TrainingState", js: JobState, node: int, mask: int) -> bool:
+    """Return whether a job fits, in the common case: whole GPUs on one node, with no CPUs or memory asked for."""
     pool = state.pool
     return (
         0 <= node < len(pool.bits)
@@ -43,7 +43,7 @@ def _plain_fit(state: "TrainingState", js: "JobState", node: int, mask: int) -> 
 
 
 def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:
-    """Why a running job cannot move here now; None when it can. Its own GPUs count as free."""
+    """Return why a running job cannot move here now; None when it can. Its own GPUs count as free."""
     js = state.running.get(job)
     if js is None:
         return f"MigrateJob(job={job}): does not run"
@@ -58,7 +58,7 @@ def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: 
 
 
 def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
-    """Why a running job cannot hold this where it is; None when it can. What it holds now counts as free."""
+    """Return why a running job cannot hold this where it is; None when it can. What it holds now counts as free."""
     js = state.running.get(job)
     if js is None:
         return f"ReallocateJob(job={job}): does not run"
@@ -71,8 +71,8 @@ def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
     return None if refusal is None else f"ReallocateJob(job={job}): {refusal}"
 
 
-def quota_refusal(js: "JobState") -> str | None:
-    """Why the job's tenant may not hold this much more; None when it may."""
+def quota_refusal(js: JobState) -> str | None:
+    """Return why the job's tenant may not hold this much more; None when it may."""
     account = js.account
     wanted = account.held + js.width
     if wanted <= account.guaranteed:
@@ -87,8 +87,8 @@ def quota_refusal(js: "JobState") -> str | None:
     return None
 
 
-def placement_refusal(state: "TrainingState", js: "JobState | Wish", placement: Placement) -> str | None:
-    """Why these GPUs cannot be given to this job; None when they can."""
+def placement_refusal(state: "TrainingState", js: JobState | Wish, placement: Placement) -> str | None:
+    """Return why these GPUs cannot be given to this job; None when they can."""
     pool = state.pool
     allowed = js.eligible & pool.schedulable
     total = 0
@@ -136,7 +136,7 @@ def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> s
     if min(js.cpu_milli, js.memory_bytes, js.storage) < 0:
         return f"{js.cpu_milli} CPU thousandths, {js.memory_bytes} bytes, {js.storage} B/s: none may be negative"
     for node, mask in placement:
-        cpu_milli, memory_bytes = host_share(js, mask)
+        cpu_milli, memory_bytes = host_share(js, mask.bit_count())
         name = state.cluster.nodes[node].name
         if cpu_milli > state.pool.cpu_free[node]:
             return f"wants {cpu_milli / 1000:g} CPUs, node {name} has {state.pool.cpu_free[node] / 1000:g} free"
@@ -147,7 +147,7 @@ def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> s
     return None
 
 
-def _not_allowed(state: "TrainingState", js: "JobState | Wish", node: int) -> str:
+def _not_allowed(state: "TrainingState", js: JobState | Wish, node: int) -> str:
     if not 0 <= node < len(state.cluster.nodes):
         return f"node {node} does not exist"
     name = state.cluster.nodes[node].name

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headway.training.pool import UNCOUNTED, Demand, host_share
+from headway.training.actions import UNCOUNTED
+from headway.training.pool import Demand, host_share
 from headway.units import WHOLE_GPU_MILLI
 
 EVERYWHERE = -1
@@ -60,7 +61,7 @@ Typical: TypeAlias = Sequence[tuple[Shape, int]]
 def shape_of(demand: Demand, largest: int) -> Shape:
     """A job as a typical shape, on nodes of which the largest has so many GPUs."""
     count = demand.gpus // demand.nodes if demand.nodes > 1 else min(demand.gpus, largest)
-    cpu_milli, memory_bytes = host_share(demand, count, counted=True)
+    cpu_milli, memory_bytes = host_share(demand, count)
     return Shape(count, demand.gpu_milli, cpu_milli, memory_bytes, demand.eligible)
 
 

@@ -33,26 +33,13 @@ def unkept_promises(
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
 ) -> Iterator[Finding]:
-    """All that a policy, fresh and not bound yet, promises and the tape does not show."""
+    """Yield a finding for each job and instant at which a promise could have been kept and was not.
+
+    ``policy``, fresh and not bound yet, arranges the queue and is not asked. It answers for the instants at which it
+    decides: where it has rounds, for the beginning of each.
+    """
     if policy.allocation is not None and policy.allocation.guarantees and speed is not None:
         yield from below_due(cluster, jobs, tape, speed)
-    yield from unmet_guarantees(cluster, jobs, tape, policy, speed=speed, costs=costs)
-
-
-def unmet_guarantees(
-    cluster: Cluster,
-    jobs: Sequence[Job],
-    tape: Tape,
-    policy: ComposedPolicy,
-    *,
-    speed: SpeedModel | None = None,
-    costs: Costs | None = None,
-) -> Iterator[Finding]:
-    """A finding for each job and instant at which a guarantee could have been met and was not.
-
-    ``policy`` arranges the queue and is not asked. It answers for the instants at which it decides: where it has
-    rounds, for the beginning of each.
-    """
     promised = [tenant.name for tenant in cluster.tenants if tenant.guaranteed_gpus is not None]
     if not any(tenant.borrow for tenant in cluster.tenants) or not promised:
         return

@@ -7,10 +7,9 @@ in ``job.Job`` and stays there.
 from collections.abc import Hashable
 from enum import IntEnum
 
-from headway.training.actions import Grant, Placement
+from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.periodic import duration, useful
-from headway.training.pool import UNCOUNTED
 from headway.training.queue import Key
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -127,11 +126,11 @@ class JobState:
 
     @property
     def grant(self) -> Grant:
-        """What it holds, while it runs, besides GPUs."""
+        """Return what it holds, while it runs, besides GPUs."""
         return Grant(self.cpu_milli, self.memory_bytes, self.storage)
 
     def done_at(self, now: int) -> int:
-        """Work delivered by now."""
+        """Return the work delivered by now."""
         if self.status is _RUNNING and now > self.base:
             return self._progress(now)[0] if self.every else self._plain_progress(now)
         return self.done
@@ -140,7 +139,7 @@ class JobState:
         return self.done + (now - self.base) * self.speed // REFERENCE_SPEED_PPM
 
     def _progress(self, now: int) -> tuple[int, int]:
-        """Work delivered by now, after ``base``, and the end of the last periodic checkpoint begun since."""
+        """Return the work delivered by now, after ``base``, and the end of the last periodic checkpoint begun since."""
         spent, end = useful(now - self.base, self.done, self.speed, self.every, self.job.checkpoint)
         return self.done + spent * self.speed // REFERENCE_SPEED_PPM, self.base + end if end else 0
 
@@ -155,11 +154,11 @@ class JobState:
             self.done, self.base = self._plain_progress(now), now
 
     def attained_at(self, now: int) -> int:
-        """GPU time held by now."""
+        """Return the GPU time held by now."""
         return self.attained + (now - self.since) * self.width if self.status is _RUNNING else self.attained
 
     def remaining(self, now: int) -> int:
-        """Work believed to be left; at least 1 ns while it lives, however wrong the estimate was.
+        """Return the work believed to be left; at least 1 ns while it lives, however wrong the estimate was.
 
         The time in which it will write checkpoints counts as work at its speed (waiting: at reference speed), so that
         what is left of a running job falls evenly.
@@ -176,12 +175,12 @@ class JobState:
         return left + (writes + max(0, end - now)) * speed // REFERENCE_SPEED_PPM
 
     def time_left(self, speed: int) -> int:
-        """How long it is believed to take at a speed from where its work was last settled."""
+        """Return how long it is believed to take at a speed from where its work was last settled."""
         left = max(1, self.expected - self.done)
         if self.every:
             return duration(left, self.done, speed, self.every, self.job.checkpoint)
         return left if speed == REFERENCE_SPEED_PPM else -(-left * REFERENCE_SPEED_PPM // speed)
 
     def expected_end(self) -> int:
-        """When it is believed to end if it runs on as it does."""
+        """Return when it is believed to end if it runs on as it does."""
         return self.base + self.time_left(self.speed)

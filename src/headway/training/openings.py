@@ -16,6 +16,7 @@ from headway.training.feasible import placement_refusal, quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.migrations.costed import covers
 from headway.training.policies.parts import PlacementRule
+from headway.training.policies.preemption import fits
 from headway.training.pool import members
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
@@ -43,13 +44,6 @@ class Opening:
     def jobs(self) -> tuple[int, ...]:
         """Who is stopped or moved."""
         return tuple(action.job for action in self.steps if isinstance(action, PreemptJob | MigrateJob))
-
-
-def fits(state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
-    """Where a waiting job could start now if nobody came before it; None when nowhere, or when its quota forbids it."""
-    if state.quotas and quota_refusal(js) is not None:
-        return None
-    return rule.place(state.pool, js)
 
 
 # --- preemption -----------------------------------------------------------------------------------------------

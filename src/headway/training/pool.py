@@ -11,10 +11,8 @@ from typing import Protocol
 
 from headway.training.actions import Placement
 from headway.training.cluster import Cluster
+from headway.training.job import Job
 from headway.units import WHOLE_GPU_MILLI
-
-UNCOUNTED = 1 << 60
-"""What a node without counted CPUs or memory has of them."""
 
 
 class Demand(Protocol):
@@ -44,11 +42,9 @@ class Pool:
         self.capacity = [node.gpus for node in nodes]
         self.free_mask = [(1 << node.gpus) - 1 for node in nodes]
         self.free_count = [node.gpus for node in nodes]
-        self.cpu_free = [UNCOUNTED if node.cpu_milli is None else node.cpu_milli for node in nodes]
-        self.memory_free = [UNCOUNTED if node.memory_bytes is None else node.memory_bytes for node in nodes]
-        self.storage_free = [
-            UNCOUNTED if node.storage_bytes_per_second is None else node.storage_bytes_per_second for node in nodes
-        ]
+        self.cpu_free = [node.host.cpu_milli for node in nodes]
+        self.memory_free = [node.host.memory_bytes for node in nodes]
+        self.storage_free = [node.host.storage for node in nodes]
         self.shares: list[dict[int, int]] = [{} for _ in nodes]
         """Free thousandths of each partly used GPU, by node."""
         self.sharing = 0
@@ -102,7 +98,7 @@ class Pool:
             self._move_host(demand, placement, +1)
 
     def recount(self, node: int, mask: int, change: int) -> None:
-        """Whole GPUs of ``mask`` become free (+1) or stop being so (-1)."""
+        """Mark the whole GPUs of ``mask`` as free (+1) or in use (-1)."""
         before = self.free_count[node]
         after = before + change * mask.bit_count()
         self.free_mask[node] ^= mask
@@ -141,7 +137,7 @@ class Pool:
 
     def _move_host(self, demand: Demand, placement: Placement, sign: int) -> None:
         for node, mask in placement:
-            cpu_milli, memory_bytes = host_share(demand, mask)
+            cpu_milli, memory_bytes = host_share(demand, mask.bit_count())
             self.cpu_free[node] += sign * cpu_milli
             self.memory_free[node] += sign * memory_bytes
             if demand.storage:
@@ -161,30 +157,30 @@ class Pool:
     # --- looking ----------------------------------------------------------------------------------------------
 
     def largest_among(self, eligible: int) -> int:
-        """GPUs of the largest of these nodes."""
+        """Return the number of GPUs of the largest of these nodes."""
         found = self._largest.get(eligible)
         if found is None:
             found = self._largest[eligible] = max((self.capacity[node] for node in members(eligible)), default=0)
         return found
 
     def free_among(self, eligible: int) -> int:
-        """Whole free GPUs on these nodes, as far as they are schedulable."""
+        """Return the number of whole free GPUs on these nodes, as far as they are schedulable."""
         if eligible & self.schedulable == self.schedulable:
             return self.free_gpus
         return sum(free * (nodes & eligible).bit_count() for free, nodes in enumerate(self.buckets) if free)
 
     def with_free(self, at_least: int, eligible: int) -> int:
-        """The set of schedulable nodes among these with so many whole GPUs free."""
+        """Return the set of schedulable nodes among these with so many whole GPUs free."""
         found = 0
         for nodes in self.buckets[at_least:]:
             found |= nodes
         return found & eligible
 
     def host_fits(self, demand: Demand, node: int, gpus: int) -> bool:
-        """Whether a node has the CPUs, memory and storage that go with so many of the job's GPUs."""
+        """Return whether a node has the CPUs, memory and storage that go with so many of the job's GPUs."""
         if not (demand.cpu_milli or demand.memory_bytes or demand.storage):
             return True
-        cpu_milli, memory_bytes = host_share(demand, gpus, counted=True)
+        cpu_milli, memory_bytes = host_share(demand, gpus)
         return (
             self.cpu_free[node] >= cpu_milli
             and self.memory_free[node] >= memory_bytes
@@ -192,21 +188,20 @@ class Pool:
         )
 
 
-def host_share(demand: Demand, gpus: int, *, counted: bool = False) -> tuple[int, int]:
-    """CPUs and memory that go with a mask (``counted``: a number) of a job's GPUs: its part of them, rounded up."""
-    count = gpus if counted else gpus.bit_count()
+def host_share(demand: Demand | Job, count: int) -> tuple[int, int]:
+    """Return the CPUs and memory that go with so many of a job's GPUs: its part of them, rounded up."""
     if demand.gpus == 0 or count == demand.gpus:
         return demand.cpu_milli, demand.memory_bytes
     return -(-demand.cpu_milli * count // demand.gpus), -(-demand.memory_bytes * count // demand.gpus)
 
 
 def storage_share(demand: Demand, count: int) -> int:
-    """Storage bandwidth that goes with so many of a job's GPUs, rounded up."""
+    """Return the storage bandwidth that goes with so many of a job's GPUs, rounded up."""
     return demand.storage if demand.gpus in (0, count) else -(-demand.storage * count // demand.gpus)
 
 
 def members(nodes: int) -> Iterator[int]:
-    """The nodes of a set, in order."""
+    """Yield the nodes of a set, in order."""
     while nodes:
         low = nodes & -nodes
         yield low.bit_length() - 1

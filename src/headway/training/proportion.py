@@ -6,10 +6,11 @@ is held in passing, within an instant, does not count.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from headway.core.audit import Finding
 from headway.core.tape import Tape
-from headway.training.actions import Grant
+from headway.training.actions import Grant, Placement
 from headway.training.books import gpus_in
 from headway.training.cluster import Cluster
 from headway.training.job import Job
@@ -33,16 +34,14 @@ def below_due(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedMod
     return watch.found
 
 
+@dataclass(slots=True)
 class _Held:
-    """A running job, where it is and with what."""
+    """A running job, where it is and with what, and the row that says so."""
 
-    __slots__ = ("grant", "job", "placement", "row")
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.placement: tuple[tuple[int, int], ...] = ()
-        self.grant = Grant(job.cpu_milli, job.memory_bytes)
-        self.row = 0
+    job: Job
+    placement: Placement
+    grant: Grant
+    row: int = 0
 
 
 class _Watch:
@@ -73,8 +72,7 @@ class _Watch:
             self._now = time
         if kind in _OPENS:
             self._opened = index
-            self._pending.append(row)
-        elif self._pending:
+        if kind in _OPENS or self._pending:
             self._pending.append(row)
         elif kind in _STOPS and job in self._running:
             self._leave(self._running.pop(job))
@@ -93,8 +91,9 @@ class _Watch:
         else:
             if job in self._running:
                 self._leave(self._running[job])
-            held = self._running[job] = _Held(self._jobs[job])
-            held.placement = placement_of(rows)
+            asks = self._jobs[job]
+            held = _Held(asks, placement_of(rows), Grant(asks.cpu_milli, asks.memory_bytes))
+            self._running[job] = held
             for gpu in _shared_gpus(held):
                 self._shared.setdefault(gpu, set()).add(job)
                 self._touched |= self._shared[gpu]

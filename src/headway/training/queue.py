@@ -41,7 +41,7 @@ class Lane:
         return iter(self._entries[self._first :])
 
     def before(self, entry: Entry) -> int:
-        """How many entries come before this one."""
+        """Return how many entries come before this one."""
         return bisect_left(self._entries, entry, lo=self._first) - self._first
 
     def add(self, entry: Entry) -> None:
@@ -55,7 +55,7 @@ class Lane:
             self.head = entry
 
     def remove(self, entry: Entry) -> bool:
-        """Take out an entry that is there; whether it was the last one."""
+        """Take out an entry that is there; return whether it was the last one."""
         entries, first = self._entries, self._first
         if self.head != entry:
             index = bisect_left(entries, entry, lo=first)
@@ -86,7 +86,7 @@ class Queue:
         return self.size
 
     def add(self, lane_name: Hashable, entry: Entry) -> None:
-        """A job starts to wait."""
+        """Add a job that starts to wait."""
         self.size += 1
         lane = self.lanes.get(lane_name)
         if lane is None:
@@ -98,13 +98,13 @@ class Queue:
                 raise _incomparable(entry, problem) from None
 
     def remove(self, lane_name: Hashable, entry: Entry) -> None:
-        """A job waits no longer; an empty lane goes away."""
+        """Remove a job that waits no longer; an empty lane goes away."""
         self.size -= 1
         if self.lanes[lane_name].remove(entry):
             del self.lanes[lane_name]
 
     def refill(self, lanes: dict[Hashable, list[Entry]]) -> None:
-        """All waiting jobs anew, as a list a lane in any order."""
+        """Replace all waiting jobs by these: a list a lane, in any order."""
         for entries in lanes.values():
             try:
                 entries.sort()
@@ -114,7 +114,7 @@ class Queue:
         self.size = sum(map(len, lanes.values()))
 
     def head(self) -> Entry | None:
-        """The first of all."""
+        """Return the first entry of all lanes; None when nobody waits."""
         if not self.size:
             return None
         if len(self.lanes) == 1:
@@ -122,7 +122,7 @@ class Queue:
         return min(lane.head for lane in self.lanes.values())
 
     def in_order(self) -> Iterator[Entry]:
-        """All of them; the queue must not change meanwhile."""
+        """Yield all entries in order; the queue must not change meanwhile."""
         if len(self.lanes) == 1:
             return iter(next(iter(self.lanes.values())))
         return merge(*self.lanes.values())
@@ -147,22 +147,22 @@ class Ranked:
         self._by_rate: dict[int, list[tuple[Key, int]]] = {}
 
     def add(self, rate: int, offset: Key, job: int) -> None:
-        """A job started."""
+        """Add a job that started."""
         insort(self._by_rate.setdefault(rate, []), (offset, job))
 
     def remove(self, rate: int, offset: Key, job: int) -> None:
-        """It runs no longer."""
+        """Remove a job that runs no longer."""
         entries = self._by_rate[rate]
         del entries[bisect_left(entries, (offset, job))]
         if not entries:
             del self._by_rate[rate]
 
     def of_rate(self, rate: int) -> list[tuple[Key, int]]:
-        """(offset, job) of all jobs of one rate, smallest first: the list itself, for reading only."""
+        """Return (offset, job) of all jobs of one rate, smallest first: the list itself, for reading only."""
         return self._by_rate.get(rate, [])
 
     def largest(self, now: int) -> Key | None:
-        """The largest value of any job; None when nothing runs."""
+        """Return the largest value of any job; None when nothing runs."""
         best: Key | None = None
         for rate, entries in self._by_rate.items():
             value = entries[-1][0] + rate * now if rate else entries[-1][0]
@@ -171,12 +171,12 @@ class Ranked:
         return best
 
     def descending(self, now: int) -> Iterator[tuple[Key, int]]:
-        """(value, job), largest value first; among equal values the job with the larger id first."""
+        """Yield (value, job), largest value first; among equal values the job with the larger id first."""
         runs = [_values(reversed(entries), rate * now) for rate, entries in self._by_rate.items()]
         return runs[0] if len(runs) == 1 else merge(*runs, reverse=True)
 
     def ascending(self, now: int) -> Iterator[tuple[Key, int]]:
-        """(value, job), smallest value first."""
+        """Yield (value, job), smallest value first."""
         runs = [_values(iter(entries), rate * now) for rate, entries in self._by_rate.items()]
         return runs[0] if len(runs) == 1 else merge(*runs)
 

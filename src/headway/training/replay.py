@@ -5,7 +5,7 @@ gives the tape that it writes: identical, if it is the policy that was recorded.
 with no policy asked, so a state at T is the prefix applied. A policy's memory is rebuilt by asking it along the way.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -39,6 +39,12 @@ _GRANT, _STORAGE, _REALLOCATE = int(Kind.GRANT), int(Kind.STORAGE), int(Kind.REA
 _OPENS, _CONTINUES = (_START, _MIGRATE, _REALLOCATE), (_PLACE, _GRANT, _STORAGE)
 _STALE, _WAKE_AT, _FIRST_ACTION = int(Kind.STALE), int(Kind.WAKE_AT), int(Kind.START)
 _ARRIVED, _FINISHED = int(Kind.ARRIVED), int(Kind.FINISHED)
+_ENDS: dict[int, Callable[[int, int], Event]] = {
+    Kind.FINISHED: JobFinished,
+    Kind.FAILED: JobFailed,
+    Kind.CANCELLED: JobCancelled,
+}
+_NODE_CHANGES: dict[int, Callable[[int], Event]] = {Kind.NODE_FAILED: NodeFailed, Kind.NODE_RECOVERED: NodeRecovered}
 _OF_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 
 
@@ -122,19 +128,13 @@ def _event(jobs: Sequence[Job], row: list[int]) -> Event:
         return JobArrived(jobs[subject])
     if kind == _STALE:
         kind = value
+    if (ended := _ENDS.get(kind)) is not None:
+        return ended(subject, lease)
+    if (changed := _NODE_CHANGES.get(kind)) is not None:
+        return changed(subject)
     match kind:
         case Kind.ARRIVED:
             raise TapeError(f"the tape has job {subject} arrive at {time} ns; the workload has {len(jobs)} jobs")
-        case Kind.FINISHED:
-            return JobFinished(subject, lease)
-        case Kind.FAILED:
-            return JobFailed(subject, lease)
-        case Kind.CANCELLED:
-            return JobCancelled(subject, lease)
-        case Kind.NODE_FAILED:
-            return NodeFailed(subject)
-        case Kind.NODE_RECOVERED:
-            return NodeRecovered(subject)
         case Kind.NODE_DRAINED:
             return NodeDrained(subject, evict=bool(value))
         case Kind.WOKE:
@@ -271,20 +271,3 @@ class Walk:
         return TapeError(
             f"another policy wrote this tape: at {step.time} ns {self.policy.name} decides {decided}, not {wrote}"
         )
-
-
-def state_at(
-    cluster: Cluster,
-    jobs: Sequence[Job],
-    tape: Tape,
-    time: int,
-    policy: ComposedPolicy,
-    *,
-    speed: SpeedModel | None = None,
-    costs: Costs | None = None,
-) -> TrainingState:
-    """The state after everything up to and including this time; the policy arranges the queue and is not asked."""
-    walk = Walk(cluster, jobs, tape.until(time), policy, speed=speed, costs=costs)
-    for _ in walk:
-        pass
-    return walk.state

@@ -63,15 +63,8 @@ def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> 
 
 def _settle(state: "TrainingState", now: int, js: JobState, speed: int, pause: int = 0) -> None:
     """What was done so far at the old speed; what follows, after a pause, at the new one."""
-    arrangement = state.arrangement
-    if arrangement.ranks_ends:
-        state.ends.remove(0, js.expected_end(), js.id)
+    state.leave_ranks(js)
     js.settle(now)
     js.base += pause
     js.speed = speed
-    if arrangement.ranks_ends:
-        state.ends.add(0, js.expected_end(), js.id)
-    if arrangement.ranks_running and js.job.preemptible:
-        state.ranked.remove(*js.rank, js.id)
-        js.rank = arrangement.rank(now, js)
-        state.ranked.add(*js.rank, js.id)
+    state.enter_ranks(now, js)

@@ -17,9 +17,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from headway.errors import ProfileError
-from headway.training.actions import Grant
+from headway.training.actions import UNCOUNTED, Grant
 from headway.training.job import Job
-from headway.training.pool import UNCOUNTED
 from headway.units import REFERENCE_SPEED_PPM
 
 _MOST_REMEMBERED = 1 << 16
@@ -107,6 +106,12 @@ class Profile:
         bound = self.storage_bound(memory_bytes, storage) if storage < UNCOUNTED else UNCOUNTED
         return min(self.most_ppm * cpu_milli // enough, bound)
 
+    def speed_at(self, per_gpu: Grant, pace_ppm: int) -> int:
+        """Return the throughput with so much a GPU on GPUs of a pace: theirs, or what the host can feed if less."""
+        if pace_ppm == REFERENCE_SPEED_PPM:
+            return self.speed(*per_gpu)
+        return min(self.host_speed(*per_gpu), self.most_ppm * pace_ppm // REFERENCE_SPEED_PPM)
+
     def _between(self, cpu_milli: int, memory_bytes: int) -> int:
         row, up, across = _bracket(self.cpu_milli, cpu_milli)
         column, right, along = _bracket(self.memory_bytes, memory_bytes)
@@ -166,11 +171,11 @@ class Matrix:
         profile = self.profiles.get(job.model)
         if profile is None or not job.gpus:
             return pace_ppm
-        per_gpu = a_gpu(grant, job.gpus * job.gpu_milli)
-        if pace_ppm == REFERENCE_SPEED_PPM:
-            return profile.speed(*per_gpu)
-        unhindered = profile.most_ppm * pace_ppm // REFERENCE_SPEED_PPM
-        return min(profile.host_speed(*per_gpu), unhindered)
+        return self._speed(profile, a_gpu(grant, job.gpus * job.gpu_milli), pace_ppm)
+
+    def _speed(self, profile: Profile, per_gpu: Grant, pace_ppm: int) -> int:
+        """Return the speed of a program with so much a GPU."""
+        return profile.speed_at(per_gpu, pace_ppm)
 
 
 class Scalar(Matrix):
@@ -178,12 +183,8 @@ class Scalar(Matrix):
 
     name = "synergy-scalar"
 
-    def of(self, job: Job, grant: Grant, pace_ppm: int) -> int:
-        """The speed at the smallest saturating cell where CPUs and memory reach it, the reference speed elsewhere."""
-        profile = self.profiles.get(job.model)
-        if profile is None or not job.gpus:
-            return pace_ppm
-        per_gpu = a_gpu(grant, job.gpus * job.gpu_milli)
+    def _speed(self, profile: Profile, per_gpu: Grant, pace_ppm: int) -> int:
+        """Return the speed at the smallest saturating cell where CPUs and memory reach it, else the reference speed."""
         whole = per_gpu.cpu_milli >= profile.demand.cpu_milli and per_gpu.memory_bytes >= profile.demand.memory_bytes
         return pace_ppm * profile.most_ppm // REFERENCE_SPEED_PPM if whole else pace_ppm
 

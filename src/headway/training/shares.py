@@ -3,9 +3,8 @@
 A job over nodes of several kinds has the same for each of its GPUs, so its due is that of the node which has least.
 """
 
-from headway.training.actions import Grant, Placement
+from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.cluster import Cluster, Node
-from headway.training.pool import UNCOUNTED
 
 
 def due_a_gpu(node: Node) -> Grant:

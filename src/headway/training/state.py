@@ -11,9 +11,19 @@ from typing import assert_never
 
 from headway.core.tape import Row
 from headway.training import losses
-from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import (
+    UNCOUNTED,
+    Action,
+    Grant,
+    MigrateJob,
+    Placement,
+    PreemptJob,
+    ReallocateJob,
+    StartJob,
+    WakeAt,
+)
 from headway.training.arrangement import Arrangement
-from headway.training.cluster import Cluster
+from headway.training.cluster import Cluster, Eligible
 from headway.training.draft import Draft
 from headway.training.events import (
     Event,
@@ -29,7 +39,7 @@ from headway.training.events import (
 from headway.training.feasible import grant_refusal, move_refusal, start_refusal
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
-from headway.training.pool import UNCOUNTED, Pool
+from headway.training.pool import Pool
 from headway.training.queue import Entry, Queue, Ranked
 from headway.training.respeed import Respeeded, beside, reallocate, respeed_neighbours
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
@@ -77,9 +87,7 @@ class TrainingState:
             limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
             account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
             account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
-        self.quotas = any(
-            account.limit < UNCOUNTED or account.guaranteed < UNCOUNTED for account in self.accounts.values()
-        )
+        self.quotas = any(min(account.limit, account.guaranteed) < UNCOUNTED for account in self.accounts.values())
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -95,15 +103,13 @@ class TrainingState:
         """Whether any job was ever given something else than it asked for."""
         self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
-        self._eligible: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._partitions = {
-            partition.name: sum(1 << node for node in partition.nodes) for partition in cluster.partitions
-        }
+        self._ranks = self._ranks_running or self._ranks_ends
+        self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
 
     def over(self) -> bool:
-        """No job lives and none is to come."""
+        """Return whether no job lives and none is to come."""
         return not self.to_come and not self.jobs
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
@@ -132,7 +138,7 @@ class TrainingState:
         return None
 
     def check(self, action: Action) -> str | None:
-        """Why this action cannot be committed now; None when it can."""
+        """Return why this action cannot be committed now; None when it can."""
         match action:
             case StartJob():
                 return start_refusal(self, action.job, action.placement, action.grant)
@@ -175,11 +181,11 @@ class TrainingState:
                 assert_never(action)
 
     def refused(self, now: int, action: Action) -> Row:
-        """The row that records a refusal of this action."""
+        """Return the row that records a refusal of this action."""
         return refused_row(now, action)
 
     def draft(self) -> Draft:
-        """An overlay to try releases and starts on; undone when its ``with`` block ends."""
+        """Return an overlay to try releases and starts on; undone when its ``with`` block ends."""
         return Draft(self.pool)
 
     def rekey(self, now: int) -> None:
@@ -193,14 +199,8 @@ class TrainingState:
         self.queue.refill(lanes)
 
     def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
-        """The nodes of a partition that carry one of these GPU types (any, when none is named)."""
-        found = self._eligible.get((partition, gpu_types))
-        if found is None:
-            found = self._partitions.get(partition, 0) if partition else self.pool.everywhere
-            if gpu_types:
-                found &= sum(1 << i for i, node in enumerate(self.cluster.nodes) if node.gpu_type in gpu_types)
-            self._eligible[(partition, gpu_types)] = found
-        return found
+        """Return the nodes of a partition that carry one of these GPU types (any, when none is named)."""
+        return self._eligible[partition, gpu_types]
 
     # --- changes from outside: what was thought of the work is wrong ----------------------------------------------
 
@@ -220,10 +220,7 @@ class TrainingState:
         account = self.accounts.get(job.tenant)
         if account is None:
             account = self.accounts[job.tenant] = Account(job.tenant)
-        eligible = self._eligible.get((job.partition, job.gpu_types))
-        if eligible is None:
-            eligible = self.eligible(job.partition, job.gpu_types)
-        js = self.jobs[job.id] = JobState(job, account, eligible, now)
+        js = self.jobs[job.id] = JobState(job, account, self._eligible[job.partition, job.gpu_types], now)
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1
@@ -333,22 +330,29 @@ class TrainingState:
                 self.journal(row)
         if standstill:
             self.journal((now, _COST, js.id, js.lease, -1, 0, standstill))
+        if self._ranks:
+            self.enter_ranks(now, js)
+        return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
+
+    def enter_ranks(self, now: int, js: JobState) -> None:
+        """Put a running job into the orders that the arrangement asks for."""
         if self._ranks_running and js.job.preemptible:
             js.rank = self.arrangement.rank(now, js)
             self.ranked.add(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.add(0, js.expected_end(), js.id)
-        return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
 
-    def stop(self, now: int, js: JobState) -> Respeeded | None:
-        """Settle what was delivered and free what was held; the caller says what becomes of the job.
-
-        Return the running jobs whose speed this changed.
-        """
+    def leave_ranks(self, js: JobState) -> None:
+        """Take a running job out of them, before its work is settled or its speed changes."""
         if self._ranks_running and js.job.preemptible:
             self.ranked.remove(*js.rank, js.id)
         if self._ranks_ends:
             self.ends.remove(0, js.expected_end(), js.id)
+
+    def stop(self, now: int, js: JobState) -> Respeeded | None:
+        """Settle what was delivered and free what was held; return the running jobs whose speed this changed."""
+        if self._ranks:
+            self.leave_ranks(js)
         if js.every:
             js.settle(now)
         elif now > js.base:
@@ -382,7 +386,7 @@ class TrainingState:
     # --- speed ------------------------------------------------------------------------------------------------
 
     def speed_of(self, js: JobState) -> int:
-        """How fast a running job runs where it is."""
+        """Return the speed of a running job where it is, in parts per million of the reference."""
         neighbours = 0
         if js.gpu_milli < 1000:
             ((node, mask),) = js.placement

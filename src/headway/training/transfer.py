@@ -107,9 +107,5 @@ def _keep_running(now: int, new: TrainingState, js: JobState) -> bool:
         js.settle(now)
         js.speed = speed
         new.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
-    if new.arrangement.ranks_running and js.job.preemptible:
-        js.rank = new.arrangement.rank(now, js)
-        new.ranked.add(*js.rank, js.id)
-    if new.arrangement.ranks_ends:
-        new.ends.add(0, js.expected_end(), js.id)
+    new.enter_ranks(now, js)
     return changed

@@ -1,11 +1,7 @@
 """A job as it would be with other CPUs, memory and storage: what placements and checks are asked about a grant."""
 
-from typing import TYPE_CHECKING
-
 from headway.training.actions import Grant
-
-if TYPE_CHECKING:
-    from headway.training.jobstate import JobState
+from headway.training.jobstate import JobState
 
 
 class Wish:
@@ -16,7 +12,7 @@ class Wish:
         *("preemptions", "storage", "width"),
     )
 
-    def __init__(self, demand: "JobState", grant: Grant, eligible: int | None = None) -> None:
+    def __init__(self, demand: JobState, grant: Grant, eligible: int | None = None) -> None:
         self.job = demand.job
         self.id = demand.id
         self.gpus = demand.gpus

@@ -8,7 +8,6 @@ holds, after what others give up for it.
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
 from headway.training.policies.allocations.wants import can_have_due, lesser
@@ -21,7 +20,7 @@ from headway.training.state import TrainingState
 class Allotted(PlacementRule):
     """A placement rule that an allocation has a say in."""
 
-    name: ClassVar[str] = "allotted"
+    name = "allotted"
 
     def __init__(self, rule: PlacementRule, allocation: Allocation) -> None:
         self.rule = rule

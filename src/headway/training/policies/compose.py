@@ -13,7 +13,7 @@ from headway.training.jobstate import JobState
 from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
-from headway.training.policies.preemption import borrowed, make_room, open_to_preemption
+from headway.training.policies.preemption import borrowed, fits, make_room, open_to_preemption
 from headway.training.queue import Key, Lane
 from headway.training.shares import Dues
 from headway.training.state import TrainingState
@@ -63,10 +63,6 @@ class ComposedPolicy:
         self.rank = order.rank
         self.ended = order.ended
         self.starves = order.starves or backfill.starves
-        self._tenant_lanes = False
-        self._partition_lanes = False
-        self._order_lanes = False
-        self._one_lane = False
         alone = migration is None and allocation is None
         self._plain = alone and not self.preempts and not self.refresh and not round_length
         """The backfill alone decides."""
@@ -175,18 +171,12 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
-            if self.stopped and any(self._could_start(state, js) for js in self.stopped.values()):
+            if any(fits(state, js, copy(self.placement)) is not None for js in self.stopped.values()):
                 yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
             if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
-
-    def _could_start(self, state: TrainingState, js: JobState) -> bool:
-        """Whether a job that this decision has stopped would fit again."""
-        if state.quotas and quota_refusal(js) is not None:
-            return False
-        return copy(self.placement).place(state.pool, js) is not None
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:

@@ -59,25 +59,27 @@ class Order(ABC):
     """With ``key_moves_with_time``: an instant, and (key, job) of what ran then, in order."""
 
     def bind(self, state: TrainingState) -> None:  # noqa: B027 - most orders need nothing
-        """Told once, before the run, whose jobs it will order."""
+        """Take note, once and before the run, whose jobs it will order."""
 
     @abstractmethod
     def key(self, now: int, js: JobState) -> Key:
-        """Smaller comes first. It is asked when a job begins to wait and then stands until the job starts, unless
-        ``key_due`` says otherwise."""
+        """Return the key of a waiting job; the smaller key comes first.
+
+        It is asked when a job begins to wait and then stands until the job starts, unless ``key_due`` says otherwise.
+        """
 
     def rekeys(self) -> bool:
-        """Whether ``key_due`` has to be asked."""
+        """Return whether ``key_due`` has to be asked."""
         return self.refresh > 0 or self.key_moves_with_time
 
     def key_due(self, now: int, since: int) -> bool:
-        """Whether the keys of waiting jobs are to be computed anew now; they last were at ``since``."""
+        """Return whether the keys of waiting jobs are to be computed anew now; they last were at ``since``."""
         if self.key_moves_with_time:
             return now > since
         return 0 < self.refresh <= now - since
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
-        """(rate, offset): a running job's key at any time t is offset + rate * t."""
+        """Return (rate, offset): a running job's key at any time t is offset + rate * t."""
         if not self.key_moves_with_time and type(self).victims is Order.victims:
             self._refuse_moving(now, js)
         return 0, js.key
@@ -95,15 +97,15 @@ class Order(ABC):
                 )
 
     def lane(self, js: JobState) -> Hashable:
-        """What separates jobs whose relative order moves (a tenant, for fair shares); None when nothing does."""
+        """Return what separates jobs whose relative order moves (a tenant, for fair shares); None when nothing does."""
         return None
 
     def lane_key(self, state: TrainingState, js: JobState) -> Key:
-        """With lanes of its own: what the heads of lanes are compared by, ahead of their keys."""
+        """With lanes of its own: return what the heads of lanes are compared by, ahead of their keys."""
         return 0
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Running jobs that this waiting one comes before, last ones first."""
+        """Yield running jobs that this waiting one comes before, last ones first."""
         if self.key_moves_with_time:
             yield from self._behind(now, state, js)
             return
@@ -147,18 +149,18 @@ class PlacementRule(ABC):
 
     @abstractmethod
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """GPUs for this job among those free now; None when it does not fit."""
+        """Return GPUs for this job among those free now; None when it does not fit."""
 
     def allows(self, js: Demand, placement: Placement) -> bool:
-        """Whether a job may have GPUs that somebody else than ``place`` found for it, and that are free."""
+        """Return whether a job may have GPUs that somebody else than ``place`` found for it, and that are free."""
         return True
 
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
-        """Whether a job of whole GPUs goes on one node or waits, so that GPUs free on several are of no use to it."""
+        """Return whether a job of whole GPUs goes on one node or waits: GPUs free on several are of no use to it."""
         return js.gpu_milli == WHOLE_GPU_MILLI and js.nodes <= 1 and one_node(pool, js)
 
     def domains(self, pool: Pool, js: Demand) -> Sequence[int]:
-        """Sets of nodes inside one of which all of a job over several nodes has to lie; by default one, of all."""
+        """Return sets of nodes inside one of which all of a job over several nodes has to lie: by default all nodes."""
         return (pool.everywhere,)
 
 
@@ -176,16 +178,16 @@ class Admission(Protocol):
     own actions, and to change places is a migration's business."""
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
-        """The actions that start a job now, its preemptions before it; None when it cannot start."""
+        """Return the actions that start a job now, its preemptions before it; None when it cannot start."""
 
     def walk(self, now: int, state: TrainingState) -> Iterator[Action]:
-        """What the backfill would do now; after moves that made room."""
+        """Yield what the backfill would do now; after moves that made room."""
 
     def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
-        """The lane, of those not closed, whose head comes first."""
+        """Return the lane, of those not closed, whose head comes first."""
 
     def version(self, now: int, state: TrainingState) -> int:
-        """Grows when a job that could not be admitted may be admissible now; negative when that cannot be told."""
+        """Return a number that grows when a blocked job may be admissible now; negative when that cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,29 +249,31 @@ class Allocation(ABC):
     """Whether it wants to divide again though nobody came or went."""
 
     def bind(self, state: TrainingState) -> None:  # noqa: B027 - some need nothing
-        """Told once, before the run, whose resources it will divide."""
+        """Take note, once and before the run, whose resources it will divide."""
 
     def order(self, order: Order) -> Order:
-        """The order that jobs come in: the policy's own, unless this one has its own idea of it."""
+        """Return the order that jobs come in: the policy's own, unless this one has its own idea of it."""
         return order
 
     def asks(self, js: JobState, rule: PlacementRule) -> Grant:
-        """What a job waits for besides GPUs: by default nothing. Backfills, migrations and preemption go by this."""
+        """Return what a job waits for besides GPUs, by default nothing. Backfills, migrations, preemption go by it."""
         return Grant(0, 0)
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """GPUs for a waiting job; None when it has to wait."""
+        """Return GPUs for a waiting job; None when it has to wait."""
         return rule.place(state.pool, js)
 
     @abstractmethod
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[Iterable[ReallocateJob], Grant]:
-        """What others give up before a job starts (or comes) here, each done before the next one is asked for, and what
-        it then holds. What the job itself holds elsewhere counts as free."""
+        """Return what others give up before a job starts (or comes) here, and what it then holds.
+
+        Each change is made before the next one is asked for. What the job itself holds elsewhere counts as free.
+        """
 
     def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
-        """What running jobs hold from now on, after the starts of this instant."""
+        """Yield the changes to what running jobs hold, after the starts of this instant."""
         return ()
 
 
@@ -283,8 +287,8 @@ class Migration(ABC):
 
     @abstractmethod
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Moves, and the starts they make possible, after the backfill has done what it could."""
+        """Yield moves, and the starts they make possible, after the backfill has done what it could."""
 
     def idle(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
-        """Moves while nobody waits; none by default."""
+        """Yield moves while nobody waits; none by default."""
         return ()

@@ -33,13 +33,13 @@ def make_room(
                 enough = any(pool.free_count[node] >= need and eligible >> node & 1 for node, _ in victim.placement)
             else:
                 enough = js.gpu_milli < 1000 or pool.free_among(eligible) >= need
-            if enough and (placement := _place(state, js, rule)) is not None:
+            if enough and (placement := fits(state, js, rule)) is not None:
                 return _spare(draft, state, js, rule, chosen, placement)
     return None
 
 
-def _place(state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
-    """Where the job goes, if its quota lets it go anywhere."""
+def fits(state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
+    """Return where a waiting job could start now if nobody came before it; None when nowhere, or for its quota."""
     return None if state.quotas and quota_refusal(js) is not None else rule.place(state.pool, js)
 
 
@@ -59,7 +59,7 @@ def _spare(
     for victim in reversed(chosen):
         draft.start(victim, victim.placement)
         if not nodes.isdisjoint(node for node, _ in victim.placement):
-            other = _place(state, js, rule)
+            other = fits(state, js, rule)
             if other is None:
                 draft.release(victim)
                 needed.append(victim)
@@ -67,7 +67,7 @@ def _spare(
                 placement = other
                 nodes = {node for node, _ in placement}
     needed.reverse()
-    if (last := _place(state, js, rule)) is None:
+    if (last := fits(state, js, rule)) is None:
         return chosen, placement
     return needed, last
 

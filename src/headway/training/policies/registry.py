@@ -61,6 +61,13 @@ MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, F
 ALLOCATIONS: dict[str, type[Allocation]] = {
     part.name: part for part in (Proportional, Greedy, Tune, Opt, DrfDemands, TetrisDemands, Headway)
 }
+TABLES: dict[str, dict[str, Any]] = {
+    "backfill": BACKFILLS,
+    "placement": PLACEMENTS,
+    "migration": MIGRATIONS,
+    "allocation": ALLOCATIONS,
+}
+"""The parts that may follow an order, by kind."""
 SWITCHES = {"preempt": True, "no-preempt": False}
 SPANS = ("quantum", "round")
 """Terms that hold one duration."""
@@ -84,10 +91,10 @@ def build(
 ) -> ComposedPolicy:
     """The policy that a string names; the other arguments fill in what the string leaves open."""
     named = _parse(spec)
-    _fill(named, spec, "backfill", backfill and _part(backfill, BACKFILLS, "backfill"))
-    _fill(named, spec, "placement", placement and _part(placement, PLACEMENTS, "placement"))
-    _fill(named, spec, "migration", migration and _migration(migration))
-    _fill(named, spec, "allocation", allocation and _part(allocation, ALLOCATIONS, "allocation"))
+    parts = {"backfill": backfill, "placement": placement, "migration": migration, "allocation": allocation}
+    for kind, part in parts.items():
+        off = kind == "migration" and part == "off"
+        _fill(named, spec, kind, False if off else part and _part(part, TABLES[kind], kind))
     _fill(named, spec, "preemption", preempts)
     _fill(named, spec, "quantum", quantum)
     _fill(named, spec, "round", round_length or None)
@@ -136,10 +143,6 @@ def _told(kind: str, value: Any) -> str:
     return describe(value) if value else "off"
 
 
-def _migration(name: str) -> Any:
-    return False if name == "off" else _part(name, MIGRATIONS, "migration")
-
-
 def _parse(spec: str) -> dict[str, Any]:
     terms = _split(spec)
     found: dict[str, Any] = {"order": _part(terms[0], ORDERS, "policy")}
@@ -177,16 +180,10 @@ def _span(term: str, name: str) -> int:
 
 
 def _slot(name: str) -> tuple[str, dict[str, Any]]:
-    tables: dict[str, dict[str, Any]] = {
-        "backfill": BACKFILLS,
-        "placement": PLACEMENTS,
-        "migration": MIGRATIONS,
-        "allocation": ALLOCATIONS,
-    }
-    for slot, table in tables.items():
+    for slot, table in TABLES.items():
         if name in table:
             return slot, table
-    every = [*SWITCHES, *SPANS, *(part for table in tables.values() for part in table)]
+    every = [*SWITCHES, *SPANS, *(part for table in TABLES.values() for part in table)]
     raise ExperimentError(unknown_name("part of a policy", name, every))
 
 

@@ -5,11 +5,13 @@ for all of them, and what was not seen lies between what was. The least on a men
 due would.
 """
 
+from functools import cache
+
 from headway.training.actions import Grant
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.offers import Offers, share_of, undominated
-from headway.training.policies.allocations.wants import Wants, above
+from headway.training.policies.allocations.wants import Wants, above, least
 from headway.training.policies.allocations.water import Basin, Menu
 from headway.training.sensitivity import Matrix, a_gpu
 from headway.training.shares import times
@@ -19,6 +21,12 @@ from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 _MOST_CHOICES = 32
 _TOLERANCE = 100
 """What is seen agrees with what was believed to this part of it."""
+
+
+@cache
+def _probe(model: str) -> Job:
+    """Return a job of one GPU that trains a model."""
+    return Job(0, 0, 1, 1, model=model)
 
 
 class Beliefs:
@@ -31,7 +39,6 @@ class Beliefs:
         kind = type(state.speed.sensitivity)
         self._model = kind(state.speed.profiles) if issubclass(kind, Matrix) else self._matrix
         """How speed follows from a profile, as it does on this cluster; the truth of it is not looked at."""
-        self._probes: dict[str, Job] = {}
         self._menus: dict[tuple[object, ...], Menu] = {}
         self._seen: dict[tuple[str, int], dict[Grant, int]] = {}
         """By model and pace of the GPUs, for those that were seen to differ from their profile: speeds with grants."""
@@ -40,12 +47,10 @@ class Beliefs:
     def menu(self, js: JobState, due: Grant, pace: int, basin: Basin) -> Menu:
         """What a job may be granted a GPU, of which its due is ``due``, on GPUs of a pace."""
         job = js.job
-        key: tuple[object, ...]
         profile = self.wants.profile(job)
+        key: tuple[object, ...] = (job.model, js.width, due, pace, basin)
         if profile is None:
             key = (job.cpu_milli, job.memory_bytes, js.width, due)
-        else:
-            key = (job.model, js.width, due, pace, basin)
         found = self._menus.get(key)
         if found is None:
             found = self._unknown(job, due) if profile is None else self._known(job.model, js.width, due, pace, basin)
@@ -64,7 +69,7 @@ class Beliefs:
 
     # --- what was seen ----------------------------------------------------------------------------------------
 
-    def see(self, js: JobState, due: Grant, pace: int) -> bool:
+    def see(self, js: JobState, pace: int) -> bool:
         """Note how fast a job has become with what it holds; whether that changes what is believed."""
         model, grant = js.job.model, a_gpu(js.grant, js.width)
         self._certain.add((model, grant))
@@ -92,25 +97,18 @@ class Beliefs:
 
     def _unknown(self, job: Job, due: Grant) -> Menu:
         """Its due, or what it asked for where that is nowhere above: there is nothing to choose by."""
-        width = job.gpus * job.gpu_milli
-        asked, own = self.wants.demand(job, due), times(due, width)
-        grant = own if above(asked, own) else asked
+        own = times(due, job.gpus * job.gpu_milli)
+        grant = least(self.wants.demand(job, due), own)
         if job.gpus > 1:
             own, grant = due, Grant(*(amount // job.gpus for amount in grant))
         return Menu([grant], [REFERENCE_SPEED_PPM], own)
 
     # --- jobs with one ----------------------------------------------------------------------------------------
 
-    def _probe(self, model: str) -> Job:
-        found = self._probes.get(model)
-        if found is None:
-            found = self._probes[model] = Job(0, 0, 1, 1, model=model)
-        return found
-
     def _believed(self, model: str, per_gpu: Grant, pace: int) -> int:
         """What was seen with this grant; else what the profile says, no less than was seen with less of everything,
         and no more than with more."""
-        speed = self._model.of(self._probe(model), self.felt(per_gpu), pace)
+        speed = self._model.of(_probe(model), self.felt(per_gpu), pace)
         for grant, value in self._seen.get((model, pace), {}).items():
             if not above(grant, per_gpu):
                 speed = max(speed, value)
@@ -124,7 +122,7 @@ class Beliefs:
         at_due = self._believed(model, a_gpu(own, share), pace)
         if (model, pace) in self._seen and a_gpu(own, share) not in self._seen[(model, pace)]:
             return Menu([own], [at_due], own)  # the profile is wrong: its due, until it was seen what that is good for
-        offers = Offers(self._probe(model), self._matrix, self.wants.dues, pace, basin)
+        offers = Offers(_probe(model), self._matrix, self.wants.dues, pace, basin)
         found: dict[Grant, int] = {}
         for per_gpu in offers.all(width // WHOLE_GPU_MILLI, due):
             grant = per_gpu if share == WHOLE_GPU_MILLI else share_of(per_gpu, due, own, share)

@@ -9,8 +9,6 @@ Departures: shares are tenants', where the paper's code has one for each job. Jo
 ``preempt``: that code sorts all jobs anew every round.
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.greedy import Greedy
 from headway.training.policies.allocations.tied import Tied
@@ -22,7 +20,7 @@ from headway.training.queue import Key
 class DrfDemands(Greedy):
     """Full demands, the poorest tenant first."""
 
-    name: ClassVar[str] = "drf"
+    name = "drf"
 
     def order(self, order: Order) -> Order:
         """By dominant share; the policy's order breaks ties."""
@@ -32,7 +30,7 @@ class DrfDemands(Greedy):
 class Poorest(Tied, Drf):
     """By the dominant share of the job's tenant, then by another order; with preemption, as it was compared."""
 
-    preempts: ClassVar[bool] = True
+    preempts = True
 
     def __init__(self, ties: Order) -> None:
         Drf.__init__(self)

@@ -10,12 +10,12 @@ placement rule puts them then, which is never less than their due.
 
 from copy import copy
 
-from headway.training.actions import Grant, Placement
+from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.wants import Wants
 from headway.training.policies.parts import PlacementRule
-from headway.training.pool import UNCOUNTED, Pool
+from headway.training.pool import Pool
 from headway.training.state import TrainingState
 from headway.training.wish import Wish
 

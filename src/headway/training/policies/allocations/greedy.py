@@ -10,8 +10,6 @@ Departures: a demand that no set of empty nodes could give is cut down to what o
 it; storage bandwidth, where it is counted, is a third resource.
 """
 
-from typing import ClassVar
-
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.full import FullDemands
@@ -22,19 +20,15 @@ from headway.training.state import TrainingState
 class Greedy(Allocation):
     """Everything or nothing."""
 
-    name: ClassVar[str] = "greedy"
-    guarantees: ClassVar[bool] = False
-
-    def __init__(self) -> None:
-        self._demands: FullDemands | None = None
+    name = "greedy"
+    guarantees = False
 
     def bind(self, state: TrainingState) -> None:
-        """Whose jobs ask for what."""
+        """Take note whose jobs ask for what."""
         self._demands = FullDemands(state)
 
     def asks(self, js: JobState, rule: PlacementRule) -> Grant:
         """All that it can use."""
-        assert self._demands is not None
         return self._demands.within(js, rule)
 
     def enter(

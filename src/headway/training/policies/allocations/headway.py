@@ -7,7 +7,6 @@ several nodes weigh what they take on each; running jobs change places where tha
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob, WakeAt
 from headway.training.feasible import grant_refusal
@@ -34,8 +33,8 @@ _LOOK_AGAIN = 5 * MINUTE
 class Headway(Allocation):
     """What the cluster gains most by."""
 
-    name: ClassVar[str] = "headway"
-    swaps: ClassVar[bool] = True
+    name = "headway"
+    swaps = True
 
     def __init__(self, moves: int = 4, margin: float = 10.0, rest: Duration = _REST, slowdown: float = 0.1) -> None:
         from_zero(self.name, moves=moves, margin=margin, rest=rest)
@@ -44,38 +43,29 @@ class Headway(Allocation):
         self.margin = margin
         self.rest = rest
         self.slowdown = slowdown
-        self._bound: tuple[Books, Sites, Exchanges] | None = None
         self._unseen: list[tuple[JobState, int]] = []
         """Jobs that hold something else since the last decision, and their leases then."""
 
     def bind(self, state: TrainingState) -> None:
-        """Whose nodes are divided."""
+        """Take note whose nodes are divided."""
         self._open(state, Beliefs(state))
 
     def _open(self, state: TrainingState, beliefs: Beliefs, granted: dict[int, Grant] | None = None) -> None:
-        books = Books(state, beliefs, granted or {})
-        sites = Sites(books, self.slowdown)
-        self._bound = books, sites, Exchanges(books, self.moves, self.margin, self.rest)
-
-    @property
-    def books(self) -> Books:
+        self.books = Books(state, beliefs, granted or {})
         """What the nodes are asked for."""
-        assert self._bound is not None, "bind comes first"
-        return self._bound[0]
+        self._sites = Sites(self.books, self.slowdown)
+        self._exchanges = Exchanges(self.books, self.moves, self.margin, self.rest)
 
     # --- where a job goes -------------------------------------------------------------------------------------
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """Where the cluster gains most by it; with a placement other than best fit, where that puts it."""
-        assert self._bound is not None
-        books, sites, _ = self._bound
-        job = state.jobs[js.id]
-        if not job.gpus:
-            books.refresh()
-            return sites.for_cpus(job, rule)
+        job, sites = state.jobs[js.id], self._sites
         if job.gpus > state.pool.free_gpus and job.gpu_milli == WHOLE_GPU_MILLI:
             return None
-        books.refresh()
+        self.books.refresh()
+        if not job.gpus:
+            return sites.for_cpus(job, rule)
         if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
             return sites.by_rule(job, rule)
         return sites.best(job) or sites.by_rule(job, rule)  # what is in the way of the best can be brought down
@@ -201,17 +191,16 @@ class Headway(Allocation):
         for js, lease in self._unseen:
             if js.lease == lease and js.id in state.running:
                 pace = self.books.pace(js, js.placement)
-                surprised |= beliefs.see(js, self.books.beliefs.wants.dues.a_gpu(js.placement), pace)
+                surprised |= beliefs.see(js, pace)
         self._unseen = []
         self.unsettled = False
         if surprised:
             self._open(state, beliefs, self.books.granted)
 
     def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        assert self._bound is not None
-        books, _, exchanges = self._bound
+        books = self.books
         if self.moves:
-            yield from exchanges.decide(now, state)
+            yield from self._exchanges.decide(now, state)
             books.refresh()
         nodes = books.dirty
         books.dirty = set()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.programmes import Cell, Room, undominated, within
-from headway.training.policies.allocations.wants import Wants, above, for_width
+from headway.training.policies.allocations.wants import Wants, for_width, least
 from headway.training.sensitivity import Profile, a_gpu
 from headway.training.shares import times
 from headway.training.state import TrainingState
@@ -48,21 +48,18 @@ class Kinds:
 
     def least(self, js: JobState, placement: Placement) -> Grant:
         """What a job comes down to where a node is tight: its demand, or its due where it wants more of anything."""
-        due = self.wants.due(js, placement)
-        full = self.wants.demand(js.job, self.wants.dues.a_gpu(placement))
-        return due if above(full, due) else full
+        return least(self.wants.demand(js.job, self.wants.dues.a_gpu(placement)), self.wants.due(js, placement))
 
     def _found(self, js: JobState, due_a_gpu: Grant, pace_ppm: int, room: Room) -> tuple[Cell, ...]:
         profile = self.wants.profile(js.job)
         due = times(due_a_gpu, js.width)
         if profile is None:
-            full = self.wants.demand(js.job, due_a_gpu)
-            return (Cell(due if above(full, due) else full, self._worth(js, REFERENCE_SPEED_PPM)),)
-        least = self._ppm(profile, due, js.width, pace_ppm)
+            return (Cell(least(self.wants.demand(js.job, due_a_gpu), due), self._worth(js, REFERENCE_SPEED_PPM)),)
+        at_due = self._ppm(profile, due, js.width, pace_ppm)
         cells = []
         for grant in {due, *self._grid(profile, due_a_gpu, js.width, pace_ppm)}:
             ppm = self._ppm(profile, grant, js.width, pace_ppm)
-            if ppm >= least and within(grant, room):
+            if ppm >= at_due and within(grant, room):
                 cells.append(Cell(grant, self._worth(js, ppm)))
         kept = undominated(cells)
         safe = next(cell for cell in kept if within(cell.grant, due))
@@ -90,10 +87,7 @@ class Kinds:
 
     def _ppm(self, profile: Profile, grant: Grant, width: int, pace_ppm: int) -> int:
         """How fast a job is believed to be with a grant, on its GPUs."""
-        per_gpu = a_gpu(self.wants.dues.felt(grant), width)
-        if pace_ppm == REFERENCE_SPEED_PPM:
-            return profile.speed(*per_gpu)
-        return min(profile.host_speed(*per_gpu), profile.most_ppm * pace_ppm // REFERENCE_SPEED_PPM)
+        return profile.speed_at(a_gpu(self.wants.dues.felt(grant), width), pace_ppm)
 
     def _worth(self, js: JobState, ppm: int) -> int:
         return ppm * js.width // WHOLE_GPU_MILLI if self._by_gpus else ppm

@@ -38,7 +38,4 @@ def hand_out(room: Room, held: Sequence[Held], wants: Wants) -> None:
         if gains[best] <= 0:
             return
         chosen = waiting.pop(best)
-        raised = most(chosen)
-        room.give(chosen.placement, chosen.js.gpus, chosen.grant)
-        chosen.grant = raised
-        room.take(chosen.placement, chosen.js.gpus, chosen.grant)
+        room.regrant(chosen, most(chosen))

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headway.training.actions import Grant
+from headway.training.actions import UNCOUNTED, Grant
 from headway.training.job import Job
 from headway.training.policies.allocations.water import Basin
-from headway.training.pool import UNCOUNTED
 from headway.training.sensitivity import Matrix, Profile
 from headway.training.shares import Dues
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI

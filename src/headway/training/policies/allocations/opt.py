@@ -13,7 +13,7 @@ CPUs; a due is a job's own nodes'; storage bandwidth, where it is counted, is a 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
 from headway.training.jobstate import JobState
@@ -48,7 +48,7 @@ class Division(NamedTuple):
 class Opt(Allocation):
     """The largest throughput."""
 
-    name: ClassVar[str] = "opt"
+    name = "opt"
 
     def __init__(
         self,
@@ -73,35 +73,21 @@ class Opt(Allocation):
         self.every = every
         self.divisions: list[Division] = []
         """What came of each decision that divided something, in order."""
-        self._shelves: Shelves | None = None
-        self._moves: Moves | None = None
-        self._divided = -1
-        self._seen: list[Shelf] = []
-        """The nodes as they were last divided."""
-        self._worth: list[int] = []
-        self._crossed: set[int] = set()
-        self._groups: Counter[int] = Counter()
-        self._capacity = [0, 0, 0]
-        self._wished = self._achieved = 0
 
     def bind(self, state: TrainingState) -> None:
-        """Whose nodes are divided."""
-        self._shelves = Shelves(state, by_gpus=self.by_gpus, between=self.between)
-        self._moves = Moves(self._shelves, self.margin, self.horizon, self.every)
+        """Take note whose nodes are divided."""
+        self.shelves = Shelves(state, by_gpus=self.by_gpus, between=self.between)
+        self._moves = Moves(self.shelves, self.margin, self.horizon, self.every)
         self._divided = -1
-        capacity = self._shelves.capacity
+        capacity = self.shelves.capacity
         self._seen = [Shelf((-1, 0), room=room) for room in capacity]
+        """The nodes as they were last divided."""
         self._worth = [0] * len(capacity)
-        self._crossed, self._groups = set(), Counter()
+        self._crossed: set[int] = set()
+        self._groups: Counter[int] = Counter()
         self._capacity = [sum(room[r] for room in capacity) for r in range(3)]
         self._wished = self._achieved = 0
         self.divisions = []
-
-    @property
-    def shelves(self) -> Shelves:
-        """The nodes."""
-        assert self._shelves is not None, "bind comes first"
-        return self._shelves
 
     @property
     def bounds(self) -> Sequence[tuple[int, int]]:  # type: ignore[override]
@@ -181,7 +167,6 @@ class Opt(Allocation):
         """Moves that pay, then the best division of all nodes where somebody came or went."""
         if state.tenures == self._divided:
             return
-        assert self._moves is not None
         if self.moves and state.pool.free_gpus:
             for js, node in self._moves.single(now, state):
                 yield from self._move(now, state, js, node)

@@ -2,9 +2,10 @@
 
 from typing import TypeAlias
 
+from headway.training.actions import UNCOUNTED
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.full import FullDemands
-from headway.training.pool import UNCOUNTED, members
+from headway.training.pool import members
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 

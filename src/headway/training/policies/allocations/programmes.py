@@ -96,18 +96,18 @@ class _Cells(Programme[Counts]):
         over = [count for _, count in self.groups]
         for n, (group, cell) in zip(whole, self.cells, strict=True):
             over[group] -= n
-            _take(left, cell.grant, n)
+            take(left, cell.grant, n)
         firsts = [cells[0].grant for cells, _ in self.groups]
         for first, count in zip(firsts, over, strict=True):
-            _take(left, first, count)
+            take(left, first, count)
         for column in sorted(range(len(whole)), key=lambda column: (-self.cells[column][1].worth, column)):
             group, cell = self.cells[column]
             first = firsts[group]
             while over[group] > 0 and all(left[r] + first[r] >= cell.grant[r] for r in range(3)):
                 over[group] -= 1
                 whole[column] += 1
-                _take(left, first, -1)
-                _take(left, cell.grant, 1)
+                take(left, first, -1)
+                take(left, cell.grant, 1)
         return self._checked(whole)
 
     def worth(self, answer: Counts) -> int:
@@ -124,12 +124,13 @@ class _Cells(Programme[Counts]):
             if sum(row) != members or min(row, default=0) < 0:
                 return None
             for cell, n in zip(cells, row, strict=True):
-                _take(left, cell.grant, n)
+                take(left, cell.grant, n)
             counts.append(row)
         return tuple(counts) if min(left) >= 0 else None
 
 
-def _take(left: list[int], grant: Grant, count: int) -> None:
+def take(left: list[int], grant: Grant, count: int = 1) -> None:
+    """Take a grant, so many times, out of what is left."""
     for r in range(3):
         left[r] -= count * grant[r]
 
@@ -195,7 +196,7 @@ class _Spots(Programme[tuple[int, ...]]):
     def _fits(self, answer: tuple[int, ...]) -> bool:
         left, free = [list(room) for room in self.rooms], list(self.gpus)
         for n, (f, c, node) in zip(answer, self.spots, strict=True):
-            _take(left[node], self.flocks[f].cells[c].grant, n)
+            take(left[node], self.flocks[f].cells[c].grant, n)
             free[node] -= n * self.flocks[f].gpus
         return min(free) >= 0 and min(min(room) for room in left) >= 0
 

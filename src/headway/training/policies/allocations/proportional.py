@@ -3,8 +3,6 @@
 What clusters do today, and Synergy's baseline ("fair"; Mohan et al., OSDI 2022).
 """
 
-from typing import ClassVar
-
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.wants import Wants, can_have_due, place_by_gpus
@@ -16,20 +14,16 @@ from headway.training.state import TrainingState
 class Proportional(Allocation):
     """By GPUs."""
 
-    name: ClassVar[str] = "proportional"
-
-    def __init__(self) -> None:
-        self._wants: Wants | None = None
+    name = "proportional"
 
     def bind(self, state: TrainingState) -> None:
-        """Whose nodes are divided."""
+        """Take note whose nodes are divided."""
         self._wants = Wants(state)
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """Where its GPUs are free, and jobs without GPUs leave it its due."""
         if not js.gpus:
             return rule.place(state.pool, js)
-        assert self._wants is not None
         dues = self._wants.dues
         return place_by_gpus(
             state, state.jobs[js.id], rule, lambda _, node, gpus: can_have_due(state, dues, node, gpus)
@@ -39,5 +33,4 @@ class Proportional(Allocation):
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
         """Its due; nobody has to give anything up for it."""
-        assert self._wants is not None
         return [], self._wants.due(js, placement)

@@ -1,6 +1,7 @@
 """What is free on nodes besides GPUs while grants are tried out: a sketch beside the pool, thrown away afterwards."""
 
 from headway.training.actions import Grant, Placement
+from headway.training.policies.allocations.held import Held
 from headway.training.pool import Pool
 
 
@@ -39,6 +40,12 @@ class Room:
     def short(self) -> set[int]:
         """The nodes, of those looked at, that would have to give more than they have."""
         return {node for node, free in self._free.items() if min(free) < 0}
+
+    def regrant(self, job: Held, grant: Grant) -> None:
+        """Let a job hold something else."""
+        self.give(job.placement, job.js.gpus, job.grant)
+        job.grant = grant
+        self.take(job.placement, job.js.gpus, grant)
 
     def give(self, placement: Placement, gpus: int, grant: Grant) -> None:
         """Free a grant."""

@@ -14,9 +14,8 @@ from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.fronts import Fronts
 from headway.training.policies.allocations.kinds import Kinds
-from headway.training.policies.allocations.programmes import Cell, Room
+from headway.training.policies.allocations.programmes import Cell, Room, take
 from headway.training.policies.allocations.room import part
-from headway.training.pool import UNCOUNTED
 from headway.training.state import TrainingState
 
 _MOST_ROUNDS = 4
@@ -56,10 +55,7 @@ class Shelves:
 
     def __init__(self, state: TrainingState, *, by_gpus: bool, between: bool) -> None:
         self._state = state
-        self.capacity: list[Room] = [
-            (_counted(node.cpu_milli), _counted(node.memory_bytes), _counted(node.storage_bytes_per_second))
-            for node in state.cluster.nodes
-        ]
+        self.capacity: list[Room] = [node.host for node in state.cluster.nodes]
         self.kinds = Kinds(state, self.capacity, by_gpus=by_gpus, between=between)
         most = [max(room[r] for room in self.capacity) for r in range(3)]
         alike: dict[object, int] = {}
@@ -89,7 +85,7 @@ class Shelves:
         for js, placement in jobs:
             if not js.gpus:
                 hosts = True
-                _take(room, js.grant)
+                take(room, js.grant)
                 continue
             masks |= next(mask for where, mask in placement if where == node)
             if len(placement) > 1:
@@ -100,7 +96,7 @@ class Shelves:
                 choosers.append((self.fronts.number(cells), js.lease, js.id, js))
             else:
                 settled.append((js, cells[0]))
-                _take(room, cells[0].grant)
+                take(room, cells[0].grant)
         choosers.sort(key=lambda each: each[:3])
         shelf = Shelf(
             version,
@@ -117,7 +113,7 @@ class Shelves:
         if not across and (found := self.fronts.best(shelf.kinds, shelf.room)) is not None:
             shelf.worth = fixed + found[0]
             for kind, index in zip(shelf.kinds, found[1], strict=True):
-                _take(room, self.fronts.kinds[kind][index].grant)
+                take(room, self.fronts.kinds[kind][index].grant)
             shelf.spare = (room[0], room[1], room[2])
         return shelf
 
@@ -150,7 +146,7 @@ class Shelves:
             kinds = tuple(sorted((*shelf.kinds, kind)))
             return self._more(shelf, room, kinds, room, 0)
         rest = list(room)
-        _take(rest, cells[0].grant)
+        take(rest, cells[0].grant)
         return self._more(shelf, room, shelf.kinds, (rest[0], rest[1], rest[2]), cells[0].worth)
 
     def loss(self, node: int, cells: tuple[Cell, ...]) -> int:
@@ -289,15 +285,6 @@ class Shelves:
                 break
         wanted.update((job, cell.grant) for job, cell in chosen.items())
         return sum(cell.worth for cell in chosen.values())
-
-
-def _counted(amount: int | None) -> int:
-    return UNCOUNTED if amount is None else amount
-
-
-def _take(room: list[int], grant: Grant) -> None:
-    for r in range(3):
-        room[r] -= grant[r]
 
 
 def _less(

@@ -13,7 +13,6 @@ they have no common unit. No fairness knob.
 
 from collections.abc import Hashable, Iterable
 from math import inf
-from typing import ClassVar
 
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.greedy import Greedy
@@ -27,7 +26,7 @@ from headway.training.state import TrainingState
 class TetrisDemands(Greedy):
     """Full demands, those first that match what is free and are soon done."""
 
-    name: ClassVar[str] = "tetris"
+    name = "tetris"
 
     def order(self, order: Order) -> Order:
         """By alignment and what is left; the policy's order breaks ties."""
@@ -38,7 +37,6 @@ class Aligned(Tied, Tetris):
     """Jobs of one demand in a lane; lanes by what their first job has left, over how well the demand is aligned."""
 
     def __init__(self, ties: Order) -> None:
-        Tetris.__init__(self)
         self.tie(ties)
 
     def key(self, now: int, js: JobState) -> Key:

@@ -17,7 +17,6 @@ is a third resource throughout.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
@@ -36,23 +35,15 @@ from headway.training.wish import Wish
 class Tune(Allocation):
     """Full demand, else due, else others are brought down to theirs."""
 
-    name: ClassVar[str] = "tune"
+    name = "tune"
 
     def __init__(self, leftovers: bool = False) -> None:
         self.leftovers = leftovers
-        self._wants: Wants | None = None
-        self._changed = Changed()
 
     def bind(self, state: TrainingState) -> None:
-        """Whose nodes are divided."""
-        self._wants = Wants(state)
+        """Take note whose nodes are divided, and what is believed of the jobs there."""
+        self.wants = Wants(state)
         self._changed = Changed()
-
-    @property
-    def wants(self) -> Wants:
-        """What is believed of jobs."""
-        assert self._wants is not None, "bind comes first"
-        return self._wants
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """Where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""
@@ -123,9 +114,7 @@ def _keep_where_short(room: Room, held: list[Held]) -> None:
     while short := room.short():
         for each in held:
             if each.grant != each.js.grant and any(node in short for node, _ in each.placement):
-                room.give(each.placement, each.js.gpus, each.grant)
-                each.grant = each.js.grant
-                room.take(each.placement, each.js.gpus, each.grant)
+                room.regrant(each, each.js.grant)
 
 
 def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) -> list[Held]:
@@ -147,9 +136,7 @@ def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) ->
         giver = min((o for o in able.values() if above(o.grant, o.due)), key=_reluctance, default=None)
         if giver is None:
             break
-        room.give(giver.placement, giver.js.gpus, giver.grant)
-        giver.grant = giver.due
-        room.take(giver.placement, giver.js.gpus, giver.grant)
+        room.regrant(giver, giver.due)
         nodes.update(node for node, _ in giver.placement)
         lowered.append(giver)
     room.give(coming.placement, gpus, coming.grant)

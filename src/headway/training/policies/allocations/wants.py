@@ -140,7 +140,7 @@ def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementR
     """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""
     for due, pace, nodes in wants.kinds:
-        wish = Wish(js, _less(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
+        wish = Wish(js, least(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
         if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
             return found
     return place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
@@ -160,8 +160,8 @@ def place_by_gpus(
     return None
 
 
-def _less(full: Grant, due: Grant) -> Grant:
-    """What a job comes down to: its due of everything, or its demand where that is nowhere above."""
+def least(full: Grant, due: Grant) -> Grant:
+    """Return what a job comes down to: its due of everything, or its demand where that is nowhere above."""
     return due if above(full, due) else full
 
 

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.training.actions import Grant
+from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Node
-from headway.training.pool import UNCOUNTED
 from headway.training.shares import times
 from headway.units import WHOLE_GPU_MILLI
 
@@ -76,7 +75,7 @@ class Basin:
     def __init__(self, node: Node) -> None:
         has = (node.cpu_milli, node.memory_bytes, node.storage_bytes_per_second)
         self.counted = tuple(amount is not None for amount in has)
-        self.capacity = Grant(*(UNCOUNTED if amount is None else amount for amount in has))
+        self.capacity = node.host
         self.units = (
             _unit(node.cpu_milli, _UNITS[0], _CPU_MILLI),
             _unit(node.memory_bytes, _UNITS[1]),
@@ -90,11 +89,10 @@ class Basin:
         self._jumps = np.array((*self._strides, 1), dtype=np.int64)
         self._items: dict[tuple[Menu, int, int], Item] = {}
         self._marked: list[Item] = []
-        nothing = np.zeros(self.shape, dtype=np.int64)
-        self._nothing = nothing
-        self._tables: dict[int, NDArray[np.int64]] = {0: nothing}
+        self._nothing = np.zeros(self.shape, dtype=np.int64)
+        self._tables: dict[int, NDArray[np.int64]] = {0: self._nothing}
         self._picks: dict[tuple[int, int], dict[Item, list[int]]] = {}
-        self._most = max(64, _MOST_CELLS // nothing.size)
+        self._most = max(64, _MOST_CELLS // self._nothing.size)
 
     def item(self, menu: Menu, width: int, weight: int) -> Item:
         """A job of so many thousandths of a GPU that may choose from a menu."""

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush, merge
 from itertools import islice
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.actions import Action, Placement, PreemptJob, StartJob, WakeAt
@@ -46,9 +45,9 @@ class _Slot:
 class Conservative(Backfill):
     """A reservation for every job."""
 
-    name: ClassVar[str] = "conservative"
-    ranks_ends: ClassVar[bool] = True
-    reserves: ClassVar[bool] = True
+    name = "conservative"
+    ranks_ends = True
+    reserves = True
 
     def __init__(self, depth: int = 100, interval: Duration = Duration(MINUTE)) -> None:  # noqa: B008
         if depth < 1:
@@ -60,7 +59,6 @@ class Conservative(Backfill):
         self.reservations: dict[int, Reservation] = {}
         self._slots: dict[int, _Slot] = {}
         self._due: list[tuple[int, Entry]] = []
-        self._profile: Profile | None = None
         self._future = Future()
         self._blocked = Blocked()
         self._broken = True
@@ -108,16 +106,13 @@ class Conservative(Backfill):
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
         """Whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
-        if self._refreshed != state.refreshed or state.quotas:
-            self._broken = True
-            return False
-        left = len(self._slots)
-        for _, job in islice(_in_order(state, policy), left):
-            if job not in self._slots:
-                self._broken = True
-                return False
-        if left > state.queue.size:
-            self._broken = True
+        first = islice(_in_order(state, policy), len(self._slots))
+        self._broken = (
+            self._refreshed != state.refreshed
+            or state.quotas
+            or len(self._slots) > state.queue.size
+            or any(job not in self._slots for _, job in first)
+        )
         return not self._broken
 
     def _first_blocked(self, state: TrainingState, policy: Admission) -> JobState | None:
@@ -140,12 +135,11 @@ class Conservative(Backfill):
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """A job runs now: what it holds takes the place of what was reserved for it."""
-        profile = self._profile
         self.reservations.pop(js.id, None)
         slot = self._slots.pop(js.id, None)
-        if profile is None or self._broken:
-            self._broken = True
+        if self._broken:
             return
+        profile = self._profile
         end = js.expected_end()
         if slot is not None:
             if js.gpu_milli == 1000 and (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement)):
@@ -163,9 +157,9 @@ class Conservative(Backfill):
         while due and due[0][0] <= now:
             time, entry = heappop(due)
             slot = self._slots.get(entry[1])
-            if slot is None or slot.start != time or state.jobs.get(entry[1]) is not slot.js:
+            if slot is None or slot.start != time:
                 continue
-            if slot.js.status is Status.RUNNING:
+            if state.jobs.get(entry[1]) is not slot.js or slot.js.status is Status.RUNNING:
                 continue
             if slot.js.id in policy.stopped:
                 late.append((time, entry))
@@ -183,7 +177,6 @@ class Conservative(Backfill):
     def _place_of(self, now: int, state: TrainingState, policy: Admission, slot: _Slot) -> Placement | None:
         """Where a job whose time has come starts: the placement's choice if nobody minds, else what was reserved."""
         js, profile = slot.js, self._profile
-        assert profile is not None
         if state.quotas and quota_refusal(js) is not None:
             return None
         if not self._broken and (placement := policy.placement.place(state.pool, js)) is not None:
@@ -214,7 +207,6 @@ class Conservative(Backfill):
         if missing <= 0 or len(self._slots) == state.queue.size:
             return
         profile = self._profile
-        assert profile is not None
         if now >= self._forgotten + self.interval:
             self._forgotten = now
             profile.forget(now)
@@ -232,7 +224,6 @@ class Conservative(Backfill):
     ) -> Placement | None:
         """Where a job starts now; None when its reservation, made here, is for later."""
         profile = self._profile
-        assert profile is not None
         fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
         placement = None if fresh else policy.placement.place(state.pool, js)
         if placement is not None and profile.fits(js, placement, now, run_time(state, js, placement)):
@@ -252,14 +243,13 @@ class Conservative(Backfill):
     def _earliest(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> tuple[int, int, Parts]:
         """When, for how long and where a job can start; how long depends on where, so it may take a second look."""
         profile = self._profile
-        assert profile is not None
         single = js.gpu_milli < 1000 or rule.needs_one_node(state.pool, js)
         domains = () if single else rule.domains(state.pool, js)
 
         def search(length: int) -> tuple[int, Parts]:
             if single:
                 return profile.on_one_node(js, now, length)
-            return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=_start)
+            return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
 
         length = js.debt + js.remaining(now)
         start, parts = search(length)
@@ -279,10 +269,6 @@ def _reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementR
             return None
     placement = tuple((node, gpus_of(pool, node, count)) for node, count in parts)
     return placement if rule.allows(js, placement) else None
-
-
-def _start(found: tuple[int, Parts]) -> int:
-    return found[0]
 
 
 def _parts(placement: Placement) -> Parts:

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import reduce
 from heapq import heappop, heappush
 from operator import or_
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from headway.training.actions import Action, Placement, StartJob
 from headway.training.feasible import quota_refusal
@@ -22,6 +22,7 @@ from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.reservation import Future, Shadow, run_time, shadow_of, without
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import Admission, Backfill, Order, Reservation
+from headway.training.policies.preemption import fits
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 
@@ -41,10 +42,10 @@ class _Candidate(NamedTuple):
 class Easy(Backfill):
     """A reservation for the first blocked job."""
 
-    name: ClassVar[str] = "easy"
-    by_shape: ClassVar[bool] = True
-    ranks_ends: ClassVar[bool] = True
-    reserves: ClassVar[bool] = True
+    name = "easy"
+    by_shape = True
+    ranks_ends = True
+    reserves = True
 
     def __init__(self) -> None:
         self.reservations: dict[int, Reservation] = {}
@@ -164,11 +165,8 @@ class Easy(Backfill):
             js = state.jobs[job]
             if js.debt + js.expected - js.done > longest or job in heads or js.id in policy.stopped:
                 continue
-            if longest == FOR_EVER:
-                if state.quotas and quota_refusal(js) is not None:
-                    return None
-                if policy.placement.place(state.pool, js) is None:
-                    return None
+            if longest == FOR_EVER and fits(state, js, policy.placement) is None:
+                return None
             found = self._overtake(now, state, policy, js)
             if found is not None:
                 return found

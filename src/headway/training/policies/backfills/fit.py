@@ -5,7 +5,6 @@ ones; ``easy`` and ``conservative`` are the published remedies.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from headway.training.actions import Action
 from headway.training.policies.backfills.walk import Blocked, walk
@@ -16,9 +15,9 @@ from headway.training.state import TrainingState
 class Fit(Backfill):
     """Whoever fits may start."""
 
-    name: ClassVar[str] = "fit"
-    by_shape: ClassVar[bool] = True
-    starves: ClassVar[bool] = True
+    name = "fit"
+    by_shape = True
+    starves = True
 
     def __init__(self) -> None:
         self._memory = Blocked(any_head=True)

@@ -4,7 +4,6 @@ This is AnalySIM's strict queue: simple, free of starvation, and the reason why 
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from headway.training.actions import Action
 from headway.training.policies.backfills.walk import Blocked, walk
@@ -15,8 +14,8 @@ from headway.training.state import TrainingState
 class NoBackfill(Backfill):
     """The head of the queue blocks."""
 
-    name: ClassVar[str] = "none"
-    strict: ClassVar[bool] = True
+    name = "none"
+    strict = True
 
     def __init__(self) -> None:
         self._memory = Blocked()

@@ -51,9 +51,9 @@ class Profile:
                 self._shared[gpu] = end
                 if known is not None:
                     self._change(node, known, end, -1, 0, 0)
-                    self._change(node, end, NEVER, 0, *host_share(js, mask))
+                    self._change(node, end, NEVER, 0, *host_share(js, mask.bit_count()))
                     continue
-            self._change(node, end, NEVER, mask.bit_count(), *host_share(js, mask))
+            self._change(node, end, NEVER, mask.bit_count(), *host_share(js, mask.bit_count()))
 
     # --- changing it ------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Profile:
         """Take (or with +1 give back) whole GPUs from start to end; whether they were free."""
         sound = True
         for node, count in parts:
-            cpu_milli, memory_bytes = host_share(js, count, counted=True)
+            cpu_milli, memory_bytes = host_share(js, count)
             sound = self._change(node, start, end, sign * count, sign * cpu_milli, sign * memory_bytes) and sound
         return sound
 
@@ -143,7 +143,7 @@ class Profile:
         """Whether a job could hold this placement from ``start`` on without touching what is reserved."""
         for node, mask in placement:
             count = mask.bit_count()
-            cpu_milli, memory_bytes = host_share(js, mask)
+            cpu_milli, memory_bytes = host_share(js, count)
             begin = start
             if js.gpu_milli < 1000:
                 begin = max(start, min(start + length, self._shared.get((node, mask.bit_length() - 1), 0)))

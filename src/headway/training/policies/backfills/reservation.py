@@ -40,17 +40,13 @@ class Future:
         ends, before = state.ends.of_rate(0), self._ends
         if ends and ends[0][0] <= now:
             return False
-        return before[bisect_right(before, now, key=_time) :] == ends
+        return before[bisect_right(before, now, key=lambda entry: entry[0]) :] == ends
 
     def note(self, state: TrainingState) -> None:
         """Look now."""
         self._ends = state.ends.of_rate(0).copy()
         self._schedulable = state.pool.schedulable
         self._changes = state.changes
-
-
-def _time(entry: tuple[Key, int]) -> Key:
-    return entry[0]
 
 
 def run_time(state: TrainingState, js: JobState, placement: Placement) -> int:

@@ -6,20 +6,19 @@ charging turns its gain into a loss under backfill, which is why ``migrate`` is 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission, Migration, PlacementRule
-from headway.training.policies.placements.pick import gpus_of
-from headway.training.pool import Pool
+from headway.training.policies.placements.pick import on_node
+from headway.training.pool import Pool, members
 from headway.training.state import TrainingState
 
 
 class Always(Migration):
     """Moves without asking what they cost."""
 
-    name: ClassVar[str] = "migrate-always"
+    name = "migrate-always"
 
     def __init__(self) -> None:
         self._seen = -1
@@ -53,18 +52,15 @@ def _tighter(pool: Pool, js: JobState, rule: PlacementRule) -> Placement | None:
     """The node that would have the fewest GPUs left, if that is fewer than the present one has left now."""
     left_here = pool.free_count[js.placement[0][0]]
     for free in range(js.gpus, min(len(pool.buckets), left_here + js.gpus)):
-        nodes = pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]
-        while nodes:
-            node = (nodes & -nodes).bit_length() - 1
-            placement = ((node, gpus_of(pool, node, js.gpus)),)
+        for node in members(pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]):
+            placement = on_node(pool, node, js.gpus)
             if pool.host_fits(js, node, js.gpus) and rule.allows(js, placement):
                 return placement
-            nodes &= nodes - 1
     return None
 
 
 class Free(Always):
     """The same, at no charge."""
 
-    name: ClassVar[str] = "migrate-free"
-    charged: ClassVar[bool] = False
+    name = "migrate-free"
+    charged = False

@@ -21,7 +21,6 @@ from collections.abc import Hashable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache
 from math import ceil
-from typing import ClassVar
 
 from headway.training.actions import Action, MigrateJob, Placement, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
@@ -45,8 +44,8 @@ _HEADS_TRIED = 8
 class Costed(Migration):
     """Moves that pay."""
 
-    name: ClassVar[str] = "migrate"
-    ranks_ends: ClassVar[bool] = True
+    name = "migrate"
+    ranks_ends = True
 
     def __init__(self, margin: float = 2.0, rest: float = 10.0) -> None:
         from_zero(self.name, margin=margin, rest=rest)

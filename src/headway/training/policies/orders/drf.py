@@ -13,13 +13,13 @@ Departures: jobs here are indivisible and may be most of the cluster; ties go to
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
+from headway.training.actions import UNCOUNTED
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.allocations.full import FullDemands
 from headway.training.policies.orders.fruitless import Fruitless
 from headway.training.policies.parts import Order
-from headway.training.pool import UNCOUNTED
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
@@ -32,18 +32,15 @@ Holding: TypeAlias = tuple[int, int, int]
 class Drf(Order):
     """By the dominant share of the job's tenant."""
 
-    name: ClassVar[str] = "drf"
-    moves: ClassVar[bool] = True
+    name = "drf"
+    moves = True
 
     def __init__(self, quantum: Duration = QUANTUM) -> None:
         self.quantum = quantum
         self._fruitless = Fruitless()
-        self._totals: Holding = (1, 1, 1)
-        self._counts_hosts = False
         self._hosts: dict[Account, Holding] = {}
         """What tenants held when the state had changed ``_hosts_of`` times; kept where CPUs or memory are counted."""
         self._hosts_of = -1
-        self._demands: FullDemands | None = None
 
     def bind(self, state: TrainingState) -> None:
         """What shares are parts of; what is not counted is endless."""
@@ -110,7 +107,7 @@ class Drf(Order):
         """What tenants can give up and still have ``least``, from the one that then has most."""
         left = {account: self._holding(state, account) for account in jobs}
         for theirs in jobs.values():
-            theirs.sort(key=_submission)
+            theirs.sort(key=lambda js: js.id)
         while jobs:
             account = max(jobs, key=lambda a: (self._dominant(a.weight, left[a]), a.name))
             theirs = jobs[account]
@@ -152,7 +149,3 @@ def _within(js: JobState, eligible: int) -> bool:
     if len(js.placement) == 1:
         return bool(eligible >> js.placement[0][0] & 1)
     return any(eligible >> node & 1 for node, _ in js.placement)
-
-
-def _submission(js: JobState) -> int:
-    return js.id

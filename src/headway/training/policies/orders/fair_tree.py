@@ -24,12 +24,13 @@ def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Wh
     members = Counter(account for account, _ in usage)
     for (account, _), used in usage.items():
         accounts[account] = accounts.get(account, 0.0) + used
-    order = {name: _level(weights.get(name, 1), used) for name, used in accounts.items()}
+    # What is used for each share is the inverse of Slurm's LevelFS, so that nothing used is 0 and not infinite.
+    order = {name: used / weights.get(name, 1) for name, used in accounts.items()}
     left = len(usage)
     factors: dict[Who, float] = {}
     for tied in _groups(order):
         users = {
-            who: _level(1, used * members[who[0]] / accounts[who[0]]) if accounts[who[0]] else 0.0
+            who: used * members[who[0]] / accounts[who[0]] if accounts[who[0]] else 0.0
             for who, used in usage.items()
             if who[0] in tied
         }
@@ -37,11 +38,6 @@ def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Wh
             factors |= dict.fromkeys(same, left / len(usage))
             left -= len(same)
     return factors
-
-
-def _level(share: int, used: float) -> float:
-    """How much is used for each share: the inverse of Slurm's LevelFS, so that nothing used is 0 and not infinite."""
-    return used / share
 
 
 def _groups(levels: Mapping[Key, float]) -> list[list[Key]]:

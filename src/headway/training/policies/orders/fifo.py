@@ -3,8 +3,6 @@
 The oldest discipline, and the default of most cluster schedulers. No paper, no departures.
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
@@ -13,8 +11,8 @@ from headway.training.queue import Key
 class Fifo(Order):
     """By submission."""
 
-    name: ClassVar[str] = "fifo"
-    in_turn: ClassVar[bool] = True
+    name = "fifo"
+    in_turn = True
 
     def key(self, now: int, js: JobState) -> Key:
         """Ids are given in order of submission."""

@@ -12,8 +12,6 @@ against swapping equals every lease, and off by default. A job that does not fit
 use goes to the next.
 """
 
-from typing import ClassVar
-
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.rounds import RoundOrder
@@ -29,10 +27,10 @@ PPM = 1_000_000
 class Ftf(RoundOrder):
     """By finish-time fairness, worst off first, with preemption at the end of leases."""
 
-    name: ClassVar[str] = "ftf"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
+    name = "ftf"
+    preempts = True
+    backfill = "fit"
+    starves = True
 
     def __init__(self, lease: Duration = LEASE, margin: float = 0.0, contention: bool = True) -> None:
         super().__init__()
@@ -44,8 +42,6 @@ class Ftf(RoundOrder):
         self.contention = contention
         self.refresh = lease
         self._margin_ppm = PPM + round(margin * PPM)
-        self._state: TrainingState | None = None
-        self._total = 1
 
     def bind(self, state: TrainingState) -> None:
         """Whose jobs compete, for how many GPUs."""
@@ -59,7 +55,7 @@ class Ftf(RoundOrder):
     def rho_ppm(self, now: int, js: JobState) -> int:
         """T_shared / T_ideal of a live job, in millionths."""
         shared = now - js.job.submit + js.remaining(now)
-        wanted = js.width * len(self._state.jobs) if self.contention and self._state is not None else 0
+        wanted = js.width * len(self._state.jobs) if self.contention else 0
         if wanted <= self._total:
             return shared * PPM // js.expected
         return shared * PPM * self._total // (js.expected * wanted)

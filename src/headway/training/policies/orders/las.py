@@ -10,7 +10,6 @@ the same the first submitted comes first.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.fruitless import Fruitless
@@ -25,11 +24,11 @@ QUANTUM = Duration(30 * MINUTE)
 class Las(Order):
     """By attained GPU time, with preemption."""
 
-    name: ClassVar[str] = "las"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
-    moves: ClassVar[bool] = True
+    name = "las"
+    preempts = True
+    backfill = "fit"
+    starves = True
+    moves = True
 
     def __init__(self, quantum: Duration = QUANTUM) -> None:
         self.quantum = quantum

@@ -13,7 +13,6 @@ default to those of the example in Slurm's manual, because Slurm's own default o
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState, Status
@@ -32,9 +31,9 @@ SCALE = 1000
 class Multifactor(RoundOrder):
     """By Slurm's weighted sum."""
 
-    name: ClassVar[str] = "multifactor"
-    starves: ClassVar[bool] = True
-    watches_ends: ClassVar[bool] = True
+    name = "multifactor"
+    starves = True
+    watches_ends = True
 
     def __init__(
         self,
@@ -66,9 +65,6 @@ class Multifactor(RoundOrder):
         self.fair_tree = fair_tree
         self.refresh = period
         self._qos = _parts_of_largest(_parsed(qos))
-        self._partitions: dict[str, float] = {}
-        self._state: TrainingState | None = None
-        self._total = 1
         self._calculated = -1
         self._ended: dict[Who, int] = {}
         self._counted: dict[Who, int] = {}
@@ -76,19 +72,17 @@ class Multifactor(RoundOrder):
         self._factors: dict[Who, float] = {}
         self._fair: dict[Who, float] = {}
         self._fair_most = SCALE * fairshare_weight
-        self._fixed: dict[tuple[int, str, str], float] = {}
 
     def bind(self, state: TrainingState) -> None:
         """Sizes and priorities are relative to the cluster's."""
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
-        self._fixed = {}
+        self._fixed: dict[tuple[int, str, str], float] = {}
 
     def key(self, now: int, js: JobState) -> Key:
         """Minus the priority, in thousandths."""
         state = self._state
-        assert state is not None, "multifactor needs to be bound to a state"
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
         job = js.job

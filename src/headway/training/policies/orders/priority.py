@@ -5,8 +5,6 @@ part's business: they hold for every order. Preemption, when asked for, takes GP
 priorities.
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
@@ -15,8 +13,8 @@ from headway.training.queue import Key
 class Priority(Order):
     """By priority, then submission."""
 
-    name: ClassVar[str] = "priority"
-    starves: ClassVar[bool] = True
+    name = "priority"
+    starves = True
 
     def key(self, now: int, js: JobState) -> Key:
         """Equal keys are told apart by ids, which are in order of submission."""

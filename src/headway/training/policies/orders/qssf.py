@@ -12,7 +12,6 @@ are left out); names are compared by prefix, not by edit distance; a job is pred
 
 import re
 from collections.abc import Hashable
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
@@ -25,9 +24,9 @@ _NUMBERING = re.compile(r"[\W\d_]+$")
 class Qssf(Order):
     """By service predicted from history."""
 
-    name: ClassVar[str] = "qssf"
-    starves: ClassVar[bool] = True
-    watches_ends: ClassVar[bool] = True
+    name = "qssf"
+    starves = True
+    watches_ends = True
 
     def __init__(self, recent: float = 0.5, estimates: bool = False) -> None:
         if not 0 < recent <= 1:

@@ -6,7 +6,6 @@ open to preemption.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
@@ -16,9 +15,9 @@ from headway.training.state import TrainingState
 class RoundOrder(Order):
     """Keys of one round; ``refresh`` is how long a round is."""
 
-    key_moves_with_time: ClassVar[bool] = True
-    moves: ClassVar[bool] = True
-    one_instant: ClassVar[bool] = True
+    key_moves_with_time = True
+    moves = True
+    one_instant = True
 
     def __init__(self) -> None:
         self._ranked: list[tuple[int, int]] = []

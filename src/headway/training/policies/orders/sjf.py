@@ -4,8 +4,6 @@ Optimal in mean waiting time on one machine among policies that never preempt, w
 estimate of their own count with what the workload says they take (see ``--estimates``).
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
@@ -14,8 +12,8 @@ from headway.training.queue import Key
 class Sjf(Order):
     """By estimated run time."""
 
-    name: ClassVar[str] = "sjf"
-    starves: ClassVar[bool] = True
+    name = "sjf"
+    starves = True
 
     def key(self, now: int, js: JobState) -> Key:
         """The whole estimate, whatever was delivered already."""

@@ -10,8 +10,6 @@ Blox does. With ``gpu_time`` what remains counts times GPUs (Tiresias' "shortest
 runs keeps its GPUs; among waiting ones the first submitted comes first.
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
@@ -21,10 +19,10 @@ from headway.units import REFERENCE_SPEED_PPM
 class Srtf(Order):
     """By remaining time, with preemption."""
 
-    name: ClassVar[str] = "srtf"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
+    name = "srtf"
+    preempts = True
+    backfill = "fit"
+    starves = True
 
     def __init__(self, gpu_time: bool = False) -> None:
         self.gpu_time = gpu_time

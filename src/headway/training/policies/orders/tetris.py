@@ -10,8 +10,6 @@ which the paper's code sorts all jobs anew every round. How well a demand fits w
 whose keys may not move while jobs wait: that is the allocation of the same name.
 """
 
-from typing import ClassVar
-
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.packing import Packing
 from headway.training.policies.parts import Order
@@ -23,23 +21,14 @@ from headway.units import REFERENCE_SPEED_PPM
 class Tetris(Order):
     """By remaining work times packed demand, with preemption."""
 
-    name: ClassVar[str] = "tetris"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
-
-    def __init__(self) -> None:
-        self._packing: Packing | None = None
-
-    @property
-    def packing(self) -> Packing:
-        """What demands are parts of."""
-        assert self._packing is not None, "bind comes first"
-        return self._packing
+    name = "tetris"
+    preempts = True
+    backfill = "fit"
+    starves = True
 
     def bind(self, state: TrainingState) -> None:
-        """What demands are parts of."""
-        self._packing = Packing(state)
+        """Take note what demands are parts of."""
+        self.packing = Packing(state)
 
     def key(self, now: int, js: JobState) -> Key:
         """Work left by the estimate, in millionths of a nanosecond, times the demand."""

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from math import ceil
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
@@ -46,12 +46,12 @@ class _Wait(NamedTuple):
 class Tiresias(Order):
     """By queues of attained GPU time, with preemption between queues."""
 
-    name: ClassVar[str] = "tiresias"
-    preempts: ClassVar[bool] = True
-    backfill: ClassVar[str] = "fit"
-    starves: ClassVar[bool] = True
-    moves: ClassVar[bool] = True
-    watches_ends: ClassVar[bool] = True
+    name = "tiresias"
+    preempts = True
+    backfill = "fit"
+    starves = True
+    moves = True
+    watches_ends = True
 
     def __init__(self, thresholds: tuple[Duration, ...] = THRESHOLDS, promote: float = 0.0) -> None:
         if not thresholds or any(low >= high for low, high in zip((0, *thresholds), thresholds, strict=False)):

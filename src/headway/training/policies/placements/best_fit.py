@@ -6,8 +6,6 @@ except that jobs larger than a node may use partly free nodes (fullest count of 
 fits best).
 """
 
-from typing import ClassVar
-
 from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
@@ -26,7 +24,7 @@ from headway.training.pool import Demand, Pool
 class BestFit(PlacementRule):
     """Where the fewest GPUs stay free."""
 
-    name: ClassVar[str] = "best-fit"
+    name = "best-fit"
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
         """The tightest place."""

@@ -11,7 +11,6 @@ by best fit.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from headway.errors import ExperimentError, unknown_name
 from headway.training.actions import Placement
@@ -29,7 +28,7 @@ from headway.training.policies.placements.pick import (
     on_node,
     room,
 )
-from headway.training.pool import UNCOUNTED, Demand, Pool, members
+from headway.training.pool import Demand, Pool, members
 
 ANYWHERE = "any"
 
@@ -37,7 +36,7 @@ ANYWHERE = "any"
 class Consolidate(PlacementRule):
     """The smallest domain that holds it."""
 
-    name: ClassVar[str] = "consolidate"
+    name = "consolidate"
 
     def __init__(self, up_to: str = "node") -> None:
         self.up_to = up_to
@@ -158,11 +157,8 @@ def _could_hold(pool: Pool, js: Demand, domains: Sequence[int]) -> bool:
 def _capacity(pool: Pool, js: Demand, node: int) -> int:
     """How many of a job's GPUs an empty node could give."""
     machine = pool.cluster.nodes[node]
-    cpu_milli = UNCOUNTED if machine.cpu_milli is None else machine.cpu_milli
-    memory_bytes = UNCOUNTED if machine.memory_bytes is None else machine.memory_bytes
-    storage = UNCOUNTED if machine.storage_bytes_per_second is None else machine.storage_bytes_per_second
     count = min(machine.gpus, js.gpus)
-    for has, wanted in ((cpu_milli, js.cpu_milli), (memory_bytes, js.memory_bytes), (storage, js.storage)):
+    for has, wanted in zip(machine.host, (js.cpu_milli, js.memory_bytes, js.storage), strict=True):
         if wanted:
             count = min(count, has * js.gpus // wanted)
     return count

@@ -13,7 +13,6 @@ been seen, so that scores can be remembered. At most ``shapes`` kinds of jobs ar
 """
 
 from collections import Counter
-from typing import ClassVar
 
 from headway.errors import ExperimentError
 from headway.training.actions import Placement
@@ -22,6 +21,7 @@ from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_room,
     equal_nodes,
+    first,
     gpus_of,
     holding,
     on_node,
@@ -38,7 +38,7 @@ _MEMO_LIMIT = 1 << 18
 class Fgd(PlacementRule):
     """Down the gradient of fragmentation."""
 
-    name: ClassVar[str] = "fgd"
+    name = "fgd"
 
     def __init__(self, typical: tuple[str, ...] = (), shapes: int = 64) -> None:
         if shapes < 1:
@@ -126,15 +126,8 @@ class _Scores:
         alike = 0 if self._most_cpu or self._most_memory else nodes & ~pool.sharing
         for free in range(count, len(pool.buckets)):
             here = pool.buckets[free] & nodes
-            if not here:
-                continue
-            for kind in self._kinds if alike else ():
-                if same := here & kind & alike:
-                    node = (same & -same).bit_length() - 1
-                    added = self.added(pool, js, node, count)
-                    if best < 0 or added < least:
-                        best, least = node, added
-            for node in members(here & ~alike):
+            firsts = [first(same) for kind in self._kinds if (same := here & kind & alike)]
+            for node in (*firsts, *members(here & ~alike)):
                 added = self.added(pool, js, node, count)
                 if best < 0 or added < least:
                     best, least = node, added
@@ -144,7 +137,7 @@ class _Scores:
         """F after minus before, when so many whole GPUs (and what goes with them) are taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
-        cpu_milli, memory_bytes = host_share(js, count, counted=True)
+        cpu_milli, memory_bytes = host_share(js, count)
         return self._after(pool, node, whole - count, parts, cpu_milli, memory_bytes) - self._after(
             pool, node, whole, parts
         )
@@ -153,14 +146,11 @@ class _Scores:
         """F after minus before, when a share of this GPU is taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
-        left = list(parts)
-        if gpu in pool.shares[node]:
-            had = pool.shares[node][gpu]
+        left, shares = list(parts), pool.shares[node]
+        had = shares.get(gpu, WHOLE_GPU_MILLI)
+        after = whole - (gpu not in shares)
+        if gpu in shares:
             left.remove(had)
-            after = whole
-        else:
-            had = WHOLE_GPU_MILLI
-            after = whole - 1
         if had > js.gpu_milli:
             left.append(had - js.gpu_milli)
         taken = tuple(sorted(left))

@@ -5,8 +5,6 @@ share of a GPU goes to the first GPU with room on the first node that has one, w
 not.
 """
 
-from typing import ClassVar
-
 from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
@@ -25,7 +23,7 @@ from headway.training.pool import Demand, Pool, members
 class FirstFit(PlacementRule):
     """The first node that holds it."""
 
-    name: ClassVar[str] = "first-fit"
+    name = "first-fit"
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
         """The first place."""

@@ -7,12 +7,10 @@ first.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
-from headway.training.actions import Placement
-from headway.training.pool import UNCOUNTED, Demand, Pool, members
-
-_MEMO: dict[tuple[int, int, tuple[int, ...]], int] = {}
-_MEMO_LIMIT = 1 << 16
+from headway.training.actions import UNCOUNTED, Placement
+from headway.training.pool import Demand, Pool, members
 
 
 def gpus_of(pool: Pool, node: int, count: int) -> int:
@@ -23,14 +21,10 @@ def gpus_of(pool: Pool, node: int, count: int) -> int:
     islands = pool.islands[node]
     if count == 1 and not islands:
         return free & -free
-    found = _MEMO.get((free, count, islands))
-    if found is None:
-        if len(_MEMO) >= _MEMO_LIMIT:
-            _MEMO.clear()
-        found = _MEMO[(free, count, islands)] = choose(free, count, islands)
-    return found
+    return choose(free, count, islands)
 
 
+@lru_cache(maxsize=1 << 16)
 def choose(free: int, count: int, islands: tuple[int, ...]) -> int:
     """So many of these GPUs, in as few islands as possible; ``islands``: sizes of nested ones, outermost first."""
     if not islands:

@@ -5,8 +5,6 @@ before: asking twice, or for other jobs in between, changes nothing. A larger jo
 share any GPU with room of a random node.
 """
 
-from typing import ClassVar
-
 from headway.streams import small_stream
 from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
@@ -25,7 +23,7 @@ from headway.training.pool import Demand, Pool, members
 class RandomFit(PlacementRule):
     """Any place, with equal chance."""
 
-    name: ClassVar[str] = "random"
+    name = "random"
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

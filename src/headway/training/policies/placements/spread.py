@@ -7,7 +7,6 @@ there is one, then the GPU with the most left.
 """
 
 from heapq import heapify, heapreplace
-from typing import ClassVar
 
 from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
@@ -30,7 +29,7 @@ from headway.training.pool import Demand, Pool, members
 class Spread(PlacementRule):
     """Where most is free."""
 
-    name: ClassVar[str] = "spread"
+    name = "spread"
 
     def __init__(self, split: bool = False) -> None:
         self.split = split

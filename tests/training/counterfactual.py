@@ -14,6 +14,7 @@ from headway.training.explain import Ahead, Cause, CauseKind, raise_quota
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, host_share, members, storage_share
+from headway.training.queue import Lane
 from headway.training.shares import due_a_gpu, times
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
@@ -46,7 +47,7 @@ def without(
     if kinds & {CauseKind.HEAD_OF_LINE, CauseKind.ORDER, CauseKind.RESERVATION}:
         nodes = not any(cause.identity == (CauseKind.ORDER, "quota") for cause in named)
         ahead = Ahead(world, asked, js, quota=CauseKind.QUOTA in kinds, nodes=nodes)
-        gone = ahead.jobs() if CauseKind.ORDER in kinds else ahead.blockers()
+        gone = _jobs(ahead.parts) if CauseKind.ORDER in kinds else list(ahead.holders) or _jobs(ahead.strict)
         promised = (holder for cause in named if cause.kind is CauseKind.RESERVATION for holder in cause.jobs)
         _withdraw(world, asked, [*gone, *promised])
     if CauseKind.ROUND in kinds:
@@ -62,6 +63,11 @@ def without(
     world.changes += 1
     world.releases += 1
     return world, asked
+
+
+def _jobs(parts: Iterable[tuple[Lane, int]]) -> list[int]:
+    """Return the jobs at the head of some lanes, so many of each."""
+    return [job for lane, count in parts for _, job in list(lane)[:count]]
 
 
 def _withdraw(world: TrainingState, policy: ComposedPolicy, jobs: Iterable[int]) -> None:
@@ -106,7 +112,7 @@ def _add_nodes(world: TrainingState, js: JobState, *, gathered: bool) -> None:
 def _host(world: TrainingState, js: JobState, template: Node, gpus: int) -> dict[str, Any]:
     """What such a node has besides GPUs: what the job wants there; where that is divided, at least what is due there,
     as far as nodes of the kind count it."""
-    cpu_milli, memory_bytes = host_share(js, gpus, counted=True)
+    cpu_milli, memory_bytes = host_share(js, gpus)
     if not world.divides:
         return {"cpu_milli": cpu_milli, "memory_bytes": memory_bytes}
     due = times(due_a_gpu(template), gpus * WHOLE_GPU_MILLI)
