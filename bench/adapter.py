@@ -24,7 +24,8 @@ from headway.core.tape import Tape
 from headway.experiment.files import variants
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
-from headway.formats import cluster_file, cluster_table, toml
+from headway.formats import toml
+from headway.formats.training import cluster_file, cluster_table
 from headway.kernels.policies import registry as kernel_names
 from headway.kernels.rows import Kind as KernelKind
 from headway.serving.policies import registry as serving_names

@@ -27,11 +27,11 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
 from headway.experiment.jobs.scene import JobsScene, prepare
 from headway.experiment.play import play
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action
 from headway.training.events import Event, JobArrived
-from headway.training.policies.allocations.opt import Opt
+from headway.training.policies.allocations.synergy.opt import Opt
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.rows import Kind
 from headway.training.state import TrainingState

@@ -43,7 +43,7 @@ def main() -> None:
 
 def solo(state: Path, library: Path, gpu: str, driver: str) -> list[dict[str, Any]]:
     """Trace all programs; a kernel trace a program into ``state``, and a row a program: seen, counted, busy."""
-    from headway.formats import kernel_trace
+    from headway.formats.kernels import trace as kernel_trace
     from headway.profiling.kernels import trace_of
     from headway.profiling.kernels_join import COPY, CUPTI_KERNEL, join
     from headway.profiling.kernels_run import run

@@ -24,9 +24,9 @@ import numpy as np
 
 from headway.errors import InputError
 from headway.experiment.gpu.scene import Setting, clients_of, compare
-from headway.formats import kernel_trace
-from headway.formats.kernel_programs import FOLDER, from_trace
-from headway.formats.kernel_trace import KernelTrace, Longs
+from headway.formats.kernels import trace as kernel_trace
+from headway.formats.kernels.programs import FOLDER, from_trace
+from headway.formats.kernels.trace import KernelTrace, Longs
 from headway.kernels import alone
 from headway.kernels.device import Device
 from headway.kernels.kernel import GRAPH

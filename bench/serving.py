@@ -23,7 +23,7 @@ import headway
 from headway.experiment.measured import measured
 from headway.experiment.play import run
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment
+from headway.formats.serving.settings import ServingExperiment
 from headway.serving.actions import Action
 from headway.serving.policies.headway import Headway
 from headway.serving.state import ServingState

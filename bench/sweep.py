@@ -13,7 +13,7 @@ import msgspec
 
 from headway.experiment.jobs.scene import prepare
 from headway.experiment.play import play
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
 from headway.metrics.training.summary import summarise
 from headway.training.audit import audit
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS

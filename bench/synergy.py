@@ -26,7 +26,7 @@ import headway
 from headway.experiment.files import variants
 from headway.experiment.measured import measured
 from headway.formats import toml
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 SOURCE = Path(headway.__file__).parent

@@ -9,8 +9,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from headway.core.tasks import Far, Progress
 from headway.errors import ExperimentError
-from headway.live.tasks import Far, Progress
 
 SLOW = '''
 """First come, first served; a tenth of a second for each job that comes, until there is a file called go beside it."""

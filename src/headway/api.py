@@ -22,7 +22,7 @@ from headway.experiment.stored import stored
 from headway.experiment.sweep import Sweep
 from headway.experiment.sweep import sweep as run_sweep
 from headway.formats import toml
-from headway.formats.plugins import GIVEN
+from headway.plugins import GIVEN
 
 Ended = TypeVar("Ended", Comparison, Answer)
 Policy = Any

@@ -11,8 +11,8 @@ import pytest
 from plotly.graph_objects import Figure
 
 import headway as hw
+from headway import plugins
 from headway.experiment.answer import Answer
-from headway.formats import plugins
 from headway.training.policies import registry
 from headway.training.policies.parts import Order
 

@@ -10,7 +10,7 @@ from tests.architecture.source import PACKAGE, dotted, imported, name
 FILES = sorted((PACKAGE / "cli").glob("*.py"))
 DECIDES = ("core", "training", "serving", "kernels", "sim", "metrics")
 """Packages that decide, play or measure: a command asks ``api`` or ``experiment`` for that."""
-TYPES = {"headway.training.job.Job"}
+TYPES = {"headway.core.tasks.Pool", "headway.training.job.Job"}
 """What commands hand on or show, and name in annotations."""
 LONGEST_BODY = 40
 """Lines of a function without its signature: flags in, a call, lines out."""

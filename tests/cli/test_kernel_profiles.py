@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli import main
-from headway.formats import kernel_trace
+from headway.formats.kernels import trace as kernel_trace
 from headway.profiling.kernel_store import KernelStore
 from tests.native.harness import Built
 from tests.profiling import test_kernels_native as recording

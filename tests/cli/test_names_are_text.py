@@ -17,8 +17,8 @@ from headway.errors import printable
 from headway.formats import toml
 from headway.report.terminal import PlainColumn, PlainConsole, width_of
 from tests.docs.pages import ROOT
-from tests.formats.test_scenario_file import SMALL
 from tests.report.pages import Page
+from tests.scenarios.test_file import SMALL
 
 BRACKETS = ("ml[x]", "[/z]", "[red]", "[link=http://x]y", ":smile:", "<script>alert(1)</script>", "a\\b")
 """What is markup to Rich or HTML, and text to us."""
@@ -294,7 +294,7 @@ def test_commands_about_a_fleet_print_names_as_they_are(here: Path, capsys: pyte
 
 
 def test_names_of_kernels_and_clients_print_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    from headway.report import kernel_tables
+    from headway.report.kernels import tables as kernel_tables
 
     numbers = dict.fromkeys(
         (

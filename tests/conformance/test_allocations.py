@@ -16,8 +16,8 @@ from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.cluster import uniform
 from headway.training.job import Job, workload
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.proportional import Proportional
-from headway.training.policies.allocations.tune import Tune
+from headway.training.policies.allocations.synergy.proportional import Proportional
+from headway.training.policies.allocations.synergy.tune import Tune
 from headway.training.policies.backfills.fit import Fit
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.orders.fifo import Fifo

@@ -19,11 +19,12 @@ from headway.experiment.jobs.division import COMPLETIONS, MODELS
 from headway.experiment.jobs.parts import MIGRATIONS, SWITCH
 from headway.experiment.jobs.scene import prepare
 from headway.experiment.registry import DOMAINS, domain
-from headway.formats import cluster_table, toml
-from headway.formats.kernel_settings import GpuExperiment
-from headway.formats.profile_file import SHIPPED
-from headway.formats.serving_settings import ServingExperiment
-from headway.formats.settings import Experiment
+from headway.formats import toml
+from headway.formats.kernels.settings import GpuExperiment
+from headway.formats.serving.settings import ServingExperiment
+from headway.formats.training import cluster_table
+from headway.formats.training.profile_file import SHIPPED
+from headway.formats.training.settings import Experiment
 from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.sensitivity import Matrix
 from tests.docs.pages import PAGES, ROOT, blocks, code, name, read, tables

@@ -9,7 +9,7 @@ import pytest
 
 from headway.errors import ExperimentError
 from headway.kernels.policies import registry as of_kernels
-from headway.report.tables import parts
+from headway.report.training.tables import parts
 from headway.serving.policies import registry as of_serving
 from headway.training.cluster import uniform
 from headway.training.policies import registry

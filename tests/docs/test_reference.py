@@ -15,8 +15,8 @@ from headway.cli.program import app
 from headway.errors import TraceError
 from headway.experiment.measured import measured
 from headway.formats import toml
-from headway.formats.plugins import GROUP
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
+from headway.plugins import GROUP
 from headway.traces import FORMATS, REQUEST_FORMATS, generic, guess, load, native
 from headway.training import events
 from tests.docs.pages import PAGES, ROOT, blocks, name, read, spans, tables

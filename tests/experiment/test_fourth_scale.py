@@ -18,9 +18,9 @@ from headway.cli import main, sweeps
 from headway.cli.app import app
 from headway.cli.program import app as every
 from headway.cli.scales import group_of
+from headway.core.tasks import Done, Told, Work
 from headway.experiment.folder import open_run
 from headway.experiment.registry import DOMAINS, domain
-from headway.live.tasks import Done, Told, Work
 from tests.experiment.toy.server import StartTask
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,10 +17,10 @@ from headway.errors import TapeError
 from headway.experiment.files import typed
 from headway.experiment.folder import EXPERIMENT_NAME, SCHEMA_VERSION, open_run
 from headway.experiment.measured import measured
-from headway.formats.plugins import offer
 from headway.kernels.actions import LetGo
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
 from headway.kernels.state import KernelsState
+from headway.plugins import offer
 from headway.serving.policies.hash import Hash
 from headway.training.policies.orders.fifo import Fifo
 

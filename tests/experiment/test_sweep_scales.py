@@ -13,7 +13,9 @@ import pytest
 from headway.cli import main
 from headway.experiment import identity
 from headway.experiment.files import typed
-from headway.formats import kernel_programs, scenario_file, toml
+from headway.formats import toml
+from headway.formats.kernels import programs as kernel_programs
+from headway.scenarios import file as scenario_file
 
 
 class Ended:

@@ -46,7 +46,7 @@ def scenario(experiment):
 BUILT = SCENARIO.replace(
     'return {"base": "compass"}',
     """import msgspec
-    from headway.formats import scenario_file
+    from headway.scenarios import file as scenario_file
     return scenario_file.load(
         msgspec.structs.replace(experiment, serving=msgspec.structs.replace(experiment.serving, scenario="compass"))
     )""",

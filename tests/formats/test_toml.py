@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats import toml
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
 
 
 @pytest.mark.parametrize(

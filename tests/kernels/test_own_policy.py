@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from headway.cli import main
 from headway.errors import InputError
 from headway.experiment.gpu.scene import Setting, policy_of
-from headway.formats.plugins import resolve
 from headway.kernels.device import Device
 from headway.kernels.policies.registry import build
 from headway.kernels.program import Client
 from headway.kernels.reflex import Reason
 from headway.kernels.replay import replay
 from headway.kernels.rows import Kind
+from headway.plugins import resolve
 from tests.kernels.worlds import Watched, drive, program, worlds
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from headway.errors import InfeasibleActionError, InputError
-from headway.formats.kernel_programs import load
+from headway.formats.kernels.programs import load
 from headway.kernels import alone
 from headway.kernels.account import SURPLUS_NS, Account, Terms
 from headway.kernels.actions import Action, LetGo

@@ -15,11 +15,11 @@ from headway.experiment.domain import RunResult
 from headway.experiment.gpu import predict as predicting
 from headway.experiment.gpu import scene as wiring
 from headway.experiment.gpu.sources import program_of
-from headway.formats import kernel_trace
-from headway.formats.kernel_profile import mix
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernels import trace as kernel_trace
+from headway.formats.kernels.profile import mix
+from headway.formats.kernels.trace import KernelTrace
 from headway.profiling.kernel_store import KernelStore
-from headway.report import kernel_tables
+from headway.report.kernels import tables as kernel_tables
 from headway.units import MILLISECOND
 
 RUN = ["vgg16", "resnet101-b64", "--seconds", "0.01"]

@@ -4,7 +4,7 @@ import pytest
 
 from headway.metrics.training.backtest import backtest
 from headway.metrics.training.ledger import Ledger
-from headway.report.backtest import signed, tables, verdict
+from headway.report.training.backtest import signed, tables, verdict
 from headway.training.cluster import Partition, uniform
 from headway.training.job import Job, workload
 from headway.units import SECOND

@@ -11,9 +11,9 @@ from headway.training.actions import Grant
 from headway.training.cluster import uniform
 from headway.training.events import JobArrived
 from headway.training.job import Job, workload
-from headway.training.policies.allocations.fronts import Fronts
-from headway.training.policies.allocations.opt import Opt
-from headway.training.policies.allocations.programmes import (
+from headway.training.policies.allocations.synergy.fronts import Fronts
+from headway.training.policies.allocations.synergy.opt import Opt
+from headway.training.policies.allocations.synergy.programs import (
     Cell,
     Flock,
     Room,
@@ -115,8 +115,8 @@ def test_a_front_that_was_thinned_out_still_fits_and_is_nearly_as_good(
     several: list[tuple[Cell, ...]], room: Room
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.training.policies.allocations.fronts.MOST_CHOICES", 3)
-        patch.setattr("headway.training.policies.allocations.fronts.LEVELS", 8)
+        patch.setattr("headway.training.policies.allocations.synergy.fronts.MOST_CHOICES", 3)
+        patch.setattr("headway.training.policies.allocations.synergy.fronts.LEVELS", 8)
         fronts = Fronts((25, 25, 9))
         numbers = tuple(sorted(fronts.number(cells) for cells in several))
         found = fronts.best(numbers, room)

@@ -12,7 +12,7 @@ from headway.core.scheduler import act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import effective
-from headway.report.story import _JOB_KINDS, Running, _Timeline
+from headway.report.training.story import _JOB_KINDS, Running, _Timeline
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.audit import audit

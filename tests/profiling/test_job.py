@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import ProfileError
-from headway.formats import profile_file
+from headway.formats.training import profile_file
 from headway.profiling import bandwidth, cgroups, job, limits, store, watch
 from headway.profiling.asked import Asked, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.job import profile

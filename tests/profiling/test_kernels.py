@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import ProfileError
-from headway.formats import kernel_trace
+from headway.formats.kernels import trace as kernel_trace
 from headway.profiling.kernels import kernel_rows, steady, trace_of
 from headway.profiling.kernels_coverage import coverage_of
 from headway.profiling.kernels_file import Recorded

@@ -18,7 +18,7 @@ from headway.profiling.kernels_coverage import coverage, coverage_of
 from headway.profiling.kernels_file import read
 from headway.profiling.kernels_run import run
 from headway.profiling.kernels_summary import summarise
-from headway.report import kernel_timeline
+from headway.report.kernels import timeline as kernel_timeline
 from tests.native import conftest as native
 from tests.native.harness import NATIVE, Built, compiled
 

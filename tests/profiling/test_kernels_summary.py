@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernels.trace import KernelTrace
 from headway.profiling.kernels_summary import EDGES_NS, gaps_of, histogram, readable, summarise
 
 Span = tuple[int, int]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.formats import profile_file
+from headway.formats.training import profile_file
 from headway.profiling import store
 from headway.profiling.asked import Asked
 from headway.profiling.bandwidth import Storage

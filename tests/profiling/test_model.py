@@ -12,7 +12,7 @@ import torch
 
 from bench import gpu_networks
 from headway.errors import ProfileError
-from headway.formats.serving_profile import read
+from headway.formats.serving.profile import read
 from headway.profiling import model, model_beside, model_process, model_session
 from headway.profiling.model import ModelProfile, measure, profile_of, write
 from headway.profiling.model_session import Effort, Grid, Log, Session, checks_of

@@ -6,7 +6,7 @@ import pytest
 
 from headway.experiment.play import run
 from headway.formats import toml
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
 from headway.traces import guess, load, load_requests
 from headway.training.job import Job
 from headway.units import MINUTE, SECOND

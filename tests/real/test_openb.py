@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headway.experiment.measured import measured
-from headway.formats import cluster_file, cluster_table
-from headway.formats.settings import Experiment
+from headway.formats.training import cluster_file, cluster_table
+from headway.formats.training.settings import Experiment
 from headway.traces import guess, load
 from headway.training.admissible import infeasible
 from headway.training.job import Outcome

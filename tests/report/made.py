@@ -7,7 +7,7 @@ from typing import Any
 from headway.experiment.files import variants
 from headway.experiment.folder import open_run
 from headway.experiment.measured import measured
-from headway.report.measured import Comparison, Measured
+from headway.report.training.measured import Comparison, Measured
 
 RACKS = [{"name": "rack", "nodes_per_domain": 4}]
 BUSY: dict[str, Any] = {

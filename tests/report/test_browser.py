@@ -10,7 +10,7 @@ import pytest
 
 from headway.experiment.folder import open_run
 from headway.report import page as report_page
-from headway.report.measured import Comparison, Measured
+from headway.report.training.measured import Comparison, Measured
 from headway.units import SECOND
 from tests.drive import state_at
 from tests.report.made import BUSY, leave, opened

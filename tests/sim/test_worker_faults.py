@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats.run_settings import RunTable
-from headway.formats.serving_settings import ServingExperiment, WorkerFailuresTable
+from headway.formats.serving.settings import ServingExperiment, WorkerFailuresTable
 from headway.serving.events import WorkerFailed, WorkerRecovered
 from headway.sim.worker_faults import ByTick, ByWorker, DrawnFaults, Fault, faults_of
 from headway.units import SECOND

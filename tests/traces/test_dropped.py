@@ -14,8 +14,8 @@ from headway.experiment import fleet
 from headway.experiment.jobs import backtest
 from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
-from headway.formats.serving_settings import ServingExperiment
-from headway.formats.settings import Experiment
+from headway.formats.serving.settings import ServingExperiment
+from headway.formats.training.settings import Experiment
 from headway.traces import load, load_requests
 from headway.traces.inspect import inspect, inspect_requests
 from headway.traces.trace import Dropped, too_many_dropped

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headway.errors import InputError
 from headway.formats.run_settings import RunTable
-from headway.formats.scenario_file import load
-from headway.formats.serving_settings import ServingExperiment, ServingTable, WorkloadTable
+from headway.formats.serving.settings import ServingExperiment, ServingTable, WorkloadTable
+from headway.scenarios.file import load
 from headway.serving.request import Request
 from headway.traces.serving_arrivals import chosen, draw
 from headway.units import MILLISECOND, SECOND

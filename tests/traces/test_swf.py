@@ -7,7 +7,7 @@ import pytest
 
 from headway.experiment.play import run
 from headway.formats import toml
-from headway.formats.settings import Experiment
+from headway.formats.training.settings import Experiment
 from headway.traces import guess, load
 from headway.training.job import Job, Outcome
 from headway.units import HOUR, MINUTE, SECOND

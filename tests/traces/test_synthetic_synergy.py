@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ExperimentError
-from headway.formats.profile_file import shipped
+from headway.formats.training.profile_file import shipped
 from headway.traces import load, philly_like, synergy_like, with_models, write
 from headway.traces.synthetic_synergy import CLASSES, parse_rate, parse_split
 from headway.training.job import Job, broken_rule

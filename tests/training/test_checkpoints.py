@@ -9,7 +9,7 @@ import pytest
 from headway.core.scheduler import act, happen
 from headway.core.tape import TapeWriter
 from headway.errors import TraceError
-from headway.report.story import story
+from headway.report.training.story import story
 from headway.sim.training import SimulatedCluster
 from headway.training.audit import audit
 from headway.training.cluster import uniform

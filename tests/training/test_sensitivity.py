@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headway.errors import ProfileError
-from headway.formats.profile_file import off_by, shipped
+from headway.formats.training.profile_file import off_by, shipped
 from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job

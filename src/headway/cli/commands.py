@@ -9,8 +9,8 @@ from headway.cli.scales import BY, JSON, PICTURE, PROCESSES, REPORT, SET
 from headway.experiment import common_flags
 from headway.experiment.files import read
 from headway.experiment.registry import domain_of
-from headway.formats.plugins import resolve
-from headway.report import tables
+from headway.plugins import resolve
+from headway.report.training import tables
 
 DEMO_NODES = 128
 DEMO_JOBS = 30_000

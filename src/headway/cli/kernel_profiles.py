@@ -13,8 +13,8 @@ from headway.cli.app import app
 from headway.cli.profile_group import profile
 from headway.cli.share_wiring import library, program_key
 from headway.errors import ProfileError
-from headway.formats import kernel_trace
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernels import trace as kernel_trace
+from headway.formats.kernels.trace import KernelTrace
 from headway.live.kernels import gpu as gpus
 from headway.profiling.kernel_store import KernelStore
 from headway.profiling.kernels import kernel_rows, step_rows, times_of, trace_of
@@ -22,7 +22,7 @@ from headway.profiling.kernels_coverage import Coverage, coverage_of
 from headway.profiling.kernels_file import Recorded
 from headway.profiling.kernels_run import run
 from headway.profiling.kernels_summary import THRESHOLD_NS, GapBin, Summary, readable, summarise
-from headway.report import kernel_timeline
+from headway.report.kernels import timeline as kernel_timeline
 from headway.units import exact_duration, format_duration, parse_duration
 
 __all__ = ["app", "kernels"]

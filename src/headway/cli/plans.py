@@ -10,7 +10,7 @@ from headway.cli.options import Given, argument, command, option
 from headway.cli.results import show_answer
 from headway.cli.scales import JSON
 from headway.experiment.fleet.planning import REQUESTS, NotEnoughError
-from headway.formats.serving_settings import ServingExperiment
+from headway.formats.serving.settings import ServingExperiment
 
 
 def add(group: typer.Typer) -> None:

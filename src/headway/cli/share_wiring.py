@@ -55,11 +55,11 @@ def store_for(gpu: Gpu) -> Store:
 
 def timeline_environment(path: str) -> Mapping[str, str]:
     """What a program needs in its environment so that a timeline of it can be written."""
-    found: Mapping[str, str] = part("report.kernel_timeline", "--timeline").environment(Path(path)) if path else {}
+    found: Mapping[str, str] = part("report.kernels.timeline", "--timeline").environment(Path(path)) if path else {}
     return found
 
 
 def write_timeline(path: str) -> Path:
     """The timeline of the program that has ended."""
-    written: Path = part("report.kernel_timeline", "--timeline").write(Path(path))
+    written: Path = part("report.kernels.timeline", "--timeline").write(Path(path))
     return written

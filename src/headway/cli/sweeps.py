@@ -9,6 +9,7 @@ import typer
 from headway.cli import STOPPED, console
 from headway.cli.options import Given
 from headway.cli.results import show
+from headway.core.tasks import Pool
 from headway.errors import ExperimentError
 from headway.experiment.cells import Axes, outstanding
 from headway.experiment.domain import Domain
@@ -16,7 +17,6 @@ from headway.experiment.pool import LocalPool
 from headway.experiment.sweep import Sweep, compared_key, grid_of, sweep
 from headway.formats import toml
 from headway.live.ray_pool import RayPool
-from headway.live.tasks import Pool
 from headway.report.terminal import width_of
 
 ENGINES = ("local", "ray")

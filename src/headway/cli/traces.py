@@ -17,9 +17,9 @@ from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, Strict
 from headway.cli.options import Given, argument, command, option
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.folder import check_output
-from headway.formats.cluster_table import within
-from headway.formats.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
-from headway.report import inspection
+from headway.formats.training.cluster_table import within
+from headway.formats.training.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
+from headway.report.training import inspection
 from headway.traces.cut import cut
 from headway.traces.head import head_of
 from headway.traces.inspect import formats as formats_known

@@ -6,8 +6,8 @@ from traceback import walk_tb
 from types import FrameType
 
 from headway.errors import HeadwayError, Terminated
-from headway.formats.plugins import is_own
 from headway.kernels.policies import registry as kernels
+from headway.plugins import is_own
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 

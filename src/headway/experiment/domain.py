@@ -20,10 +20,10 @@ from headway.core.executor import Executor
 from headway.core.policy import Policy
 from headway.core.state import State
 from headway.core.tape import Tape
+from headway.core.tasks import Far
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
 from headway.experiment.flags import Flag
-from headway.live.tasks import Far
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -13,7 +13,7 @@ from typing import Any
 from headway.errors import ExperimentError
 from headway.experiment.flags import Flag, document_of, split_policies
 from headway.formats import toml
-from headway.formats.plugins import GIVEN, offer
+from headway.plugins import GIVEN, offer
 
 
 @dataclass(frozen=True, slots=True)

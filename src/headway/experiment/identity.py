@@ -24,7 +24,7 @@ from headway.experiment.measured import with_run
 from headway.experiment.registry import domain_of
 from headway.files import stamp
 from headway.formats import toml
-from headway.formats.plugins import GROUP, anchored, rooted
+from headway.plugins import GROUP, anchored, rooted
 
 Way = Callable[[str], str]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")

@@ -16,7 +16,7 @@ from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import noted_order
 from headway.experiment.stored import Note, inside, what_followed
 from headway.files import write_whole
-from headway.formats.plugins import as_named
+from headway.plugins import as_named
 from headway.report import page
 from headway.report.names import shortened
 

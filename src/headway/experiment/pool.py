@@ -20,9 +20,9 @@ from traceback import format_exception
 from types import ModuleType
 from typing import Any
 
+from headway.core.tasks import Done, Far, Progress, Told, Work
 from headway.errors import HeadwayError
 from headway.experiment.stopping import stops_on_interrupt
-from headway.live.tasks import Done, Far, Progress, Told, Work
 
 ATTEMPTS = 2
 TELL_EVERY_S = 0.2

@@ -23,7 +23,7 @@ from headway.experiment.registry import domain_of
 from headway.experiment.several import apart, note_order, play
 from headway.files import write_whole
 from headway.formats import toml
-from headway.formats.plugins import GIVEN
+from headway.plugins import GIVEN
 from headway.report import frames
 from headway.report.names import shortened
 from headway.report.progress import share_bar

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from headway.core.tasks import Done, Far
 from headway.errors import ExperimentError
 from headway.experiment.blame import blamed
 from headway.experiment.domain import Outcome, Progress
@@ -14,7 +15,6 @@ from headway.experiment.files import Named
 from headway.experiment.folder import check_folder
 from headway.experiment.measured import measured, replicated, seeded, with_run
 from headway.experiment.pool import LocalPool
-from headway.live.tasks import Done, Far
 from headway.report.progress import Board
 
 INDEX_NAME = "runs.json"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.core.tasks import Far, Pool
 from headway.errors import ExperimentError
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
@@ -25,7 +26,6 @@ from headway.experiment.registry import domain_of
 from headway.experiment.several import measure
 from headway.experiment.stored import Note
 from headway.formats import toml
-from headway.live.tasks import Far, Pool
 from headway.metrics.compare import Batches, Sample, batches, over_seeds
 from headway.report import frames, pivot
 from headway.report.progress import Board

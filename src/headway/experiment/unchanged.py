@@ -12,7 +12,7 @@ from typing import Any
 from headway.core.audit import Finding
 from headway.errors import ChangedInputError
 from headway.experiment.blame import MORE, blamed
-from headway.formats.plugins import is_own
+from headway.plugins import is_own
 
 _SCALARS = (int, str, float, bool, type(None))
 _MOST_SHOWN = 60

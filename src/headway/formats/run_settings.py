@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from headway.formats.cluster_table import within
+from headway.formats.training.cluster_table import within
 
 MOST_SEEDS = 1000
 

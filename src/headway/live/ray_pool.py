@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from headway.core.tasks import Done, Told, Work
 from headway.errors import ExperimentError, HeadwayError
-from headway.live.tasks import Done, Told, Work
 
 ATTEMPTS = 6
 """So often a task is begun before it is given up as lost."""

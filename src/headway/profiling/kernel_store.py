@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
-from headway.formats.pair_file import VERSION, folder
+from headway.formats.pairs import VERSION, folder
 from headway.profiling.store import put
 
 PAIRS = "pairs"

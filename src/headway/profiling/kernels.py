@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headway import __version__
 from headway.errors import ProfileError
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernels.trace import KernelTrace
 from headway.profiling.kernels_file import Recorded
 from headway.profiling.kernels_join import Joined, join
 

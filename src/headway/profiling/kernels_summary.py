@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.formats.kernel_trace import KernelTrace
+from headway.formats.kernels.trace import KernelTrace
 from headway.kernels.dial import Dial
 from headway.units import MICROSECOND, MILLISECOND, SECOND
 

@@ -15,7 +15,7 @@ import polars as pl
 from headway.errors import TapeError
 from headway.files import packed, replacing
 from headway.metrics.training.ledger import Ledger
-from headway.report.perfetto import trace_events
+from headway.report.training.perfetto import trace_events
 
 Tables = Mapping[str, Callable[[], pl.DataFrame]]
 """The tables of a run by name, each made when it is asked for."""

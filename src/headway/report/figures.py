@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 
 from headway.metrics.series import FloatArray, Series
-from headway.report.causes import WaitCauses
-from headway.report.measured import FAILED, Comparison, Measured
-from headway.report.panels import panels_of
 from headway.report.thin import cdf, rounded, stretched, without_tail
+from headway.report.training.causes import WaitCauses
+from headway.report.training.measured import FAILED, Comparison, Measured
+from headway.report.training.panels import panels_of
 from headway.report.words import axis_of, clipped, size_label, size_labels
 from headway.training.explain import CauseKind
 from headway.units import SECOND

@@ -18,13 +18,15 @@ from plotly.offline import get_plotlyjs
 
 from headway import __version__
 from headway.errors import InputError
-from headway.report import clustermap, figures, first, sections
-from headway.report.causes import WaitCauses, why_waited
-from headway.report.headline import answer, at_once, in_full
-from headway.report.measured import Comparison, Measured
+from headway.report import figures, sections
 from headway.report.packing import deflated
-from headway.report.panels import panels_of
 from headway.report.thin import without_tail
+from headway.report.training import clustermap
+from headway.report.training import first_screen as first
+from headway.report.training.causes import WaitCauses, why_waited
+from headway.report.training.headline import answer, at_once, in_full
+from headway.report.training.measured import Comparison, Measured
+from headway.report.training.panels import panels_of
 from headway.report.words import duration, listed, percent, plain
 from headway.units import SECOND
 

@@ -9,11 +9,11 @@ import polars as pl
 
 from headway.errors import printable
 from headway.metrics.training.summary import Summary
-from headway.report import headline
-from headway.report.causes import WaitCauses
 from headway.report.figures import MOST_BARS, Figure, parts_of
-from headway.report.measured import FAILED, Comparison, Measured
 from headway.report.scale import time_unit
+from headway.report.training import headline
+from headway.report.training.causes import WaitCauses
+from headway.report.training.measured import FAILED, Comparison, Measured
 from headway.report.words import (
     NOTHING,
     change,

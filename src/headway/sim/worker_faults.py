@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from headway.errors import ExperimentError
-from headway.formats.serving_settings import ServingExperiment, check_failures
-from headway.formats.settings import LEAST_MTBF, span
+from headway.formats.serving.settings import ServingExperiment, check_failures
+from headway.formats.training.settings import LEAST_MTBF, span
 from headway.serving.events import WorkerFailed, WorkerRecovered
 from headway.streams import small_stream
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.errors import ExperimentError, TraceError
-from headway.formats.scenario_file import Built
-from headway.formats.serving_limits import check_rate, deadlines, mix_of
-from headway.formats.serving_settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload
-from headway.formats.settings import span
+from headway.formats.serving.settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload
+from headway.formats.training.settings import span
+from headway.scenarios.file import Built
+from headway.scenarios.limits import check_rate, deadlines, mix_of
 from headway.serving.request import Request
 from headway.streams import stream
 from headway.traces.requests import load_requests

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from headway.errors import TraceError
-from headway.formats.slurm import Fate
+from headway.formats.slurm.cells import Fate
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_fold import folded, without_steps

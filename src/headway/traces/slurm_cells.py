@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from headway.formats import slurm
-from headway.formats.slurm import Fate, Resources
+from headway.formats.slurm import cells as slurm
+from headway.formats.slurm.cells import Fate, Resources
 from headway.units import SECOND
 
 FATES = tuple(Fate)

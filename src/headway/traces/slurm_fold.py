@@ -3,7 +3,7 @@ heterogeneous job. One row for each job is left, and the rows that broke a rule.
 
 import polars as pl
 
-from headway.formats.slurm import Fate
+from headway.formats.slurm.cells import Fate
 from headway.traces.slurm_cells import FATES
 from headway.traces.slurm_rows import tasks
 from headway.units import HOUR

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from headway.errors import InputError, TraceError
-from headway.formats import slurm_jobs
+from headway.formats.slurm import jobs_json as slurm_jobs
 from headway.traces.build import no_collection
 from headway.traces.head import Head, head_of
 from headway.traces.table import SURPLUS, Table, csv_table, mapped, text

@@ -11,12 +11,12 @@ from msgspec import Struct, field, json
 from headway.core.audit import Finding
 from headway.core.named import chosen
 from headway.core.tape import Tape
+from headway.core.tasks import Far
 from headway.errors import ExperimentError
 from headway.experiment.domain import Begun, Scene
 from headway.experiment.folder import Limits
 from headway.files import write_whole
 from headway.formats.run_settings import MeasureTable, RunTable, Variant
-from headway.live.tasks import Far
 from headway.streams import stream
 from headway.units import SECOND
 from tests.experiment.toy.server import POLICIES, Kind, Policy, Server, ServerState, Task, audit, replay

@@ -5,8 +5,9 @@ from pathlib import Path
 from headway.experiment.domain import Domain
 from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
 from headway.experiment.fleet.scene import FleetScene, load, policy_name, prepare
-from headway.formats import pair_file, scenario_file
-from headway.formats.serving_settings import ServingExperiment
+from headway.formats import pairs as pair_file
+from headway.formats.serving.settings import ServingExperiment
+from headway.scenarios import file as scenario_file
 
 
 class FleetDomain(Domain):

@@ -23,13 +23,13 @@ from headway.experiment.domain import RunResult
 from headway.experiment.fleet.scene import FleetScene
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
-from headway.formats import scenario_file
-from headway.formats.cluster_table import within
-from headway.formats.scenario_file import SHIPPED, Built
-from headway.formats.serving_limits import capacity_per_second, deadlines, mix_of
-from headway.formats.serving_settings import BY_RATE, NO_DEADLINE, ServingExperiment, check
-from headway.report import plans as shown
+from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check
+from headway.formats.training.cluster_table import within
 from headway.report.progress import share_bar
+from headway.report.serving import plans as shown
+from headway.scenarios import file as scenario_file
+from headway.scenarios.file import SHIPPED, Built
+from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind

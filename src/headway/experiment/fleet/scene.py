@@ -10,18 +10,19 @@ import msgspec
 
 from headway.core.audit import Finding
 from headway.core.tape import Tape
+from headway.core.tasks import Far
 from headway.errors import TapeError
 from headway.experiment.domain import Begun, Scene
 from headway.experiment.folder import Limits
 from headway.files import write_whole
-from headway.formats import pair_file, scenario_file
-from headway.formats.cluster_table import within
-from headway.formats.plugins import anchored, as_named, disarmed, is_disarmed, is_from_outside, of_run, resolve
-from headway.formats.scenario_file import Built
-from headway.formats.serving_limits import check_rate
-from headway.formats.serving_settings import ServingExperiment, check
-from headway.formats.settings import span
-from headway.live.tasks import Far
+from headway.formats import pairs as pair_file
+from headway.formats.serving.settings import ServingExperiment, check
+from headway.formats.training.cluster_table import within
+from headway.formats.training.settings import span
+from headway.plugins import anchored, as_named, disarmed, is_disarmed, is_from_outside, of_run, resolve
+from headway.scenarios import file as scenario_file
+from headway.scenarios.file import Built
+from headway.scenarios.limits import check_rate
 from headway.serving.audit import audit
 from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy

@@ -12,16 +12,18 @@ from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet.scene import FleetScene
-from headway.formats.serving_settings import warmup_share
+from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication, change
 from headway.metrics.serving.summary import messages, summarise
-from headway.report import serving_export, serving_page, serving_tables
-from headway.report import serving_figures as figures
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.names import shortened
-from headway.report.serving_perfetto import trace_events
-from headway.report.serving_story import RequestStory as Story
-from headway.report.serving_story import story
+from headway.report.serving import export as serving_export
+from headway.report.serving import figures
+from headway.report.serving import page as serving_page
+from headway.report.serving import tables as serving_tables
+from headway.report.serving.perfetto import trace_events
+from headway.report.serving.story import RequestStory as Story
+from headway.report.serving.story import story
 from headway.serving.bound import least_cost
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet

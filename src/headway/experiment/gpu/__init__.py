@@ -8,10 +8,10 @@ from headway.experiment.domain import Domain
 from headway.experiment.gpu.flags import EXAMPLES, FLAGS, WORK
 from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
 from headway.experiment.gpu.sources import files_of
-from headway.formats import kernel_clients
-from headway.formats.kernel_settings import GpuExperiment
-from headway.formats.plugins import of_run
+from headway.formats.kernels import clients as kernel_clients
+from headway.formats.kernels.settings import GpuExperiment
 from headway.kernels.policies.registry import describe
+from headway.plugins import of_run
 
 
 class GpuDomain(Domain):

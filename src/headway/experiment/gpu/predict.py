@@ -22,7 +22,7 @@ from headway.experiment.gpu.scene import (
     prioritised,
 )
 from headway.experiment.gpu.sources import Source, source_of
-from headway.formats import kernel_programs
+from headway.formats.kernels import programs as kernel_programs
 from headway.kernels.device import Device
 from headway.kernels.other_machine import on_other_machine
 from headway.kernels.program import MILLION, Client
@@ -49,7 +49,7 @@ OF_ANOTHER_MACHINE = "--alone makes it one for another machine than that of the 
 
 def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer:
     """Return a prediction as a person asks for it: ``slo="1.05"``, ``floor="5%"``, ``think="5ms"``."""
-    from headway.report import kernel_tables
+    from headway.report.kernels import tables as kernel_tables
     from headway.report.progress import share_bar
 
     for name in settings:

@@ -14,13 +14,13 @@ import msgspec
 
 from headway.core.audit import Finding
 from headway.core.tape import Tape
+from headway.core.tasks import Far
 from headway.errors import ExperimentError
 from headway.experiment.domain import Begun, Scene, Tell
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
-from headway.formats.cluster_table import within
-from headway.formats.plugins import anchored, as_named, is_disarmed, resolve
+from headway.formats.training.cluster_table import within
 from headway.kernels.audit import audit
 from headway.kernels.device import Device
 from headway.kernels.policies.parts import KernelsPolicy
@@ -29,14 +29,14 @@ from headway.kernels.program import Client, cold
 from headway.kernels.replay import about, fresh_state, replay
 from headway.kernels.rows import CLIENT_KINDS, KERNEL_KINDS, Kind
 from headway.kernels.state import KernelsState
-from headway.live.tasks import Far
 from headway.metrics.kernels import summarise
+from headway.plugins import anchored, as_named, is_disarmed, resolve
 from headway.sim.kernels import SimulatedGpu
 from headway.streams import stream
 from headway.units import MILLISECOND, SECOND, format_duration
 
 if TYPE_CHECKING:
-    from headway.formats.kernel_settings import GpuExperiment
+    from headway.formats.kernels.settings import GpuExperiment
 
 LOW_PRIORITY = 1
 MOST_SECONDS = 600
@@ -116,7 +116,7 @@ class GpuScene(Scene):
 
     def store(self, folder: Path) -> "GpuExperiment":
         """Write what each program launches: stores and traces change."""
-        from headway.formats import kernel_clients
+        from headway.formats.kernels import clients as kernel_clients
 
         assert self.experiment is not None
         kernel_clients.write(self.clients, folder / kernel_clients.NAME)
@@ -137,7 +137,7 @@ class GpuScene(Scene):
 
 def setting_of(experiment: "GpuExperiment") -> Setting:
     """Return an experiment's tables as plain data, checked."""
-    from headway.formats.settings import span
+    from headway.formats.training.settings import span
 
     table = experiment.gpu
     return Setting(

@@ -10,9 +10,11 @@ from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun,
 from headway.experiment.gpu.scene import GpuScene, numbers
 from headway.metrics.compare import Replication, change
 from headway.metrics.kernels import summarise
-from headway.report import kernel_export, kernel_page, kernel_tables
 from headway.report.export import Tables, Written, write_pieces
-from headway.report.kernel_story import Story, story
+from headway.report.kernels import export as kernel_export
+from headway.report.kernels import page as kernel_page
+from headway.report.kernels import tables as kernel_tables
+from headway.report.kernels.story import Story, story
 from headway.units import format_duration
 
 COMPARED = (("slowdown_p50", "slowdown_change"), ("low_share", "low_share_change"))

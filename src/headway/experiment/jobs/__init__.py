@@ -7,8 +7,9 @@ from headway.experiment.domain import Domain
 from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
 from headway.experiment.jobs.parts import policy_of
 from headway.experiment.jobs.scene import JobsScene, draws, load, prepare, same_jobs
-from headway.formats import pair_file, profile_file
-from headway.formats.settings import Experiment
+from headway.formats import pairs as pair_file
+from headway.formats.training import profile_file
+from headway.formats.training.settings import Experiment
 
 
 class JobsDomain(Domain):

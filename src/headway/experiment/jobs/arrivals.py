@@ -9,8 +9,8 @@ from typing import Any
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.files import stamp
-from headway.formats import cluster_table
-from headway.formats.settings import TraceTable, check_synergy, check_synthetic, span
+from headway.formats.training import cluster_table
+from headway.formats.training.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
 from headway.traces.trace import dropped_note
 from headway.training.admissible import infeasible

@@ -9,12 +9,13 @@ from headway.experiment.answer import Answer, spaced
 from headway.experiment.domain import Progress, RunResult
 from headway.experiment.files import typed
 from headway.experiment.play import run
-from headway.formats import slurm_site, toml
-from headway.formats.settings import Experiment
+from headway.formats import toml
+from headway.formats.slurm import site as slurm_site
+from headway.formats.training.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
-from headway.report.backtest import missed, tables, verdict
 from headway.report.progress import progress_bar
+from headway.report.training.backtest import missed, tables, verdict
 
 SITE = "site"
 WITHOUT_CONFIG = "multifactor+conservative"

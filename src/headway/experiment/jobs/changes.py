@@ -19,10 +19,10 @@ from headway.experiment.jobs.division import check_division
 from headway.experiment.jobs.parts import divides, policy_of
 from headway.experiment.jobs.scene import JobsScene, with_paths
 from headway.formats import toml
-from headway.formats.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
-from headway.formats.plugins import anchored
-from headway.formats.settings import Experiment, PolicyTable
+from headway.formats.training.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
+from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.host import FIELDS
+from headway.plugins import anchored
 from headway.traces import load_scale
 from headway.training.cluster import Cluster, Node, Tenant
 from headway.training.job import Job

@@ -10,8 +10,8 @@ from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.jobs.interference import keep_pairs, kept_pairs, pairs_of
 from headway.experiment.jobs.parts import PolicyFacts, divides, facts_of
 from headway.files import stamp, write_whole
-from headway.formats import profile_file
-from headway.formats.settings import Experiment
+from headway.formats.training import profile_file
+from headway.formats.training.settings import Experiment
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy

@@ -8,8 +8,8 @@ import msgspec
 
 from headway.errors import ExperimentError, TapeError
 from headway.files import stamp, write_whole
-from headway.formats import pair_file
-from headway.formats.settings import Experiment
+from headway.formats import pairs as pair_file
+from headway.formats.training.settings import Experiment
 from headway.kernels.interference import PairTable
 from headway.training.job import Job
 from headway.units import REFERENCE_SPEED_PPM

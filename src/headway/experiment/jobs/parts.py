@@ -5,8 +5,8 @@ import re
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
-from headway.formats.plugins import resolve
-from headway.formats.settings import Experiment, optional_span, span
+from headway.formats.training.settings import Experiment, optional_span, span
+from headway.plugins import resolve
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.speed import Costs

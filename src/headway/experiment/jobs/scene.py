@@ -11,6 +11,7 @@ import msgspec
 from headway import traces
 from headway.core.audit import Finding
 from headway.core.tape import Tape
+from headway.core.tasks import Far
 from headway.errors import ExperimentError, TapeError
 from headway.experiment.domain import Scene
 from headway.experiment.folder import Limits
@@ -26,12 +27,11 @@ from headway.experiment.jobs.division import (
 from headway.experiment.jobs.interference import unknown_programs
 from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.files import write_whole
-from headway.formats import cluster_file, cluster_table
-from headway.formats.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
 from headway.formats.run_settings import check_measure
-from headway.formats.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
-from headway.live.tasks import Far
+from headway.formats.training import cluster_file, cluster_table
+from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
 from headway.metrics.training.window import check_texts, window_of
+from headway.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster

@@ -22,13 +22,15 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.metrics.training.window import Window, window_of
-from headway.report import figures, notebook, page, pivot, tables
+from headway.report import figures, page, pivot
 from headway.report.bars import bars
-from headway.report.explanation import Explanation
 from headway.report.export import Tables, Written, write_perfetto
-from headway.report.measured import Comparison, Measured
 from headway.report.progress import progress_bar, share_bar
-from headway.report.story import Story, story
+from headway.report.training import export as notebook
+from headway.report.training import tables
+from headway.report.training.explanation import Explanation
+from headway.report.training.measured import Comparison, Measured
+from headway.report.training.story import Story, story
 from headway.training.job import Job
 from headway.training.policies.registry import describe
 from headway.training.rows import Kind

@@ -24,7 +24,7 @@ from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
 from headway.files import write_whole
-from headway.formats.settings import span
+from headway.formats.training.settings import span
 from headway.metrics.training.ledger import Ledger
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from headway.errors import ExperimentError
-from headway.formats.cluster_records import Described, NodeRecord
 from headway.formats.kubernetes.objects import Item, conditions, objects
 from headway.formats.kubernetes.resources import WHOLE, ObjectError, Slicing, amounts, gpu_request, slice_milli
+from headway.formats.training.cluster_records import Described, NodeRecord
 from headway.units import WHOLE_GPU_MILLI
 
 PRODUCTS = (

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 
 from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
-from headway.training.policies.allocations.wants import can_have_due, lesser
+from headway.training.policies.allocations.shared.wants import can_have_due, lesser
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand, Pool
 from headway.training.shares import Dues

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from headway.errors import ExperimentError, unknown_name
-from headway.training.policies.allocations.drf import DrfDemands
-from headway.training.policies.allocations.greedy import Greedy
-from headway.training.policies.allocations.headway import Headway
-from headway.training.policies.allocations.opt import Opt
-from headway.training.policies.allocations.proportional import Proportional
-from headway.training.policies.allocations.tetris import TetrisDemands
-from headway.training.policies.allocations.tune import Tune
+from headway.training.policies.allocations.headway.policy import Headway
+from headway.training.policies.allocations.synergy.drf import DrfDemands
+from headway.training.policies.allocations.synergy.greedy import Greedy
+from headway.training.policies.allocations.synergy.opt import Opt
+from headway.training.policies.allocations.synergy.proportional import Proportional
+from headway.training.policies.allocations.synergy.tetris import TetrisDemands
+from headway.training.policies.allocations.synergy.tune import Tune
 from headway.training.policies.backfills.conservative import Conservative
 from headway.training.policies.backfills.easy import Easy
 from headway.training.policies.backfills.fit import Fit

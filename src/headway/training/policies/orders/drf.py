@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from headway.training.actions import UNCOUNTED
 from headway.training.jobstate import Account, JobState
-from headway.training.policies.allocations.full import FullDemands
+from headway.training.policies.allocations.synergy.full_demand import FullDemands
 from headway.training.policies.orders.fruitless import Fruitless
 from headway.training.policies.parts import Order
 from headway.training.queue import Key

@@ -11,7 +11,7 @@ whose keys may not move while jobs wait: that is the allocation of the same name
 """
 
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.packing import Packing
+from headway.training.policies.allocations.synergy.packing import Packing
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
 from headway.training.state import TrainingState

@@ -1,0 +1,1 @@
+"""Files about kernels on one GPU: traces, profiles, programs, experiment tables."""

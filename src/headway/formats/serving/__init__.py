@@ -1,0 +1,1 @@
+"""Files about inference fleets: experiment and scenario tables, profiles."""

@@ -1,0 +1,257 @@
+"""How long functions take, as a file holds it: measured cells, or a law that makes them from one time.
+
+A cell is a row ``[batch, cpus, slices, ms]``, with the spread of what was measured as a fifth number where it is known.
+The values of each axis form a grid, and every point of it needs a cell; ``sparse`` says that holes are meant.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from msgspec import Struct, field
+
+from headway.errors import ExperimentError, InputError, ProfileError
+from headway.formats import toml
+from headway.formats.training.cluster_table import MOST_BYTES
+from headway.formats.training.settings import Span, optional_span
+from headway.serving.catalogue import ANY_GPU, Configuration
+from headway.units import MILLISECOND, SECOND, parse_size
+
+Rows = list[list[float]]
+Size = str | int
+
+MOST_MS = 1e9
+MOST_SPREAD = 2.0
+MOST_VALUES = 64
+"""Of one axis of a law."""
+_WITHOUT_SPREAD, _WITH_SPREAD = 4, 5
+_AXES = ("batch", "cpus", "slices")
+
+
+class LawTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """t(b, c, g) = t(1, 1, 1) · (f + (1 − f)·b^p) · (s/c^q + (1 − s)/g^r), for every b, c and g of three lists."""
+
+    batches: list[int] = field(default_factory=lambda: [1, 2, 4, 8])
+    cpus: list[int] | int = 8
+    """A list, or the largest of 1, 2, 3, …"""
+    slices: list[int] | int = 7
+    batch_fixed: float = 0.25
+    """f: the share of the time that does not grow with the batch."""
+    batch_power: float = 0.85
+    cpu_share: float = 0.25
+    """s: the share of the time that is the CPU's."""
+    cpu_power: float = 0.6
+    slice_power: float = 0.7
+    spread: float = 0.05
+    gpus: dict[str, float] = field(default_factory=dict)
+    """By type of GPU: the times are multiplied by this; a type that is not here is as the times were given."""
+
+
+class FunctionRows(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A function of a profile file as it is written."""
+
+    cells: Rows
+    spread: float | None = None
+    """For all cells; unless given, the median of those in the cells."""
+    weights: Size = ""
+    activation: Size = ""
+    """GPU memory besides the weights, for each request of a batch."""
+    cold_start: Span = ""
+    load: Span = ""
+    """Weights from host memory to the GPU."""
+    instance_memory: Size = ""
+    """Host memory of an idle process."""
+    sparse: bool = False
+    measured: dict[str, Any] = field(default_factory=dict)
+    """Anything more that was seen, for a reader."""
+
+
+class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A profile file as it is written."""
+
+    name: str = ""
+    gpu: str = ANY_GPU
+    """The type of GPU that was measured; empty: for any."""
+    source: str = ""
+    """Where the numbers come from, for a reader."""
+    host_to_gpu: Size = ""
+    """Bytes a second; unless given, what the functions' weights and loads come to."""
+    functions: dict[str, dict[str, Any]]
+    measured: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionProfile:
+    """What a profile says of one function; None where it says nothing."""
+
+    cells: Mapping[Configuration, int]
+    spread: float
+    weights_bytes: int | None = None
+    activation_bytes: int | None = None
+    cold_start: int | None = None
+    load: int | None = None
+    instance_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingProfile:
+    """A profile file, checked."""
+
+    path: Path
+    gpu: str
+    functions: Mapping[str, FunctionProfile]
+    host_to_gpu: int | None
+    """Bytes a second."""
+
+
+def read(path: Path) -> ServingProfile:
+    """Return the profile in a file."""
+    where = f"profile {path}"
+    try:
+        table = toml.typed(toml.read(path, "profile"), ProfileTable, where)
+        if not table.functions:
+            raise ProfileError(f"{where}: has no functions")
+        functions = {}
+        for name, rows in table.functions.items():
+            at = f"{where}, function {name}"
+            functions[name] = _function(toml.typed(rows, FunctionRows, at), at)
+        link = size(table.host_to_gpu, f"{where}: host_to_gpu", least=1)
+    except InputError as problem:
+        raise ProfileError(str(problem)) from None
+    return ServingProfile(path, table.gpu, functions, link or _rate_of(functions.values()))
+
+
+def _function(table: FunctionRows, where: str) -> FunctionProfile:
+    cells, spreads = cells_of(table.cells, where, sparse=table.sparse)
+    spread = table.spread if table.spread is not None else median(spreads) if spreads else 0.0
+    return FunctionProfile(
+        cells,
+        checked_spread(spread, where),
+        size(table.weights, f"{where}: weights"),
+        size(table.activation, f"{where}: activation"),
+        optional_span(table.cold_start, f"{where}: cold_start"),
+        optional_span(table.load, f"{where}: load"),
+        size(table.instance_memory, f"{where}: instance_memory"),
+    )
+
+
+def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
+    """Return bytes a second to the GPU: all weights over the time that loading them one by one took."""
+    timed = [each for each in functions if each.weights_bytes and each.load]
+    took = sum(each.load or 0 for each in timed)
+    return max(1, sum(each.weights_bytes or 0 for each in timed) * SECOND // took) if timed else None
+
+
+# --- cells ------------------------------------------------------------------------------------------------------
+
+
+def cells_of(
+    rows: Sequence[Sequence[float]], where: str, *, sparse: bool = False
+) -> tuple[dict[Configuration, int], list[float]]:
+    """Return rows as cells, and the spreads that they have; every row and the grid are checked."""
+    cells: dict[Configuration, int] = {}
+    spreads = []
+    for number, row in enumerate(rows, start=1):
+        if len(row) not in (_WITHOUT_SPREAD, _WITH_SPREAD):
+            raise ProfileError(
+                f"{where}: row {number} of cells is {row}: write batch, cpus, slices, ms and perhaps a spread"
+            )
+        cell = _configuration(row, f"{where}: row {number} of cells")
+        if cell in cells:
+            raise ProfileError(f"{where}: {_said(cell)} is in cells twice")
+        cells[cell] = time_of(row[3], f"{where}: {_said(cell)}")
+        if len(row) == _WITH_SPREAD:
+            spreads.append(checked_spread(row[4], f"{where}: {_said(cell)}"))
+    if not cells:
+        raise ProfileError(f"{where}: cells is empty")
+    if not sparse:
+        _no_holes(cells, where)
+    return cells, spreads
+
+
+def _configuration(row: Sequence[float], where: str) -> Configuration:
+    for axis, value in zip(_AXES, row, strict=False):
+        if not (isfinite(value) and value >= 1 and value == int(value)):
+            raise ProfileError(f"{where}: {axis} is {value:g}: must be a whole number, at least 1")
+    return Configuration(int(row[0]), int(row[1]), int(row[2]))
+
+
+def _no_holes(cells: Mapping[Configuration, int], where: str) -> None:
+    axes = [sorted(set(values)) for values in zip(*cells, strict=True)]
+    missing = [cell for cell in map(Configuration._make, product(*axes)) if cell not in cells]
+    if missing:
+        many = f"{len(missing):,} cells are" if len(missing) > 1 else "1 cell is"
+        raise ProfileError(
+            f"{where}: {many} missing from the grid, {_said(missing[0])} first (sparse = true: it is meant)"
+        )
+
+
+def _said(cell: Configuration) -> str:
+    return f"batch {cell.batch}, cpus {cell.cpus}, slices {cell.slices}"
+
+
+def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configuration, int]:
+    """Return what the law makes of a time at (1, 1, 1), on a type of GPU."""
+    base = time_of(ms, where) * law.gpus.get(gpu, 1.0)
+    cells = {}
+    for batch, cpus, slices in product(law.batches, *(_listed(given) for given in (law.cpus, law.slices))):
+        grown = law.batch_fixed + (1 - law.batch_fixed) * batch**law.batch_power
+        shrunk = law.cpu_share / cpus**law.cpu_power + (1 - law.cpu_share) / slices**law.slice_power
+        cells[Configuration(batch, cpus, slices)] = max(1, round(base * grown * shrunk))
+    return cells
+
+
+def check_law(law: LawTable, where: str) -> LawTable:
+    """Check the numbers of a law, and return it."""
+    for axis, values in (("batches", law.batches), ("cpus", _listed(law.cpus)), ("slices", _listed(law.slices))):
+        if not 0 < len(values) <= MOST_VALUES or min(values) < 1 or len(set(values)) < len(values):
+            raise ProfileError(
+                f"{where}: {axis} of the law must be 1 to {MOST_VALUES} different whole numbers from 1 up"
+            )
+    limits = {"batch_fixed": 1, "cpu_share": 1, "batch_power": 3, "cpu_power": 3, "slice_power": 3}
+    for key, most in limits.items():
+        if not 0 <= (value := getattr(law, key)) <= most:
+            raise ProfileError(f"{where}: {key} of the law is {value:g}: must lie in 0 to {most}")
+    for gpu, factor in law.gpus.items():
+        if not (isfinite(factor) and factor > 0):
+            raise ProfileError(f"{where}: the factor of GPU {gpu} in the law is {factor:g}: must be above 0")
+    checked_spread(law.spread, f"{where}: law")
+    return law
+
+
+def _listed(axis: list[int] | int) -> list[int]:
+    return list(range(1, min(axis, MOST_VALUES + 1) + 1)) if isinstance(axis, int) else axis
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+def time_of(ms: float, where: str) -> int:
+    """Return a run's milliseconds in nanoseconds, checked."""
+    if not (isfinite(ms) and 0 < ms <= MOST_MS):
+        raise ProfileError(f"{where}: takes {ms:g} ms: must be above 0 and at most {MOST_MS:,.0f}")
+    return max(1, round(ms * MILLISECOND))
+
+
+def checked_spread(spread: float, where: str) -> float:
+    """Return a standard deviation of logarithms, checked."""
+    if not (isfinite(spread) and 0 <= spread <= MOST_SPREAD):
+        raise ProfileError(f"{where}: the spread is {spread:g}: must lie in 0 to {MOST_SPREAD:g}")
+    return spread
+
+
+def size(given: Size, what: str, *, least: int = 0) -> int | None:
+    """Parse a size, also one with ``/s`` behind it, into bytes; None where nothing was given."""
+    if given == "":
+        return None
+    text = str(given).strip().removesuffix("/s")
+    found = -1 if text.startswith("-") else parse_size(text, what=what)
+    if found < least:
+        raise ExperimentError(f"{what} {given!r} must be {'above 0' if least else 'at least 0'}")
+    if found > MOST_BYTES:
+        raise ExperimentError(f"{what} {given!r} must be at most {MOST_BYTES:,} bytes")
+    return found

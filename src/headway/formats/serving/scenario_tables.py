@@ -1,0 +1,256 @@
+"""The tables of a scenario, typed: graphs, functions, models, the fleet, and what arrives by default.
+
+Sizes are text like ``5.72GB``, links the same a second, durations text like ``3503ms`` or a number of seconds.
+"""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from headway.errors import ExperimentError, unknown_name
+from headway.formats.serving.profile import LawTable, Rows, Size, size
+from headway.formats.serving.settings import MOST_WORKERS
+from headway.formats.training.cluster_table import within
+from headway.formats.training.settings import Span, optional_span
+from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
+
+MOST_SLICES = 64
+MOST_CPUS = 4096
+MIG_SLICES = 7
+UNBOUNDED = 1 << 62
+"""Bytes of host memory that nothing fills."""
+
+
+class TaskTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A node of a graph."""
+
+    function: str
+    name: str = ""
+    """The function's unless given."""
+    after: list[str] = field(default_factory=list)
+    """The tasks whose results it needs."""
+    input: Size = 0
+    """What a request brings along for it; counts for tasks that wait for nobody."""
+    output: Size = 0
+
+
+class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Tasks, or a chain of functions one after the other."""
+
+    tasks: list[TaskTable] = field(default_factory=list)
+    chain: list[str] = field(default_factory=list)
+    input: Size = 0
+    """Of a chain's first task."""
+    output: Size = 0
+    """Of each task of a chain."""
+    slo: str = ""
+    """Its own deadline, before the workload's."""
+
+
+class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What runs tasks: its models, and its time at (1, 1, 1) or all its cells."""
+
+    models: list[str] = field(default_factory=list)
+    ms: float | None = None
+    """At the least configuration; the scenario's law, where there is one, makes the other cells from it."""
+    cells: Rows | dict[str, Rows] = field(default_factory=list)
+    """Instead of ``ms``: rows of batch, cpus, slices, ms; or such rows by type of GPU."""
+    sparse: bool = False
+    """Whether holes in the grid of cells are meant."""
+    spread: float | None = None
+    cold_start: Span = 0
+    instance_memory: Size = 0
+    activation: Size = 0
+
+
+class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """So many equal workers."""
+
+    count: int = 1
+    name: str = "worker"
+    gpu: str = ""
+    """The type; empty: the one that the profile in use was measured on."""
+    memory: Size
+    """Of the GPU."""
+    slices: int | None = None
+    """1 unless given, 7 with MIG."""
+    geometry: str = FREE
+    cpus: int = 1
+    host_memory: Size = ""
+    """For weights; empty: without bound."""
+    per_host: int = 1
+    """So many of them share a host."""
+    hour_usd: float | None = None
+    """What one costs an hour; left out: what its CPUs and slices cost."""
+
+
+class LinksTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Bytes a second; what is left out is as in the Compass simulator."""
+
+    host_to_gpu: Size = ""
+    disk_to_host: Size = ""
+    within_host: Size = ""
+    within_rack: Size = ""
+    between_racks: Size = ""
+    latency: Span = ""
+    write_back: bool = False
+    """Evicting weights costs as much as fetching them."""
+
+
+class PricesTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """US dollars an hour."""
+
+    cpu_hour: float = Prices().cpu_hour
+    slice_hour: float = Prices().slice_hour
+    memory_gib_hour: float = Prices().memory_gib_hour
+
+
+class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The workers, what lies between them, what they cost."""
+
+    workers: list[WorkersTable]
+    hosts_per_rack: int = 0
+    """0: all in one rack."""
+    links: LinksTable = field(default_factory=LinksTable)
+    prices: PricesTable = field(default_factory=PricesTable)
+    keep_alive: Span = "10m"
+    """How long an idle process is kept."""
+    preloaded: bool = True
+    """Whether hosts hold all weights that fit from the start."""
+    control: str = ""
+    """central or decentralised; empty: as the policy is made."""
+
+
+class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What arrives; in a setting, what is different in it."""
+
+    arrivals: str = ""
+    rate: float | None = None
+    requests: int | None = None
+    slo: str = ""
+    mix: dict[str, float] | None = None
+    tenants: int | None = None
+
+
+class FidelityTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is different under ``--fidelity authors``."""
+
+    share_models: bool = True
+    """Off: a model that two graphs use is two models."""
+    write_back: bool | None = None
+
+
+class InterferenceTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How much longer a function takes beside another on one GPU."""
+
+    function: str
+    beside: str
+    slower: float
+    """1.2: a fifth longer."""
+
+
+class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A scenario as it is written; functions and graphs are read one at a time, so that a mistake names them."""
+
+    base: str = ""
+    """Another scenario, of which this one gives only what is different."""
+    about: str = ""
+    source: str = ""
+    models: dict[str, Size] = field(default_factory=dict)
+    functions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    graphs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    fleet: FleetTable
+    workload: WorkloadPart = field(default_factory=WorkloadPart)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    authors: FidelityTable = field(default_factory=FidelityTable)
+    law: LawTable | None = None
+    measured: list[str] | str = field(default_factory=list)
+    """Profile files, beside the scenario's own; one for each type of GPU."""
+    profile: str = ""
+    """law or measured: which of them unless an experiment says; empty: law, or the functions' own cells."""
+    interference: list[InterferenceTable] = field(default_factory=list)
+
+
+# --- the fleet --------------------------------------------------------------------------------------------------
+
+
+def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, where: str) -> Fleet:
+    """Build the fleet, with ``wanted`` workers if given; ``gpu`` is the type of workers that name none."""
+    for kind in table.workers:
+        _check_kind(kind, where)
+    within(f"{where}: hosts_per_rack", table.hosts_per_rack, 0, MOST_WORKERS)
+    counts = [kind.count for kind in table.workers]
+    if wanted is not None:
+        counts = shared_out(wanted, counts)
+    workers: list[Worker] = []
+    host = 0
+    for kind, count in zip(table.workers, counts, strict=True):
+        for index in range(count):
+            at = host + index // kind.per_host
+            rack = at // table.hosts_per_rack if table.hosts_per_rack else 0
+            workers.append(_worker(kind, f"{kind.name}-{index}", gpu, at, rack))
+        host += -(-count // kind.per_host)
+    if not workers:
+        raise ExperimentError(f"{where}: the fleet has no workers")
+    prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
+    keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
+    return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
+
+
+def check_prices(fleet: Fleet, where: str) -> Fleet:
+    """Check that all prices of a fleet are finite and at least 0, and return it."""
+    named = {f"{where}: {key}": getattr(fleet.prices, key) for key in ("cpu_hour", "slice_hour", "memory_gib_hour")}
+    named |= {f"{where}, worker {each.name}: hour_usd": each.hour_usd or 0.0 for each in fleet.workers}
+    for what, price in named.items():
+        if not 0 <= price < float("inf"):
+            raise ExperimentError(f"{what} is {price:g}: must be a price, at least 0")
+    return fleet
+
+
+def _check_kind(kind: WorkersTable, where: str) -> None:
+    at = f"{where}, workers {kind.name!r}"
+    within(f"{at}: count", kind.count, 0, MOST_WORKERS)
+    within(f"{at}: cpus", kind.cpus, 1, MOST_CPUS)
+    within(f"{at}: per_host", kind.per_host, 1, MOST_WORKERS)
+    if kind.slices is not None:
+        within(f"{at}: slices", kind.slices, 1, MOST_SLICES)
+    if kind.geometry not in (FREE, MIG):
+        raise ExperimentError(f"{at}: {unknown_name('geometry', kind.geometry, (FREE, MIG))}")
+    if kind.geometry == MIG and kind.slices not in (None, MIG_SLICES):
+        raise ExperimentError(f"{at}: slices is {kind.slices}: a GPU with MIG has {MIG_SLICES}")
+    if kind.hour_usd is not None and not 0 <= kind.hour_usd < float("inf"):
+        raise ExperimentError(f"{at}: hour_usd is {kind.hour_usd:g}: must be a price, at least 0")
+    size(kind.memory, f"{at}: memory", least=1)
+    size(kind.host_memory, f"{at}: host_memory")
+
+
+def _worker(kind: WorkersTable, name: str, gpu: str, host: int, rack: int) -> Worker:
+    slices = kind.slices or (MIG_SLICES if kind.geometry == MIG else 1)
+    device = Gpu(kind.gpu or gpu, size(kind.memory, "memory") or 0, slices, kind.geometry)
+    memory = size(kind.host_memory, "host_memory")
+    return Worker(name, device, kind.cpus, UNBOUNDED if memory is None else memory, host, rack, kind.hour_usd)
+
+
+def shared_out(wanted: int, counts: list[int]) -> list[int]:
+    """Divide so many workers in the proportions of ``counts``, by largest remainders."""
+    total = sum(counts)
+    if not total:
+        return counts
+    whole = [wanted * count // total for count in counts]
+    by_rest = sorted(range(len(counts)), key=lambda index: (-(wanted * counts[index] % total), index))
+    for index in by_rest[: wanted - sum(whole)]:
+        whole[index] += 1
+    return whole
+
+
+def links_of(table: LinksTable, measured: int | None, write_back: bool, where: str) -> Links:
+    """Build the links; ``measured`` is a profile's rate to the GPU, for a scenario that gives none."""
+    plain = Links()
+    rates = {}
+    for key in ("host_to_gpu", "disk_to_host", "within_host", "within_rack", "between_racks"):
+        given = size(getattr(table, key), f"{where}: {key}", least=1)
+        rates[key] = getattr(plain, key) if given is None else given
+    if measured and not table.host_to_gpu:
+        rates["host_to_gpu"] = measured
+    latency = optional_span(table.latency, f"{where}: latency")
+    return Links(**rates, latency=plain.latency if latency is None else latency, write_back=write_back)

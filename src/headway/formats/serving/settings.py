@@ -1,0 +1,184 @@
+"""The tables of a serving experiment, typed. What is left out of a file has the default here.
+
+Durations are text like ``10ms`` or a number of seconds; empty text and numbers that are not given mean: as the scenario
+says. The scenario itself (graphs, models, profiles, fleet) is read by ``scenario_file``.
+"""
+
+import re
+from math import isfinite
+
+from msgspec import Struct, field
+
+from headway.errors import ExperimentError, unknown_name
+from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant, check_measure
+from headway.formats.training.cluster_table import within
+from headway.formats.training.settings import LEAST_MTBF, LONGEST, Span, span
+from headway.units import parse_duration
+
+FIDELITIES = ("true", "authors")
+CONTROLS = ("central", "decentralised")
+MOST_WORKERS = 10_000
+MOST_REQUESTS = 10_000_000
+MOST_TENANTS = 100_000
+MOST_A_SECOND = 1_000_000.0
+NO_DEADLINE = "none"
+MOST_FACTOR = 1e6
+"""Of a deadline in critical paths."""
+BY_RATE = ("poisson", "gamma", "onoff")
+"""Arrivals that need a rate to mean anything; others have a pace of their own."""
+WARMUP = "10%"
+
+_FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*L\s*")
+_SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
+
+
+class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is served, on what, and who sees what of it."""
+
+    scenario: str = ""
+    """The name of a scenario that ships with the package, or a file: TOML or Python."""
+    setting: str = ""
+    """One of the scenario's settings, e.g. strict-light; empty: none."""
+    fidelity: str = "true"
+    """true, or authors: with the simplifications of the papers' simulators."""
+    workers: int | None = None
+    """How many; the scenario's number unless given."""
+    push_interval: Span = "10ms"
+    """How often workers tell each other about themselves; 0: all is always known."""
+    control: str = ""
+    """central or decentralised; empty: as the scenario says, else as the policy is made."""
+    profile: str = ""
+    """law, measured, or a profile file; empty: as the scenario says."""
+    interference: str = ""
+    """What functions on one GPU cost each other: a table that ships with the package by its name (h200), store for
+    one's own, or a pairs.json; empty: what the scenario says."""
+    programs: dict[str, str] = field(default_factory=dict)
+    """Patterns for functions, to what the table calls them; the first that fits."""
+
+
+class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What arrives."""
+
+    arrivals: str = ""
+    """poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B or a trace of requests; empty: as the scenario says."""
+    format: str = ""
+    """Of a trace; empty: told by the beginning of the file."""
+    skip_bad_rows: bool = False
+    """Go on although one rule drops more than a tenth of the rows of a trace."""
+    rate: float | None = None
+    """Requests a second in total."""
+    requests: int | None = None
+    slo: str = ""
+    """How long a request may take: 500ms, 1.2L (L: the graph's critical path at least configurations), or none."""
+    mix: dict[str, float] | None = None
+    """How often each graph is asked for, by name; those left out are not. Unless given: as the scenario says."""
+    tenants: int | None = None
+    """So many ask, each as often as the others."""
+    overload: bool = False
+    """Whether a rate that the fleet cannot carry is meant."""
+
+
+class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What befalls workers; without ``mtbf`` and ``every`` they do not fail."""
+
+    mtbf: Span = ""
+    """Mean time between failures of one worker; exponential."""
+    every: Span = ""
+    """Instead: so often one worker, drawn at random, fails."""
+    repair: Span = "10s"
+    """Until a worker is back: the mean (exponential) with ``mtbf``, exactly this with ``every``."""
+
+
+class ServingMeasureTable(MeasureTable, kw_only=True):
+    """Which requests are measured, over how many seeds, against which run, and how sure the intervals are."""
+
+    warmup: Span = WARMUP
+    """The share of requests, the first to arrive, that is not measured."""
+
+
+class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One experiment: a run, or with ``variants`` a run for each."""
+
+    scale: str = "fleet"
+    serving: ServingTable = field(default_factory=ServingTable)
+    workload: WorkloadTable = field(default_factory=WorkloadTable)
+    policy: NamedPolicyTable = field(default_factory=NamedPolicyTable)
+    failures: WorkerFailuresTable = field(default_factory=WorkerFailuresTable)
+    run: RunTable = field(default_factory=RunTable)
+    measure: ServingMeasureTable = field(default_factory=ServingMeasureTable)
+    variants: list[Variant] = field(default_factory=list)
+
+
+def check(experiment: ServingExperiment) -> ServingExperiment:
+    """Check every value of an experiment that can be checked without its scenario, and return it."""
+    table = experiment.serving
+    if not table.scenario:
+        raise ExperimentError("serving.scenario is missing: name a scenario (e.g. compass) or give its file")
+    if table.fidelity not in FIDELITIES:
+        raise ExperimentError(unknown_name("fidelity", table.fidelity, FIDELITIES))
+    if table.control and table.control not in CONTROLS:
+        raise ExperimentError(unknown_name("control", table.control, CONTROLS))
+    if table.workers is not None:
+        within("workers", table.workers, 1, MOST_WORKERS)
+    span(table.push_interval, "push interval")
+    check_workload(experiment.workload)
+    check_failures(experiment.failures)
+    warmup_share(experiment)
+    check_measure(experiment.measure)
+    return experiment
+
+
+def check_workload(table: WorkloadTable) -> None:
+    """Check the numbers of a workload; what its arrivals mean is checked where they are drawn."""
+    if table.rate is not None and not 0 < table.rate <= MOST_A_SECOND:
+        raise ExperimentError(
+            f"rate {table.rate:g}: must be above 0 and at most {MOST_A_SECOND:,.0f} requests a second"
+        )
+    for key, most in (("requests", MOST_REQUESTS), ("tenants", MOST_TENANTS)):
+        if (count := getattr(table, key)) is not None:
+            within(key, count, 1, most)
+    for graph, weight in (table.mix or {}).items():
+        if not (isfinite(weight) and weight >= 0):
+            raise ExperimentError(f"mix: the weight {weight!r} of {graph} must be a number, at least 0")
+    if table.mix is not None and not any(table.mix.values()):
+        raise ExperimentError("mix is empty: no graph has a weight above 0")
+    parse_slo(table.slo)
+
+
+def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
+    """Parse a deadline into (nanoseconds, 0.0) or (0, factor of L); None where there is none."""
+    if text.strip() in ("", NO_DEADLINE):
+        return None
+    if (factor := _FACTOR.fullmatch(text)) is not None:
+        found = (0, float(factor[1]))
+    elif text.strip().startswith("-"):
+        raise ExperimentError(f"{what} {text!r} must not be negative")
+    else:
+        found = (parse_duration(text, what=what), 0.0)
+    if not any(found):
+        raise ExperimentError(f"{what} {text!r} must be above 0")
+    if found[0] > LONGEST or found[1] > MOST_FACTOR:
+        rule = f"{MOST_FACTOR:,.0f} times the critical path" if found[1] else "100 years"
+        raise ExperimentError(f"{what} {text!r} must not be over {rule}")
+    return found
+
+
+def check_failures(table: WorkerFailuresTable) -> None:
+    """Check that workers fail in at most one way, and that its times are above 0."""
+    if table.mtbf != "" and table.every != "":
+        raise ExperimentError("failures have both mtbf and every: give one")
+    for key in ("mtbf", "every", "repair"):
+        if (value := getattr(table, key)) != "":
+            span(value, f"failures {key}", least=1 if key == "repair" else LEAST_MTBF)
+    if table.repair == "" and (table.mtbf != "" or table.every != ""):
+        raise ExperimentError("failures repair is empty: say how long a worker is down")
+
+
+def warmup_share(experiment: ServingExperiment) -> float:
+    """Return the share of requests that is not measured."""
+    text = str(experiment.measure.warmup)
+    matched = _SHARE.fullmatch(text)
+    share = float(matched[1]) / 100 if matched else -1.0 if text.strip() not in ("", "0") else 0.0
+    if not 0 <= share < 1:
+        raise ExperimentError(f"warmup {text!r} is not understood: write a share of the requests below 100%, like 10%")
+    return share

@@ -1,0 +1,1 @@
+"""Text and JSON that Slurm prints: jobs, nodes, partitions, its configuration."""

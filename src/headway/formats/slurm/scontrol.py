@@ -1,0 +1,169 @@
+"""Nodes and partitions as ``scontrol show node`` and ``scontrol show partition`` print them, with -o or without.
+
+A record is ``Key=value`` pairs; a value may hold blanks (``OS=Linux 6.1 #1 SMP``), so it lasts until the next key.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from headway.errors import ExperimentError, InputError
+from headway.formats.slurm import cells as slurm
+from headway.formats.slurm import lists as slurm_lists
+from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
+
+_OPENS = ("NodeName=", "PartitionName=")
+_KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
+_MEBIBYTE = 2**20
+_AWAY = (
+    "DOWN",
+    "DRAIN",
+    "DRNG",
+    "FAIL",
+    "MAINT",
+    "POWERED_DOWN",
+    "NOT_RESPONDING",
+    "UNKNOWN",
+    "FUTURE",
+    "PLANNED_DOWN",
+)
+_NAMED = 5
+"""So many nodes are named in a note."""
+
+
+def describes(text: str) -> bool:
+    """Return whether a text opens with a node or a partition."""
+    return text.lstrip().startswith(_OPENS)
+
+
+def cluster(text: str, where: str) -> Described:
+    """Return the nodes and partitions of a text; both may stand in one."""
+    nodes: dict[str, NodeRecord] = {}
+    partitions: dict[str, PartitionRecord] = {}
+    notes: list[str] = []
+    away: list[str] = []
+    weights: dict[str, int] = {}
+    tiers: set[str] = set()
+    for line, record in records(text):
+        place = f"{where}: line {line}"
+        if "NodeName" in record:
+            for name in names(record["NodeName"], place):
+                nodes[name] = node(record, name, place, notes)
+                weights[name] = whole(record.get("Weight"), "Weight", place) or 0
+                if gone(record.get("State", "")):
+                    away.append(name)
+        elif "PartitionName" in record:
+            partitions[record["PartitionName"]] = _partition(record, place)
+            tiers.add(record.get("PriorityTier", ""))
+        else:
+            raise ExperimentError(f"{place}: opens neither with NodeName= nor with PartitionName=")
+    if len(tiers) > 1:
+        notes.append(f"{where}: PriorityTier differs between partitions and is not followed")
+    # Slurm fills nodes of lower weight first; here their order says which come first.
+    ordered = sorted(nodes.values(), key=lambda each: weights[each.name])
+    return Described(tuple(ordered), tuple(partitions.values()), (*notes, *away_note(away, where)))
+
+
+def records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the records of a text, each with its first line; one goes on in the lines below it that are indented."""
+    first, gathered = 0, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line[:1].strip() and gathered:
+            yield first, pairs(gathered)
+            gathered = ""
+        if line.strip():
+            first, gathered = (first, f"{gathered} {line}") if gathered else (number, line)
+    if gathered:
+        yield first, pairs(gathered)
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Return the ``Key=value`` pairs of a text; of a key that occurs again the first value counts."""
+    found: dict[str, str] = {}
+    keys = list(_KEY.finditer(text))
+    for match, after in zip(keys, [*(key.start() for key in keys[1:]), len(text)], strict=False):
+        found.setdefault(match[1], text[match.end() : after].strip())
+    return found
+
+
+def names(text: str, place: str) -> tuple[str, ...]:
+    """Return the hosts of a list; an error says where it stands."""
+    try:
+        return slurm_lists.hosts(text)
+    except InputError as problem:
+        raise ExperimentError(f"{place}: {problem}") from None
+
+
+def node(record: dict[str, str], name: str, place: str, notes: list[str]) -> NodeRecord:
+    """Return a node from the keys of ``scontrol show node``."""
+    configured = slurm.tres(record.get("CfgTRES", ""))
+    if configured is None:
+        shown = record["CfgTRES"]
+        raise ExperimentError(
+            f"{place}: CfgTRES {shown!r} is not understood: it should be like cpu=64,mem=500G,gres/gpu=8"
+        )
+    gpus, kind = devices(record.get("Gres", ""), name, place, notes)
+    if not gpus and configured.gpus:
+        gpus, kind = configured.gpus, (configured.gpu_types or ("gpu",))[0]
+    return NodeRecord(
+        name=name,
+        gpus=gpus,
+        gpu_type=kind,
+        cpus=whole(record.get("CPUTot") or record.get("CPUs"), "CPUTot", place),
+        memory_bytes=mebibytes(record.get("RealMemory"), "RealMemory", place),
+        partitions=tuple(part for part in record.get("Partitions", "").split(",") if not slurm.absent(part)),
+    )
+
+
+def devices(text: str, name: str, place: str, notes: list[str]) -> tuple[int, str]:
+    """Return a node's GPUs and their type; of several types the most frequent."""
+    found = slurm.gres(text)
+    if found is None:
+        raise ExperimentError(f"{place}: Gres {text!r} is not understood: it should be like gpu:a100:4")
+    if len(found.gpu_types) > 1:
+        counts = {kind: _count(text, kind) for kind in found.gpu_types}
+        most = max(counts, key=counts.__getitem__)
+        notes.append(f"node {name} has GPUs of several types ({', '.join(counts)}): all taken as {most}")
+        return found.gpus or 0, most
+    return found.gpus or 0, (*found.gpu_types, "gpu")[0]
+
+
+def _count(text: str, kind: str) -> int:
+    parts = [found for found in map(slurm.gres, re.sub(r"\([^)]*\)", "", text).split(",")) if found]
+    return sum(found.gpus or 0 for found in parts if found.gpu_types == (kind,))
+
+
+def whole(text: str | None, key: str, place: str) -> int | None:
+    """Parse a whole number above 0; ``16+`` stands for several, of which the least counts."""
+    if text is None or slurm.absent(text):
+        return None
+    plain = text.strip().rstrip("+")
+    if not plain.isdecimal() or len(plain) > 15:
+        raise ExperimentError(f"{place}: {key} {text!r} is not a whole number")
+    return int(plain) or None
+
+
+def mebibytes(text: str | None, key: str, place: str) -> int | None:
+    """Parse memory that is counted in MiB into bytes."""
+    found = whole(text, key, place)
+    return None if found is None else found * _MEBIBYTE
+
+
+def gone(state: str) -> bool:
+    """Return whether a node in this state takes no job: ``IDLE+DRAIN``, ``down*``, ``drng``."""
+    return state.upper().rstrip("*~#!%$@^-+").startswith(_AWAY) or any(f"+{word}" in state.upper() for word in _AWAY)
+
+
+def away_note(away: Sequence[str], where: str) -> tuple[str, ...]:
+    """Return what to say about nodes that were down or drained: they belong to the cluster, and are kept."""
+    if not away:
+        return ()
+    named = ", ".join(away[:_NAMED]) + (f" and {len(away) - _NAMED:,} more" if len(away) > _NAMED else "")
+    were = "node was" if len(away) == 1 else "nodes were"
+    return (f"{where}: {len(away):,} {were} down or drained when it was written ({named}): kept",)
+
+
+def _partition(record: dict[str, str], place: str) -> PartitionRecord:
+    factor = whole(record.get("PriorityJobFactor") or record.get("Priority"), "PriorityJobFactor", place) or 0
+    listed = record.get("Nodes", "")
+    nodes = None if listed.upper() == "ALL" else names(listed, place)
+    return PartitionRecord(record["PartitionName"], nodes, factor)

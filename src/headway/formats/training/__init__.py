@@ -1,0 +1,1 @@
+"""Files about training clusters and jobs: experiment tables, clusters, profiles."""

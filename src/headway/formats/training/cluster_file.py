@@ -1,0 +1,124 @@
+"""Clusters from files that other systems write: what their nodes and partitions are, as the ``[cluster]`` table.
+
+Several files may describe one cluster together (nodes in one, partitions in another). A parser of such a file is a
+module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``SOURCES``.
+"""
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import structs
+
+from headway.errors import ExperimentError
+from headway.formats import kubernetes, toml
+from headway.formats.slurm import cluster_json as slurm_cluster_json
+from headway.formats.slurm import scontrol as slurm_scontrol
+from headway.formats.slurm import sinfo as slurm_sinfo
+from headway.formats.training import openb
+from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
+from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable
+
+
+class Source(Protocol):
+    """What the module of a parser offers."""
+
+    def describes(self, text: str) -> bool:
+        """Return whether this is a text that the parser is for."""
+
+    def cluster(self, text: str, where: str) -> Described:
+        """Return what the text says; ``where`` names it in errors."""
+
+
+SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, slurm_cluster_json)
+
+
+def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
+    """Return the cluster that files describe together, and what a reader of results should know about them."""
+    tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
+    found = [_described(path) for path in paths if not path.endswith(".toml")]
+    if len(tables) > 1:
+        raise ExperimentError("cluster files: only one of them may be a TOML file")
+    base = tables[0] if tables else ClusterTable()
+    return merged(found, base) if found else base, tuple(note for each in found for note in each.notes)
+
+
+def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:
+    """Merge descriptions into one table: runs of equal nodes become groups, with their names."""
+    nodes: dict[str, NodeRecord] = {}
+    for record in (record for each in described for record in each.nodes):
+        before = nodes.get(record.name)
+        belongs = record.partitions if before is None else (*before.partitions, *record.partitions)
+        nodes[record.name] = replace(before or record, partitions=tuple(dict.fromkeys(belongs)))
+    if not nodes:
+        hints = "".join(f"; {note}" for each in described for note in each.notes)
+        raise ExperimentError(f"cluster files: they name partitions but no node; add a file with the nodes{hints}")
+    groups = []
+    for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
+        names = [node.name for node in same]
+        memory = "" if kind.memory_bytes is None else f"{kind.memory_bytes}B"
+        groups.append(
+            NodeGroup(
+                nodes=len(names), gpus=kind.gpus, gpu_type=kind.gpu_type, cpus=kind.cpus, memory=memory, names=names
+            )
+        )
+    return structs.replace(base, node_groups=groups, partitions=_partitions(described, nodes))
+
+
+def _partitions(described: Sequence[Described], nodes: dict[str, NodeRecord]) -> list[PartitionTable]:
+    known: dict[str, PartitionRecord] = {}
+    for record in (record for each in described for record in each.partitions):
+        before = known.get(record.name, record)
+        members = (*(before.nodes or ()), *(record.nodes or ()))
+        known[record.name] = PartitionRecord(record.name, members, record.priority or before.priority)
+    named = dict.fromkeys((*known, *(name for node in nodes.values() for name in node.partitions)))
+    position = {name: index for index, name in enumerate(nodes)}
+    tables = []
+    for name in named:
+        record = known.get(name, PartitionRecord(name))
+        listed = {position[node] for node in record.nodes or () if node in position}
+        listed |= {position[node.name] for node in nodes.values() if name in node.partitions}
+        if listed:
+            tables.append(PartitionTable(name=name, nodes=sorted(listed), priority=record.priority))
+    return tables
+
+
+def _table(path: Path) -> ClusterTable:
+    document = toml.read(path)
+    return toml.typed(document.get("cluster", document), ClusterTable, str(path))
+
+
+def _described(path: str) -> Described:
+    text = _text(path)
+    for source in SOURCES:
+        if source.describes(text):
+            return source.cluster(text, f"cluster {path}")
+    raise ExperimentError(
+        f"cluster {path}: is none of the files that describe a cluster (scontrol show node -o, sinfo -N, "
+        "scontrol show partition, kubectl get nodes -o json, an openb node list, TOML)"
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        text = data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ExperimentError(f"cluster {path}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise ExperimentError(f"cluster {path}: is not UTF-8 text") from None
+    except EOFError:
+        raise ExperimentError(f"cluster {path}: the gzip data is truncated") from None
+    except (OSError, ValueError, zlib.error) as problem:
+        raise ExperimentError(
+            f"cluster {path}: cannot be read ({getattr(problem, 'strerror', 0) or problem})"
+        ) from None
+    if not text.strip():
+        raise ExperimentError(f"cluster {path}: the file is empty")
+    return text

@@ -1,0 +1,236 @@
+"""Parts of policies from outside the package: a class in the user's own file, or an installed entry point.
+
+``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
+Installed packages offer classes under the entry point group ``headway.policies``. ``slurm:slurm.conf`` is the policy
+that the settings of a Slurm site come to.
+
+What a run folder names is another matter: it is data, and may come from anybody. ``of_run`` disarms the files that it
+names, so that nothing imports them, unless the user trusts it.
+"""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from headway.core.named import described
+from headway.errors import ExperimentError, InputError, TapeError, unknown_name
+from headway.formats.slurm import site as slurm_site
+from headway.kernels.policies import registry as kernels
+from headway.kernels.policies.parts import KernelsPolicy
+from headway.serving.policies import registry as serving
+from headway.serving.policies.parts import ServingPolicy
+from headway.training.policies import registry
+from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
+
+GROUP = "headway.policies"
+SITE = "slurm:"
+_KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
+TRUST = "--trust"
+GIVEN = "python:"
+"""Before the name of a class that was given as an object, from a notebook say: known in that program alone."""
+_OFFERED: dict[str, type] = {}
+"""Such classes by name."""
+_UNTRUSTED = "untrusted:"
+"""Before the path of a file that is not to be imported."""
+_FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
+
+
+def resolve(spec: str) -> str:
+    """Register the classes from files that a policy names, and return the policy with their names instead."""
+    _installed()
+    check_trusted(spec, "policy")
+    if spec.startswith(SITE):
+        path, plus, more = spec.removeprefix(SITE).partition("+")
+        return f"{slurm_site.read(path).policy}{plus}{more}"
+    return "+".join(map(_term, _terms(spec)))
+
+
+def _terms(spec: str) -> list[str]:
+    """Return the parts of a policy: cut at each + that is not inside brackets."""
+    return re.split(r"\+(?![^()]*\))", spec)
+
+
+def is_from_outside(spec: str) -> bool:
+    """Return whether a policy has a part from a file, or one that was given as an object."""
+    return ".py:" in spec or GIVEN in spec
+
+
+def offer(part: Any) -> str:
+    """Make an object of the user's own class known, or the class; return the text that means it in this program.
+
+    A class that is defined anew, as notebooks do, takes the place of the one before.
+    """
+    kind = part if isinstance(part, type) else type(part)
+    table, name = _kind(kind), getattr(kind, "name", None)
+    if table is not None and name in _OFFERED and table.get(name) is _OFFERED[name]:
+        del table[name]
+    name = register(kind, f"policy {kind.__name__}")
+    _OFFERED[name] = kind
+    if isinstance(part, type):
+        return f"{GIVEN}{name}"
+    training = isinstance(part, Order | Backfill | PlacementRule | Migration | Allocation)
+    return f"{GIVEN}{registry.describe(part) if training else described(part, name)}"
+
+
+def anchored(spec: str) -> str:
+    """Return the policy with the paths of its files made absolute, so that it can be found from anywhere."""
+    if spec.startswith(SITE):
+        return resolve(spec)
+    return "+".join(_with_path(term, lambda path: Path(path).expanduser().resolve()) for term in _terms(spec))
+
+
+def of_run(spec: str, folder: Path, *, trust: bool) -> str:
+    """Return a policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
+
+    Headway stores absolute paths. A relative one is taken from the run folder, never from the current one.
+    """
+    if spec.startswith(SITE):
+        path, plus, more = spec.removeprefix(SITE).partition("+")
+        return f"{SITE}{folder.resolve() / path}{plus}{more}"
+    return "+".join(_of_run(term, folder, trust) for term in _terms(spec))
+
+
+def disarmed(path: str) -> str:
+    """Mark a file that a run folder names, so that ``check_trusted`` refuses it."""
+    return f"{_UNTRUSTED}{path}"
+
+
+def is_disarmed(spec: str) -> bool:
+    """Return whether a policy or a scenario is a file, or has one, that is not trusted."""
+    return _UNTRUSTED in spec
+
+
+def as_named(spec: str) -> str:
+    """Return a policy or scenario as the run folder names it, to be shown."""
+    return spec.replace(_UNTRUSTED, "")
+
+
+def check_trusted(spec: str, what: str) -> None:
+    """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
+    if is_disarmed(spec):
+        why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
+        if GIVEN in spec:
+            why = "was given as a Python object, and is not known in this program: give it where its class is defined"
+        raise TapeError(f"{what} {as_named(spec)}: {why}")
+
+
+def _of_run(term: str, folder: Path, trust: bool) -> str:
+    if term.strip().startswith(GIVEN):
+        return term if _given_name(term) in _OFFERED else disarmed(term.strip())
+    return _with_path(term, lambda path: f"{'' if trust else _UNTRUSTED}{folder.resolve() / path}")
+
+
+def _with_path(term: str, change: Callable[[str], object]) -> str:
+    """Return a part that is from a file with the path changed, any other part as it is."""
+    match = _FROM_FILE.fullmatch(term)
+    return term if match is None else f"{change(match[1])}:{match[2]}{match[3] or ''}"
+
+
+def rooted(spec: str) -> str:
+    """Return a policy as it was written, with the paths of its files and of a site's settings made absolute."""
+    if spec.startswith(SITE):
+        path, plus, more = spec.removeprefix(SITE).partition("+")
+        return f"{SITE}{Path(path).expanduser().resolve()}{plus}{more}"
+    return anchored(spec)
+
+
+def _given_name(term: str) -> str:
+    """Return the name of a part that was given as an object, without its options."""
+    return term.strip().removeprefix(GIVEN).partition("(")[0].strip()
+
+
+def _term(term: str) -> str:
+    if term.strip().startswith(GIVEN):
+        check_trusted(term if _given_name(term) in _OFFERED else disarmed(term.strip()), "policy")
+        return term.strip().removeprefix(GIVEN)
+    match = _FROM_FILE.fullmatch(term)
+    if match is None:
+        return term
+    path, name, options = match.groups()
+    classes = {key: value for key, value in vars(_module(Path(path).expanduser().resolve())).items() if _kind(value)}
+    if not classes:
+        raise ExperimentError(f"policy file {path}: unknown part {name!r}: no class in it derives from {_KINDS}")
+    if name not in classes:
+        raise ExperimentError(f"policy file {path}: {unknown_name('part', name, classes)}")
+    return register(classes[name], f"policy file {path}") + (options or "")
+
+
+@cache
+def _module(path: Path) -> Any:
+    return imported(path, "policy", f"policy file {path}")
+
+
+def imported(path: Path, kind: str, where: str) -> Any:
+    """Return a user's Python file as a module; ``where`` names it in errors."""
+    if not path.is_file():
+        raise ExperimentError(f"{where}: there is no such file")
+    spec = importlib.util.spec_from_file_location(f"headway_{kind}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with loading(where):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """Turn whatever a user's own file raises while it is imported or called into one line, but for Ctrl-C."""
+    try:
+        yield
+    except (InputError, KeyboardInterrupt):
+        raise
+    except BaseException as problem:
+        reason = (str(problem).splitlines() or [""])[0]
+        raise ExperimentError(f"{what}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
+
+
+@cache
+def _installed() -> None:
+    for point in entry_points(group=GROUP):
+        with loading(f"entry point {point.name} of {GROUP}"):
+            part = point.load()
+        register(part, f"entry point {point.name} of {GROUP}")
+
+
+def _kind(part: Any) -> dict[str, Any] | None:
+    """Return the table that a class of the user's belongs into; None for what is no part of a policy."""
+    tables: list[tuple[type, dict[str, Any]]] = [
+        (Order, registry.ORDERS),
+        (Backfill, registry.BACKFILLS),
+        (PlacementRule, registry.PLACEMENTS),
+        (Migration, registry.MIGRATIONS),
+        (Allocation, registry.ALLOCATIONS),
+        (ServingPolicy, serving.POLICIES),
+        (KernelsPolicy, kernels.POLICIES),
+    ]
+    if not isinstance(part, type):
+        return None
+    return next((table for kind, table in tables if issubclass(part, kind) and part is not kind), None)
+
+
+def is_own(kind: type) -> bool:
+    """Return whether a class is headway's, all the way down; else it comes from a file or an installed package."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return roots <= {"headway", *sys.stdlib_module_names}
+
+
+def register(part: Any, where: str) -> str:
+    """Put a class into the table of its kind; what comes back is the name it goes by."""
+    table = _kind(part)
+    if table is None:
+        raise ExperimentError(f"{where}: {part!r} is no {_KINDS}")
+    name = getattr(part, "name", None)
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+        raise ExperimentError(f"{where}: class {part.__name__} needs a name of letters, digits and '-', not {name!r}")
+    if missing := sorted(getattr(part, "__abstractmethods__", ())):
+        raise ExperimentError(f"{where}: class {part.__name__} does not define {', '.join(missing)}")
+    if table.setdefault(name, part) is not part:
+        raise ExperimentError(f"{where}: the name {name!r} of class {part.__name__} is taken; choose another")
+    return name

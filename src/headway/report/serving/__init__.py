@@ -1,0 +1,1 @@
+"""Reports of an inference fleet: page, figures, tables, stories, exports, plans."""

@@ -1,0 +1,158 @@
+"""A fleet's run as tables for notebooks: requests, tasks, batches and workers, as Parquet or CSV."""
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from headway.core.tape import Tape
+from headway.metrics.serving.summary import critical_paths
+from headway.report.serving.passages import PARTS, Passages
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.latency import LatencyModel
+from headway.serving.request import Request
+from headway.units import SECOND
+
+
+def tables(
+    catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape
+) -> dict[str, Callable[[], pl.DataFrame]]:
+    """Return each table by name; times are seconds since the run began, what does not exist is empty."""
+    found = Passages(catalogue, requests, tape)
+    return {
+        "requests": lambda: _requests(catalogue, fleet, [each for each in requests if each.id in found.arrived], found),
+        "tasks": lambda: _tasks(fleet, found),
+        "batches": lambda: _batches(catalogue, fleet, found),
+        "workers": lambda: _workers(fleet, found),
+    }
+
+
+def _s(time: int | None) -> float | None:
+    return None if time is None or time < 0 else time / SECOND
+
+
+def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], found: Passages) -> pl.DataFrame:
+    least = critical_paths(catalogue, LatencyModel(catalogue, fleet))
+    answered = [found.answered.get(each.id, (-1, 0))[0] for each in requests]
+    dropped = [found.dropped.get(each.id, -1) for each in requests]
+    spent = [found.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]
+    latency = [time - each.arrival if time >= 0 else None for each, time in zip(requests, answered, strict=True)]
+    path = [int(least[each.graph]) for each in requests]
+    ends = list(zip(answered, dropped, strict=True))
+    columns: dict[str, list[object]] = {
+        "request": [each.id for each in requests],
+        "graph": [catalogue.graphs[each.graph].name for each in requests],
+        "tenant": [each.tenant for each in requests],
+        "ingress": [fleet.workers[each.ingress].name for each in requests],
+        "arrival_s": [_s(each.arrival) for each in requests],
+        "deadline_s": [_s(each.deadline or None) for each in requests],
+        "outcome": ["answered" if done >= 0 else "dropped" if gone >= 0 else "unfinished" for done, gone in ends],
+        "end_s": [_s(max(done, gone)) for done, gone in ends],
+        "latency_s": [_s(each) for each in latency],
+        "critical_path_s": [_s(each) for each in path],
+        "slowdown": [None if a is None else a / max(b, 1) for a, b in zip(latency, path, strict=True)],
+        "in_time": [
+            None if not each.deadline else 0 <= done <= each.deadline
+            for each, done in zip(requests, answered, strict=True)
+        ],
+    }
+    columns |= {f"{part}_s": [_s(each.get(part)) for each in spent] for part in PARTS}
+    floats = [*(name for name in columns if name.endswith("_s")), "slowdown"]
+    types = {"in_time": pl.Boolean, "graph": pl.String, "ingress": pl.String, "outcome": pl.String}
+    whole = {"request": pl.Int64, "tenant": pl.Int64}
+    return pl.DataFrame(columns, schema_overrides={**dict.fromkeys(floats, pl.Float64), **types, **whole})
+
+
+def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
+    """Return one row for each attempt at a task."""
+    schema = {
+        "request": pl.Int64,
+        "task": pl.String,
+        "worker": pl.String,
+        "batch": pl.Int64,
+        "ready_s": pl.Float64,
+        "queued_s": pl.Float64,
+        "begin_s": pl.Float64,
+        "start_s": pl.Float64,
+        "end_s": pl.Float64,
+        "lost_s": pl.Float64,
+    }
+    names = [worker.name for worker in fleet.workers]
+    rows = [
+        (
+            each.request,
+            found.graphs[each.request].tasks[each.task].name,
+            names[stay.worker] if stay is not None else names[each.stops[-1][0]] if each.stops else None,
+            None if stay is None else stay.lease,
+            _s(each.ready),
+            _s(each.stops[-1][1]) if each.stops else None,
+            *((None, None, None) if stay is None else (_s(stay.begin), _s(stay.start), _s(stay.end))),
+            _s(each.lost),
+        )
+        for each, stay in ((passage, passage.stay) for passage in found)
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFrame:
+    schema = {
+        "batch": pl.Int64,
+        "worker": pl.String,
+        "function": pl.String,
+        "tasks": pl.Int64,
+        "cpus": pl.Int64,
+        "slices": pl.Int64,
+        "begin_s": pl.Float64,
+        "start_s": pl.Float64,
+        "end_s": pl.Float64,
+        "lost_s": pl.Float64,
+        "load_s": pl.Float64,
+        "cold_start_s": pl.Float64,
+        "models_loaded": pl.Int64,
+        "models_evicted": pl.Int64,
+    }
+    rows = [
+        (
+            each.lease,
+            fleet.workers[each.worker].name,
+            catalogue.functions[each.function].name,
+            *(each.tasks, each.cpus, each.slices),
+            *(_s(each.begin), _s(each.start), _s(each.end), _s(each.lost)),
+            sum(time for _, time in each.loads) / SECOND,
+            each.cold / SECOND,
+            len(each.loads),
+            len(each.evicted),
+        )
+        for each in found.stays.values()
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _workers(fleet: Fleet, found: Passages) -> pl.DataFrame:
+    """Return one row a worker: what it is, and how long it was held, computed and was down."""
+    count = len(fleet.workers)
+    batches, held, ran, down = ([0] * count for _ in range(4))
+    for stay in found.stays.values():
+        batches[stay.worker] += 1
+        held[stay.worker] += (stay.until(found.horizon) - stay.begin) * stay.slices
+        if stay.end >= 0:
+            ran[stay.worker] += (stay.end - stay.start) * stay.slices
+    for worker, since, until in found.down:
+        down[worker] += until - since
+    workers = fleet.workers
+    return pl.DataFrame(
+        {
+            "worker": [each.name for each in workers],
+            "gpu": [each.gpu.type for each in workers],
+            "memory_bytes": [each.gpu.memory_bytes for each in workers],
+            "slices": [each.gpu.slices for each in workers],
+            "cpus": [each.cpus for each in workers],
+            "host": [each.host for each in workers],
+            "rack": [each.rack for each in workers],
+            "hour_usd": [fleet.hour_usd(each) for each in workers],
+            "batches": batches,
+            "held_slice_s": [each / SECOND for each in held],
+            "computed_slice_s": [each / SECOND for each in ran],
+            "down_s": [each / SECOND for each in down],
+        }
+    )

@@ -1,0 +1,314 @@
+"""The figures of a fleet's report, as what plotly.js draws; colours are names of the page's palette.
+
+Runs, pipelines and workers have numbers for places on an axis and their names as its labels: two of the same name stay
+apart, and a name is never read as a number or a date.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.metrics.series import FloatArray, IntArray, Series, from_changes
+from headway.metrics.serving.summary import critical_paths
+from headway.report.figures import Figure, layout_of, line_style
+from headway.report.names import cut_apart
+from headway.report.serving.passages import PARTS, Passages
+from headway.report.serving.tables import with_texts
+from headway.report.thin import bucketed, cdf, rounded
+from headway.report.words import axis_of
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.latency import LatencyModel
+from headway.serving.request import Request
+from headway.units import SECOND
+
+BUCKETS = 200
+"""Stretches of time in the picture of the workers."""
+MOST_LABELS = 40
+"""Workers whose name stands at the axis; of more every other, third, … has one."""
+LONGEST = 28
+"""Letters of a name at an axis."""
+SPENT = (("run", "computing"), ("load", "loading"), ("wait", "in queues"), ("transfer", "inputs on their way"))
+LOST = ("lost", "lost with workers")
+_SHARES = ["0 %", "50 %", "100 %"]
+_COLOURS = {"run": "@run", "load": "@s1", "wait": "@wait", "transfer": "@s2", "lost": "@s3"}
+
+
+class Times:
+    """What the figures need of one run; ``skip``: so many of the first requests are not measured."""
+
+    def __init__(
+        self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, skip: int = 0
+    ) -> None:
+        self.catalogue, self.fleet, self.requests, self.tape = catalogue, fleet, requests, tape
+        self.passages = Passages(catalogue, requests, tape)
+        answered = self.passages.answered
+        self.measured = [each for each in requests[skip:] if each.id in answered]
+        """Those that were answered."""
+
+    @cached_property
+    def least(self) -> IntArray:
+        """Return the critical path of each graph."""
+        return critical_paths(self.catalogue, LatencyModel(self.catalogue, self.fleet))
+
+    @cached_property
+    def latency_s(self) -> FloatArray:
+        """Of each measured request."""
+        answered = self.passages.answered
+        times = [answered[each.id][0] - each.arrival for each in self.measured]
+        return np.array(times, dtype=np.float64) / SECOND
+
+    @cached_property
+    def slowdown(self) -> FloatArray:
+        """Of each measured request, against its critical path."""
+        least = [self.least[each.graph] for each in self.measured]
+        return self.latency_s * SECOND / np.maximum(np.array(least, dtype=np.float64), 1.0)
+
+    @cached_property
+    def spent(self) -> list[dict[str, int]]:
+        """Return where the time of each measured request went."""
+        return [self.passages.spent(each.id) for each in self.measured]
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """Return the mean seconds of each part; together the mean latency."""
+        count = max(1, len(self.spent))
+        return {part: sum(each[part] for each in self.spent) / count / SECOND for part in PARTS}
+
+    @cached_property
+    def alive(self) -> Series:
+        """Return how many requests are under way over time."""
+        found = self.passages
+        begun = list(found.arrived.values())
+        ended = [time for time, _ in found.answered.values()] + list(found.dropped.values())
+        changes = np.array([1] * len(begun) + [-1] * len(ended), dtype=np.int64)
+        return from_changes(np.array(begun + ended, dtype=np.int64), changes)
+
+
+def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
+    """Return names as plotly takes them: it reads a little HTML, so none is left."""
+    return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
+
+
+def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
+    """Return how the line of a run looks; only the baseline of a comparison has plain dashes."""
+    return line_style(index, baseline, runs, ("solid", "dot", "dashdot"))
+
+
+def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
+    """Return an axis with a place for each name, the first at the top."""
+    shown = range(0, len(names), every)
+    ticks = {"tickvals": list(shown), "ticktext": [names[at] for at in shown]}
+    return {**ticks, "range": [len(names) - 0.5, -0.5], "automargin": True, "showgrid": False}
+
+
+# --- distributions ----------------------------------------------------------------------------------------------
+
+
+def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a latency in seconds, one line a run."""
+    return distribution(names, lines, values, max(_least(values, 1e-3), 1e-9), "latency, seconds", " s")
+
+
+def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a slow-down, one line a run."""
+    floor = max(min(_least(values, 1.0), 1.0), 1e-3)
+    return distribution(names, lines, values, floor, "latency / critical path", "×")
+
+
+def _least(values: Sequence[FloatArray], otherwise: float) -> float:
+    return min((float(each.min()) for each in values if len(each)), default=otherwise)
+
+
+def distribution(
+    names: Sequence[str],
+    lines: Sequence[Mapping[str, Any]],
+    values: Sequence[FloatArray],
+    floor: float,
+    what: str,
+    unit: str,
+) -> Figure:
+    """Return the share of requests up to a value, one line a run."""
+    top = max((float(each.max()) for each in values if len(each)), default=floor)
+    data = []
+    for index, (name, each) in enumerate(zip(names, values, strict=True)):
+        x, share = cdf(each, floor)
+        if len(x):  # from nothing at the left to everything at the right
+            x, share = np.concatenate(([x[0]], x, [top])), np.concatenate(([0.0], share, [1.0]))
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": rounded(x),
+                "y": rounded(100 * share),
+                "name": name,
+                "line": {**lines[index], "shape": "hv" if len(x) < 200 else "linear"},
+                "meta": index,
+                "hovertemplate": "%{y:.1f} % within %{x:.3~g}" + unit + "<extra>%{fullData.name}</extra>",
+            }
+        )
+    percents = {"title": {"text": "requests"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
+    ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
+    dtick = 1 if ends[1] - ends[0] > 3 else "D2"
+    axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
+    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
+
+
+# --- where time goes --------------------------------------------------------------------------------------------
+
+
+def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
+    """Draw the mean latency by what it is spent on, a bar a run."""
+    shown = [*SPENT, *([LOST] if any(run.parts["lost"] for run in runs) else [])]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": list(range(len(names))),
+            "x": [float(f"{1000 * run.parts[part]:.5g}") for run in runs],
+            "name": what,
+            "marker": {"color": _COLOURS[part]},
+            "customdata": list(names),
+            "hovertemplate": f"%{{x:,.4~g}} ms {what}<extra>%{{customdata}}</extra>",
+        }
+        for part, what in shown
+    ]
+    axis = {"title": {"text": "milliseconds, mean over requests"}, "rangemode": "tozero"}
+    return {"data": data, "layout": layout_of(80 + 36 * len(names), barmode="stack", xaxis=axis, yaxis=_places(names))}
+
+
+def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
+    """Draw the requests that have arrived and not ended, over time; a line a run."""
+    end = max((run.passages.horizon for run in runs), default=0)
+    size, unit = axis_of(max(end / SECOND, 1e-9))
+    stretches = [bucketed(run.alive, 0, max(1, run.passages.horizon)) for run in runs]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": rounded(each.middles / SECOND / size),
+            "y": rounded(each.mean, 3),
+            "name": names[index],
+            "line": dict(lines[index]),
+            "meta": index,
+            "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
+        }
+        for index, each in enumerate(stretches)
+    ]
+    axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
+    return {"data": data, "layout": layout_of(280, **axes)}
+
+
+def _time(end: int, size: float, unit: str) -> dict[str, Any]:
+    """Return an axis of time that can be zoomed into."""
+    last = max(end, 1) / SECOND / size
+    return {"title": {"text": unit}, "range": [0, last], "minallowed": 0, "maxallowed": last}
+
+
+# --- workers ----------------------------------------------------------------------------------------------------
+
+
+def held(run: Times, width: int) -> FloatArray:
+    """By worker and stretch of time: which share of its GPU batches held."""
+    end = run.passages.horizon
+    busy = np.zeros((len(run.fleet.workers), BUCKETS))
+    for stay in run.passages.stays.values():
+        share = stay.slices / max(1, run.fleet.workers[stay.worker].gpu.slices)
+        _spread(busy[stay.worker], stay.begin, stay.until(end), width, share)
+    return np.minimum(busy, 1.0)
+
+
+def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) -> None:
+    """Add an amount to the stretches between two times, in proportion to how much of each is between them."""
+    first, last = since // width, min(BUCKETS - 1, max(since, until - 1) // width)
+    for bucket in range(first, last + 1):
+        inside = min(until, (bucket + 1) * width) - max(since, bucket * width)
+        row[bucket] += amount * max(0, inside) / width
+
+
+def workers(run: Times) -> Figure:
+    """Draw how busy each worker was over time: a row a worker; where it was out of service in another colour."""
+    end = run.passages.horizon
+    width = max(1, -(-end // BUCKETS))
+    size, unit = axis_of(max(end / SECOND, 1e-9))
+    names = labels([worker.name for worker in run.fleet.workers])
+    count = len(names)
+    middles = [float(f"{(bucket + 0.5) * width / SECOND / size:.5g}") for bucket in range(BUCKETS)]
+    common = {
+        "type": "heatmap",
+        "x": middles,
+        "y": list(range(count)),
+        "customdata": [[name] * BUCKETS for name in names],
+        "showscale": False,
+    }
+    where = f"<b>%{{customdata}}</b> at %{{x:.4~g}} {unit}: "
+    data = [
+        {
+            **common,
+            "z": np.rint(100 * held(run, width)).astype(int).tolist(),
+            "zmin": 0,
+            "zmax": 100,
+            "colorscale": [[0, "@free"], [1, "@accent"]],
+            "showscale": True,
+            "colorbar": {"thickness": 10, "outlinewidth": 0, "tickvals": [0, 50, 100], "ticktext": _SHARES},
+            "hovertemplate": f"{where}%{{z}} % held<extra></extra>",
+        }
+    ]
+    if run.passages.down:
+        down = np.zeros((count, BUCKETS))
+        for worker, since, until in run.passages.down:
+            _spread(down[worker], since, until, width, 1.0)
+        gone = [[1 if share >= 0.5 else None for share in row] for row in down.tolist()]
+        colour = {"z": gone, "zmin": 0, "zmax": 1, "colorscale": [[0, "@wait"], [1, "@wait"]]}
+        data.append({**common, **colour, "hovertemplate": f"{where}out of service<extra></extra>"})
+    height = min(900, 96 + max(3, 22 if count <= 20 else 12) * count)
+    axes = {"xaxis": _time(end, size, unit), "yaxis": _places(names, -(-count // MOST_LABELS))}
+    return {"data": data, "layout": layout_of(height, **axes)}
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------
+
+
+def by_graph(
+    names: Sequence[str], lines: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], key: str
+) -> Figure | None:
+    """A number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where nobody has it."""
+    whole = [str(each["graph"]) for row in rows for each in row.get("graphs", ()) if each.get(key) is not None]
+    graphs = list(dict.fromkeys(whole))
+    if not graphs:
+        return None
+    share = key == "slo_hit_rate"
+    data: list[Figure] = []
+    for index, row in enumerate(rows):
+        own = [with_texts(each) for each in row.get("graphs", ()) if each.get(key) is not None]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [float(f"{(100 if share else 1) * each[key]:.5g}") for each in own],
+                "y": [graphs.index(str(each["graph"])) for each in own],
+                "name": names[index],
+                "marker": {"color": lines[index]["color"], "size": 11},
+                "customdata": [labels([str(each["graph"])])[0] for each in own],
+                "meta": index,
+                "text": [f", {each.get('dropped_of_all', 'none')} dropped" for each in own] if share else [],
+                "hovertemplate": ("%{x:.1f} % in time%{text}" if share else "%{x:.2f}×")
+                + "<extra>%{fullData.name}, %{customdata}</extra>",
+            }
+        )
+    percents = {"title": {"text": "answered in time"}, "range": [-2, 102], "ticksuffix": " %"}
+    axis = percents if share else _slow_axis([value for trace in data for value in trace["x"]])
+    places = {**_places(labels(graphs)), "showgrid": True}
+    return {"data": data, "layout": layout_of(96 + 38 * len(graphs), xaxis=axis, yaxis=places)}
+
+
+def _slow_axis(values: Sequence[float]) -> dict[str, Any]:
+    """From nothing on, or in logarithms where that would leave most dots in a corner."""
+    axis = {"title": {"text": "mean slow-down"}, "tickformat": "~g"}
+    if max(values) > 10 * max(min(values), 1e-9):
+        return {**axis, "type": "log", "dtick": 1 if max(values) > 1000 * min(values) else "D2"}
+    return {**axis, "rangemode": "tozero"}

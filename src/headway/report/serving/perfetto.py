@@ -1,0 +1,166 @@
+"""A run of a fleet as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+A process is a worker. Its threads hold batches, as many threads as ran at once, each batch with what it loaded and what
+it computed below it; weights and processes that nobody waited for yet have threads of their own. Tasks that wait and
+inputs under way are asynchronous slices, at the worker or, while a task may go anywhere, at the process ``fleet``.
+Failures and requests that are given up are instants. Counters say how many tasks wait at each worker, how many requests
+live and how many workers are up. Lines are made one at a time.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+
+from headway.core.tape import Tape
+from headway.report.serving.passages import Passage, Passages, Stay
+from headway.report.trace_events import Lanes, counter, instant, microseconds, named, ordered, span, whole_file
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.request import Request
+
+FLEET_PID = 1
+FIRST_PID = 2
+Change = tuple[int, int]
+"""(time, by how much)."""
+
+
+def trace_events(
+    catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, title: str = ""
+) -> Iterator[str]:
+    """Return the file, piece by piece."""
+    drawn = _Drawn(catalogue, fleet, Passages(catalogue, requests, tape))
+    parts = (drawn.names(), drawn.batches(), drawn.fetches(), drawn.waits(), drawn.moments(), drawn.counters())
+    return whole_file(chain.from_iterable(parts), title)
+
+
+class _Drawn:
+    def __init__(self, catalogue: Catalogue, fleet: Fleet, passages: Passages) -> None:
+        self.catalogue, self.fleet, self.passages = catalogue, fleet, passages
+        gpu, ahead = ([Lanes() for _ in fleet.workers] for _ in range(2))
+        stays = sorted(passages.stays.values(), key=lambda stay: (stay.begin, stay.lease))
+        held = [(stay, stay.until(passages.horizon)) for stay in stays]
+        self.stays = [(s, until, gpu[s.worker].place(s.begin, until)) for s, until in held if until > s.begin]
+        asked = [each for each in passages.ahead.values() if each.end > each.begin]
+        self.ahead = [(each, ahead[each.worker].place(each.begin, each.end)) for each in asked]
+        # no thread has the number of a process: viewers take such a one for its main thread and put it first
+        numbers = count(FIRST_PID + len(fleet.workers))
+        self.threads = [
+            {
+                (kind, lane): next(numbers)
+                for kind, lanes in (("GPU", max(1, len(computing.ends))), ("ahead", len(fetching.ends)))
+                for lane in range(lanes)
+            }
+            for computing, fetching in zip(gpu, ahead, strict=True)
+        ]
+
+    def names(self) -> Iterator[str]:
+        """Processes and threads."""
+        yield named("process_name", FLEET_PID, 0, "fleet")
+        yield ordered("process", FLEET_PID)
+        for index, worker in enumerate(self.fleet.workers):
+            pid = FIRST_PID + index
+            yield named("process_name", pid, 0, f"{worker.name} ({worker.gpu.type or 'GPU'})")
+            yield ordered("process", pid)
+            for (kind, lane), tid in self.threads[index].items():
+                yield named("thread_name", pid, tid, f"{kind}, {lane + 1}" if lane else kind)
+                yield ordered("thread", pid, tid)
+
+    def batches(self) -> Iterator[str]:
+        """Yield what held the GPU, and within it: loading, then computing."""
+        for stay, until, lane in self.stays:
+            where = FIRST_PID + stay.worker, self.threads[stay.worker]["GPU", lane]
+            ended = "done" if stay.end >= 0 else "lost" if stay.lost >= 0 else "running"
+            args = {
+                "batch": stay.tasks,
+                "cpus": stay.cpus,
+                "slices": stay.slices,
+                "requests": [request for request, _ in stay.members],
+                "ended": ended,
+            }
+            yield span(self.catalogue.functions[stay.function].name, "batch", stay.begin, until, *where, args)
+            computing = self._computes_from(stay, until)
+            if computing > stay.begin:
+                models = [self.catalogue.models[model].name for model, _ in stay.loads]
+                told = {"models": models, "process_ms": stay.cold / 1e6}
+                yield span("load", "load", stay.begin, computing, *where, told)
+            if until > computing:
+                yield span("run", "run", computing, until, *where, {})
+
+    def _computes_from(self, stay: Stay, until: int) -> int:
+        """One that was cut off before it had all it needed computed nothing; one that needed nothing did so at once."""
+        if stay.start >= 0:
+            return min(stay.start, until)
+        return until if stay.loads or stay.cold or stay.inputs > stay.begin else stay.begin
+
+    def fetches(self) -> Iterator[str]:
+        """Yield weights and processes that came before anybody waited for them."""
+        for each, lane in self.ahead:
+            models, functions = self.catalogue.models, self.catalogue.functions
+            name = f"fetch {models[each.model].name}" if each.model >= 0 else f"start {functions[each.function].name}"
+            where = FIRST_PID + each.worker, self.threads[each.worker]["ahead", lane]
+            yield span(name, "ahead", each.begin, each.end, *where, {})
+
+    def waits(self) -> Iterator[str]:
+        """Inputs under way to a worker, and tasks in its queue; tasks that may go anywhere wait at the fleet."""
+        numbers = count(1)
+        for passage in self.passages:
+            for what, since, until, pid in self._waits(passage):
+                if until > since:
+                    task = self.passages.graphs[passage.request].tasks[passage.task].name
+                    name = json.dumps(f"{what}: {task} of request {passage.request}")
+                    same = f'"cat":"{what}","id":{next(numbers)},"name":{name},"pid":{pid},"tid":{pid}'
+                    yield f'{{"ph":"b",{same},"ts":{microseconds(since)}}}'
+                    yield f'{{"ph":"e",{same},"ts":{microseconds(until)}}}'
+
+    def _waits(self, passage: Passage) -> Iterator[tuple[str, int, int, int]]:
+        """(what, since, until, process)."""
+        horizon = self.passages.horizon
+        since = passage.ready
+        for worker, queued, until in passage.stops:
+            if 0 <= since < queued:
+                yield "transfer", since, queued, FIRST_PID + worker
+            since = until if until >= 0 else horizon
+            yield "wait", queued, since, FIRST_PID + worker
+        stay = passage.stay
+        if not passage.stops and since >= 0:
+            given_up = self.passages.dropped.get(passage.request, horizon) if passage.lost < 0 else passage.lost
+            yield "wait", since, given_up if stay is None else stay.begin, FLEET_PID
+        if stay is not None and stay.start > stay.begin and stay.inputs >= stay.start:
+            yield "transfer", stay.begin, stay.start, FIRST_PID + stay.worker
+
+    def moments(self) -> Iterator[str]:
+        """Workers that fail and come back, requests that are given up."""
+        for worker, since, until in sorted(self.passages.down, key=lambda each: (each[1], each[0])):
+            pid = FIRST_PID + worker
+            yield instant("worker failed", "p", since, pid, pid)
+            if until < self.passages.horizon:
+                yield instant("worker back", "p", until, pid, pid)
+        for request, time in self.passages.dropped.items():
+            yield instant(f"request {request} given up", "p", time, FLEET_PID, FLEET_PID)
+
+    def counters(self) -> Iterator[str]:
+        """Yield requests that live, workers that are up, tasks in each queue."""
+        found = self.passages
+        ended = {**{request: time for request, (time, _) in found.answered.items()}, **found.dropped}
+        alive = [(time, 1) for time in found.arrived.values()] + [(time, -1) for time in ended.values()]
+        yield from _counter("requests", "alive", FLEET_PID, alive)
+        if found.down:
+            up = [(0, len(self.fleet.workers))] + [(since, -1) for _, since, _ in found.down]
+            up += [(until, 1) for _, _, until in found.down if until < found.horizon]
+            yield from _counter("workers", "up", FLEET_PID, up)
+        queues: list[list[Change]] = [[] for _ in self.fleet.workers]
+        for passage in found:
+            for worker, since, until in passage.stops:
+                queues[worker] += [(since, 1)] + ([(until, -1)] if until >= 0 else [])
+        for worker, changes in enumerate(queues):
+            yield from _counter("queue", "tasks", FIRST_PID + worker, changes)
+
+
+def _counter(name: str, what: str, pid: int, changes: Sequence[Change]) -> Iterator[str]:
+    """Yield how many there are after each instant at which that changes."""
+    value = 0
+    ordered = sorted(changes)
+    for index, (time, change) in enumerate(ordered):
+        value += change
+        if index + 1 == len(ordered) or ordered[index + 1][0] > time:
+            yield counter(name, what, pid, time, value)

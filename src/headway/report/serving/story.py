@@ -1,0 +1,271 @@
+"""What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from headway.core.tape import Tape, TapeRow
+from headway.report.serving.passages import Passage, Passages, Stay
+from headway.report.words import clipped, listed
+from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
+from headway.serving.latency import LatencyModel
+from headway.serving.request import Request
+from headway.serving.rows import Kind
+from headway.units import MILLISECOND, format_size, to_seconds
+
+_MOST_NEIGHBOURS = 3
+_ENDED, _LOST, _DECIDED, _QUEUED, _BEGUN = range(5)
+_WORDS = {
+    "run": "computing",
+    "load": "loading",
+    "wait": "in queues",
+    "transfer": "inputs on their way",
+    "lost": "lost with workers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A moment of the story."""
+
+    time: int
+    rank: int
+    """What comes first in an instant: ends, then losses, then what is decided, then what begins."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStory:
+    """The whole of it."""
+
+    request: Request
+    graph: str
+    steps: tuple[Step, ...]
+    arrived: bool
+    answered: int
+    """When; -1: never."""
+    dropped: int
+    horizon: int
+    """When the tape ends."""
+    left: tuple[str, ...]
+    """Where its tasks are when the tape ends without an answer."""
+    least: int
+    """The critical path, had nothing been in the way."""
+    spent: dict[str, int]
+    """Nanoseconds of the chain of tasks that decided when it was answered, by what they were spent on."""
+
+    def lines(self) -> Iterator[str]:
+        """For a terminal."""
+        request = self.request
+        name = f"request {request.id}: {clipped(self.graph)}"
+        if not self.arrived:
+            yield f"{name}, due at {to_seconds(request.arrival):.3f} s"
+            yield f"not arrived: the run ended at {to_seconds(self.horizon):.3f} s"
+            return
+        deadline = "" if not request.deadline else f", to be answered within {_ms(request.deadline - request.arrival)}"
+        yield f"{name}, arrived at {to_seconds(request.arrival):.3f} s{deadline}"
+        width = max((len(_ms(step.time - request.arrival)) for step in self.steps), default=0) + 1
+        for step in self.steps:
+            yield f"  {'+' + _ms(step.time - request.arrival):>{width}}  {step.text}"
+        yield from self._end()
+
+    def _end(self) -> Iterator[str]:
+        request = self.request
+        if self.answered >= 0:
+            latency = self.answered - request.arrival
+            times = f"{latency / max(self.least, 1):.2f} times its critical path of {_ms(self.least)}"
+            yield f"answered after {_ms(latency)}: {times}{self._margin(self.answered)}"
+            where = listed([f"{_ms(time)} {_WORDS[what]}" for what, time in self.spent.items() if time])
+            yield f"the chain of tasks that decided it: {where}"
+        elif self.dropped >= 0:
+            yield f"given up after {_ms(self.dropped - request.arrival)}{self._margin(self.dropped)}"
+        else:
+            yield f"not answered: the run ended {_ms(self.horizon - request.arrival)} after it came in"
+            yield from (f"  {line}" for line in self.left)
+
+    def _margin(self, time: int) -> str:
+        if not self.request.deadline:
+            return ""
+        over = time - self.request.deadline
+        return f", {_ms(over)} late" if over > 0 else f", {_ms(-over)} before its deadline"
+
+    def record(self) -> dict[str, Any]:
+        """For a program."""
+        return {
+            "request": self.request.id,
+            "graph": self.graph,
+            "arrival_s": to_seconds(self.request.arrival),
+            "deadline_s": to_seconds(self.request.deadline) if self.request.deadline else None,
+            "answered_s": to_seconds(self.answered) if self.answered >= 0 else None,
+            "dropped_s": to_seconds(self.dropped) if self.dropped >= 0 else None,
+            "critical_path_s": to_seconds(self.least),
+            "spent_s": {what: to_seconds(time) for what, time in self.spent.items()},
+            "steps": [{"time_s": to_seconds(step.time), "text": step.text} for step in self.steps],
+        }
+
+
+def story(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, number: int) -> RequestStory:
+    """Return the story of the request with this number."""
+    request = next(each for each in requests if each.id == number)
+    return _Teller(catalogue, fleet, requests, request, tape).tell()
+
+
+class _Teller:
+    def __init__(
+        self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], request: Request, tape: Tape
+    ) -> None:
+        self.catalogue, self.fleet, self.request = catalogue, fleet, request
+        self.graph = catalogue.graphs[request.graph]
+        self.names = [clipped(task.name) for task in self.graph.tasks]
+        self.workers = [clipped(worker.name) for worker in fleet.workers]
+        self.steps: list[Step] = []
+        self.passages = Passages(catalogue, requests, tape)
+        self.rows = [TapeRow(*row) for row in tape.rows[tape.column("subject") == request.id].tolist()]
+
+    def tell(self) -> RequestStory:
+        found, number = self.passages, self.request.id
+        for row in self.rows:
+            self._read(row)
+        placed = [row for row in self.rows if row.kind == Kind.PLACE]
+        for time, rows in groupby(placed, key=lambda row: row.time):
+            self._place(time, rows)
+        for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
+            self._pass(passage)
+        self.steps.sort(key=lambda step: (step.time, step.rank))
+        least = LatencyModel(self.catalogue, self.fleet).critical_path(self.graph)
+        return RequestStory(
+            self.request,
+            self.graph.name,
+            tuple(self.steps),
+            number in found.arrived,
+            found.answered.get(number, (-1, 0))[0],
+            found.dropped.get(number, -1),
+            found.horizon,
+            tuple(self._left()),
+            least,
+            found.spent(number),
+        )
+
+    # --- what was decided about it ---
+
+    def _place(self, time: int, rows: Iterable[TapeRow]) -> None:
+        """Tell all that is placed at once in one line, worker by worker."""
+        by_worker: dict[int, list[str]] = {}
+        for row in rows:
+            by_worker.setdefault(row.place, []).append(self.names[row.detail])
+        placed = "; ".join(f"{listed(tasks)} on {self.workers[worker]}" for worker, tasks in by_worker.items())
+        self._say(time, _DECIDED, f"placed: {placed}")
+
+    def _read(self, row: TapeRow) -> None:
+        if row.kind == Kind.ARRIVED:
+            self._say(row.time, _DECIDED, f"came in at {self.workers[row.place]}")
+        elif row.kind == Kind.MOVE:
+            came = "" if row.value < 0 else f" instead of {self.workers[row.value]}"
+            self._say(row.time, _DECIDED, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
+        elif row.kind == Kind.DROP:
+            self._say(row.time, _DECIDED, f"given up, with {row.value} of {len(self.names)} tasks done")
+
+    # --- what became of each task ---
+
+    def _pass(self, passage: Passage) -> None:
+        """One attempt at a task: where it waited, what it got, how it ended."""
+        name, stay = self.names[passage.task], passage.stay
+        begin = stay.begin if stay is not None else -1
+        for index, (worker, since, until) in enumerate(passage.stops):
+            if since != begin:
+                came = (
+                    "" if index or since <= passage.ready else f", its inputs {_ms(since - passage.ready)} on their way"
+                )
+                self._say(since, _QUEUED, f"{name} is queued at {self.workers[worker]}{came}")
+            if until >= 0 and until not in (begin, passage.lost):
+                self._say(until, _LOST, f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}")
+        if stay is not None:
+            self._ran(passage, stay, name)
+        if passage.lost >= 0:
+            self._say(passage.lost, _LOST, self._lost(passage, name))
+
+    def _ran(self, passage: Passage, stay: Stay, name: str) -> None:
+        since = passage.stops[-1][1] if passage.stops else passage.ready
+        waited = f" after {_ms(stay.begin - since)} of waiting{self._behind(stay, since)}" if stay.begin > since else ""
+        self._say(stay.begin, _BEGUN, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
+        if stay.start > stay.begin and (before := self._before_start(stay)):
+            self._say(stay.start, _BEGUN, f"{name} has {before}")
+        if stay.end >= 0:
+            self._say(stay.end, _ENDED, f"{name} is done, in {_ms(stay.end - stay.start)}")
+
+    def _lost(self, passage: Passage, name: str) -> str:
+        stay = passage.stay
+        if stay is None:
+            where = f"{self.workers[passage.stops[-1][0]]} fails" if passage.stops else "its worker fails"
+            return f"{where}: {name} must go elsewhere"
+        which = self.workers[stay.worker]
+        if stay.lost >= 0:
+            return f"{which} fails: {name} is lost after {_ms(stay.lost - stay.begin)}, and must run again"
+        return f"{which} fails: the result of {name} is lost, and {name} must run again"
+
+    def _given(self, stay: Stay) -> str:
+        batch = "alone" if stay.tasks == 1 else f"in a batch of {stay.tasks}"
+        cpus = "1 CPU" if stay.cpus == 1 else f"{stay.cpus} CPUs"
+        whole = self.fleet.workers[stay.worker].gpu.slices
+        share = "the whole GPU" if stay.slices == whole else f"{stay.slices} of {whole} slices"
+        return f"{batch}, {cpus}, {share}"
+
+    def _before_start(self, stay: Stay) -> str:
+        parts = []
+        if stay.cold:
+            parts.append(f"its process after {_ms(stay.cold)}")
+        for model, time in stay.loads:
+            weights = self.catalogue.models[model]
+            parts.append(
+                f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}"
+            )
+        if stay.evicted:
+            gone = [clipped(self.catalogue.models[model].name) for model in stay.evicted]
+            parts.append(f"room where {listed(gone)} {'was' if len(gone) == 1 else 'were'}")
+        if not stay.cold and not stay.loads:
+            what = "its inputs" if stay.inputs >= stay.start else "weights that were on their way"
+            parts.append(f"{what} after {_ms(stay.start - stay.begin)}")
+        return ", ".join(parts)
+
+    def _behind(self, stay: Stay, since: int) -> str:
+        """Return what its worker did meanwhile."""
+        horizon = self.passages.horizon
+        others = [
+            other
+            for other in self.passages.stays.values()
+            if other.worker == stay.worker
+            and other.lease != stay.lease
+            and other.begin < stay.begin
+            and other.until(horizon) > since
+        ]
+        if not others:
+            return ""
+        names = [clipped(self.catalogue.functions[other.function].name) for other in others[:_MOST_NEIGHBOURS]]
+        rest = len(others) - len(names)
+        return f" behind {listed([*names, f'{rest} more'] if rest else names)}"
+
+    def _left(self) -> Iterator[str]:
+        """Yield where its tasks are when the tape ends."""
+        for attempts in self.passages.tasks.get(self.request.id, ()):
+            passage = attempts[-1]
+            name, stay = self.names[passage.task], passage.stay
+            if stay is not None:
+                if stay.end < 0:
+                    yield f"{name} runs on {self.workers[stay.worker]}"
+            elif passage.stops and passage.stops[-1][2] < 0:
+                yield f"{name} waits at {self.workers[passage.stops[-1][0]]}"
+            elif passage.ready >= 0:
+                yield f"{name} is ready, and waits for a worker"
+            else:
+                before = self.graph.predecessors[passage.task]
+                yield f"{name} waits for {listed([self.names[task] for task in before])}"
+
+    def _say(self, time: int, rank: int, text: str) -> None:
+        self.steps.append(Step(time, rank, text))
+
+
+def _ms(time: int) -> str:
+    """Milliseconds, or where that is less than a tenth of one, the microseconds that it is."""
+    return f"{time / MILLISECOND:,.1f} ms" if time >= MILLISECOND // 10 or not time else f"{time / 1000:,.1f} µs"

@@ -1,0 +1,1 @@
+"""Reports of training jobs on a cluster: page, figures, tables, stories, exports."""

@@ -1,0 +1,321 @@
+"""One job at one moment of a run: why it does not run now, what would make room for it, and when it will start.
+
+The run is taken up at that moment, with the policy's memory. Causes are those of ``training.explain``, as they were at
+the end of the last instant; what would make room was tried on the state (``training.openings``), and the policy was
+then asked whether it would start the job; the expected start is an interval over continuations (``report.expected``).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.errors import TapeError
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.waits import waits
+from headway.report.training.expected import LEAST_HISTORY, Expected, expected_start
+from headway.report.training.story import clock, described, recorded_causes
+from headway.sim.copies import Copies
+from headway.sim.faults import Faults
+from headway.sim.resume import Moment, resume
+from headway.training.actions import MigrateJob
+from headway.training.cluster import Cluster
+from headway.training.explain import Cause, why_waiting
+from headway.training.feasible import quota_refusal
+from headway.training.job import Job
+from headway.training.jobstate import JobState
+from headway.training.openings import Opening, by_moves, by_preemption
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.preemption import fits
+from headway.training.rows import Kind
+from headway.training.speed import Costs, SpeedModel
+from headway.training.state import TrainingState
+from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, format_duration, to_seconds
+
+PREEMPTION, MOVES = "preemption", "moves"
+_ENDS = {Kind.FINISHED: "finished", Kind.FAILED: "failed", Kind.CANCELLED: "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to make room for the job."""
+
+    kind: str
+    jobs: tuple[str, ...]
+    """Who is stopped or moved, by name."""
+    where: tuple[tuple[tuple[str, int], ...], ...]
+    """For each of them: nodes and GPUs that it leaves (preemption) or goes to (moves)."""
+    cost: int
+    """Standstill, in thousandths of a GPU times nanoseconds."""
+    starts: bool
+    """Whether the policy, asked right after, starts the job; else it has other plans for the room."""
+
+    def line(self) -> str:
+        """As a person reads it."""
+        verb, where = ("preempt", "{} ({})") if self.kind == PREEMPTION else ("move", "{} to {}")
+        listed = [where.format(job, _nodes(nodes)) for job, nodes in zip(self.jobs, self.where, strict=True)]
+        what = f"{verb} job{'s' if len(self.jobs) > 1 else ''} {_some(listed)}"
+        cost = self.cost / (WHOLE_GPU_MILLI * HOUR)
+        then = "starts it" if self.starts else "gives the room to others, or waits for its turn"
+        return f"{what}: {cost:.3g} GPU-hours of standstill; the policy then {then}"
+
+    def record(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "kind": self.kind,
+            "jobs": list(self.jobs),
+            "nodes": [dict(nodes) for nodes in self.where],
+            "cost_gpu_s": self.cost / WHOLE_GPU_MILLI / 10**9,
+            "policy_starts_it": self.starts,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say about a job at a moment."""
+
+    job: Job
+    policy: str
+    at: int
+    status: str
+    """waiting, running, to come, finished, failed or cancelled."""
+    told: str
+    """The status in words, with times."""
+    waiting_since: int | None = None
+    causes: tuple[Cause, ...] = ()
+    fits_now: bool = False
+    ways: tuple[Way, ...] = ()
+    none: dict[str, str] = field(default_factory=dict)
+    """Why there is no way of a kind."""
+    expected: Expected | None = None
+    recorded: int | None = None
+    """When the job did start next in the run; None if it did not."""
+    recorded_told: str = ""
+
+    def lines(self) -> list[str]:
+        """Plain text for a terminal."""
+        found = [described(self.job), self.told]
+        if self.status != "waiting":
+            return found
+        found += ["why not now", *(f"  {cause}" for cause in self.causes), "what would make room now"]
+        if self.fits_now:
+            found.append("  nothing is needed: it would fit")
+        found += [f"  {way.line()}" for way in self.ways]
+        found += [f"  by {kind}: {why}" for kind, why in self.none.items()]
+        if self.expected is not None:
+            found += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
+        return [*found, f"in the run it {self.recorded_told}"]
+
+    def record(self) -> dict[str, Any]:
+        """For machines: times in seconds since the run began."""
+        found: dict[str, Any] = {
+            "job": self.job.id,
+            "name": self.job.name,
+            "policy": self.policy,
+            "at_s": to_seconds(self.at),
+            "status": self.status,
+            "told": self.told,
+        }
+        if self.status != "waiting":
+            return found
+        return found | {
+            "waited_s": to_seconds(self.at - (self.waiting_since or 0)),
+            "causes": recorded_causes(self.causes),
+            "fits_now": self.fits_now,
+            "ways": [way.record() for way in self.ways],
+            "no_way": self.none,
+            "expected_start": None if self.expected is None else self.expected.record(),
+            "recorded_start_s": None if self.recorded is None else to_seconds(self.recorded),
+        }
+
+
+def moment_to_ask(ledger: Ledger, job: int) -> int:
+    """The middle of a job's first wait; without one, when it arrived or when the tape ends, whichever is first."""
+    stretches = waits(ledger)
+    mine = np.flatnonzero(stretches.job == job)
+    if len(mine):
+        start, end = int(stretches.start[mine[0]]), int(stretches.end[mine[0]])
+        return start + (end - start) // 2
+    return min(ledger.jobs[job].submit, ledger.horizon)
+
+
+def explain(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    policy: ComposedPolicy,
+    job: int,
+    at: int,
+    *,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+    faults: Faults | None = None,
+    completions: int = 0,
+    draws: int | None = None,
+    seed: int = 0,
+    resuming: Callable[[int, TrainingState], None] | None = None,
+    drawing: Callable[[int, int], None] | None = None,
+) -> Explanation:
+    """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way."""
+    if not 0 <= job < len(jobs):
+        raise TapeError(f"job {job} is not in this run; its jobs are 0 to {len(jobs) - 1}")
+    before = Ledger(tape.until(at), jobs, cluster)
+    status, told = _status(before, job, at)
+    if status != "waiting":
+        return Explanation(jobs[job], policy.name, at, status, told)
+    moment = resume(
+        *(cluster, jobs, tape, at, policy),
+        speed=speed,
+        costs=costs,
+        faults=faults,
+        completions=completions,
+        progress=resuming,
+    )
+    js = moment.state.jobs[job]
+    fits_now = fits(moment.state, js, copy(policy.placement)) is not None
+    ways, none = ((), {}) if fits_now else _ways(moment, js)
+    return Explanation(
+        jobs[job],
+        policy.name,
+        at,
+        status,
+        f"at {clock(at)} it has waited for {format_duration(at - js.since)} under {policy.name}",
+        js.since,
+        why_waiting(before.horizon, moment.state, policy, js),
+        fits_now,
+        ways,
+        none,
+        expected_start(moment, job, before, draws=draws, seed=seed, progress=drawing),
+        *_afterwards(Ledger(tape, jobs, cluster), job, at),
+    )
+
+
+# --- where the job is -----------------------------------------------------------------------------------------
+
+
+def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
+    if not before.arrived[job]:
+        return "to come", f"at {clock(at)} it has not been submitted yet"
+    if before.ended[job]:
+        how = _ENDS[Kind(int(before.ended_by[job]))]
+        return how, f"at {clock(at)} it is over: {how} at {clock(int(before.end[job]))}"
+    running = np.flatnonzero((before.hold_job == job) & ~before.hold_closed)
+    if len(running):
+        hold = int(running[0])
+        counted: Counter[str] = Counter()
+        for place in np.flatnonzero(before.place_hold == hold).tolist():
+            counted[before.cluster.nodes[int(before.place_node[place])].name] += int(before.place_gpus[place])
+        where = _nodes(tuple(counted.items()))
+        return "running", f"at {clock(at)} it runs: since {clock(int(before.hold_start[hold]))} on {where}"
+    return "waiting", ""
+
+
+def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
+    """Return when it started next in the run, and what became of it in words."""
+    mine = np.flatnonzero((whole.hold_job == job) & (whole.hold_start > at))
+    if len(mine):
+        start = int(whole.hold_start[mine[0]])
+        return start, f"started at {clock(start)}, {format_duration(start - at)} later"
+    if whole.ended[job]:
+        how = _ENDS[Kind(int(whole.ended_by[job]))]
+        return None, f"never started again: {how} at {clock(int(whole.end[job]))}"
+    return None, f"still waits where the tape ends, at {clock(whole.horizon)}"
+
+
+def _forecast(expected: Expected, at: int) -> list[str]:
+    """Return an interval in words, and what it rests on."""
+
+    def told(time: int | None) -> str:
+        return "later than was looked at" if time is None else format_duration(time - at)
+
+    if not expected.started:
+        return [f"in none of {expected.draws} continuations within what was looked at"]
+    clocked = "" if expected.p50 is None else f", at {clock(expected.p50 // SECOND * SECOND)}"
+    rest = f"{_run_times(expected)}, arrivals as of {expected.arrivals:,} before"
+    return [
+        f"{told(expected.p50)} from then{clocked} (median of {expected.draws} continuations: {rest})",
+        f"80 % of them between {told(expected.p10)} and {told(expected.p90)} from then",
+    ]
+
+
+def _run_times(expected: Expected) -> str:
+    """Return where the run times of a forecast come from."""
+    if expected.from_trace:
+        return f"run times taken from the trace where none was announced: fewer than {LEAST_HISTORY} jobs had ended"
+    if expected.history < LEAST_HISTORY:
+        return f"run times as they were announced: fewer than {LEAST_HISTORY} jobs had ended"
+    return f"run times as of {expected.history:,} jobs that had ended"
+
+
+# --- making room ----------------------------------------------------------------------------------------------
+
+
+def _ways(moment: Moment, js: JobState) -> tuple[tuple[Way, ...], dict[str, str]]:
+    """Ways to make room, fewest jobs first, and for each kind without one the reason."""
+    state, rule = moment.state, copy(moment.policy.placement)
+    copies = Copies(moment)
+    ways: list[Way] = []
+    none: dict[str, str] = {}
+    for kind, search in ((PREEMPTION, by_preemption), (MOVES, by_moves)):
+        found = search(state, js, rule)
+        ways.extend(_way(kind, moment, copies, js, opening) for opening in found)
+        if not found:
+            none[kind] = _why_none(kind, state, js)
+    return tuple(ways), none
+
+
+def _way(kind: str, moment: Moment, copies: Copies, js: JobState, opening: Opening) -> Way:
+    state = moment.state
+    placements = [
+        action.placement if isinstance(action, MigrateJob) else state.running[job].placement
+        for action, job in zip(opening.steps, opening.jobs, strict=True)
+    ]
+    where = [
+        tuple((state.cluster.nodes[node].name, mask.bit_count()) for node, mask in placement)
+        for placement in placements
+    ]
+    names = tuple(state.jobs[job].job.name or str(job) for job in opening.jobs)
+    return Way(kind, names, tuple(where), opening.cost, _started(copies.make(), js.id, opening))
+
+
+def _started(moment: Moment, job: int, opening: Opening) -> bool:
+    """Return whether the policy starts the job once room has been made for it."""
+    now, state = moment.time, moment.state
+    for action in opening.steps:
+        if (refusal := state.check(action)) is not None:
+            raise AssertionError(f"what would make room cannot be done: {refusal}")
+        state.commit(now, action)
+    if (refusal := state.check(opening.actions[-1])) is not None:
+        raise AssertionError(f"what makes room leaves none: {refusal}")
+    for action in moment.policy.decide(now, state):
+        if state.check(action) is None:
+            state.commit(now, action)
+    return job in state.running
+
+
+def _why_none(kind: str, state: TrainingState, js: JobState) -> str:
+    if kind == MOVES:
+        if state.quotas and (refusal := quota_refusal(js)) is not None:
+            return f"none: {refusal}"
+        free = state.pool.free_among(js.eligible)
+        if free < js.gpus:
+            return f"none: fewer GPUs are free where it may run ({free}) than it wants ({js.gpus})"
+        return "none was found that leaves everybody a place"
+    held = [each for each in state.running.values() if any(js.eligible >> node & 1 for node, _ in each.placement)]
+    fixed = sum(not each.job.preemptible for each in held)
+    if not fixed:
+        return "none: it would not fit even then"
+    return f"none: {fixed:,} of {len(held):,} running jobs there are not preemptible"
+
+
+def _nodes(nodes: Sequence[tuple[str, int]]) -> str:
+    shown = ", ".join(f"{gpus} on {name}" for name, gpus in nodes[:4])
+    return f"{shown} and {len(nodes) - 4} more nodes" if len(nodes) > 4 else shown
+
+
+def _some(listed: Sequence[str], most: int = 8) -> str:
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

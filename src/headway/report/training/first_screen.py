@@ -1,0 +1,130 @@
+"""The first screen of a report: the answer, the mean times as bars, four numbers, and what was run."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from headway.report import sections
+from headway.report.training import headline
+from headway.report.training.measured import Comparison, Measured
+from headway.report.words import change, duration, durations, hours, percent, plain, size_labels
+
+_LONGEST = 40
+"""Letters of the name of a run."""
+
+
+def hero(both: Comparison) -> str:
+    """Return the answer, what it is about, and the mean times as bars."""
+    pictures = _bars(both) + _tiles(both)
+    told = headline.answer(both), " ".join(headline.details(both)), headline.facts(both), headline.warnings(both)
+    return sections.hero(*told, pictures)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One line of the picture on the first screen."""
+
+    who: str
+    """As HTML."""
+    mean: float | None
+    wait: float
+    interval: tuple[float, float] | None = None
+    moved: str = ""
+    role: str = ""
+    """``base``, ``best``, or nothing."""
+
+
+def _bars(both: Comparison) -> str:
+    """Mean time to completion, split into waiting and running: of each run, or of each size of job in one run."""
+    if len(both.runs) > 1:
+        lines, what = [_of_run(both, index) for index in range(len(both.runs))], "Mean time to completion"
+    elif both.baseline.seeds:
+        lines, what = [_of_run(both, 0)], "Mean time to completion"
+    else:
+        lines, what = [_of_run(both, 0), *_of_sizes(both.baseline)], "Mean time to completion, by size of job"
+    seeds = max(len(run.seeds) for run in both.runs)
+    what = f"{what}, over {seeds} seeds" if seeds else what
+    known = [line.mean for line in lines if line.mean is not None]
+    if not known:
+        return ""
+    longest = max([*known, *(line.interval[1] for line in lines if line.interval), 1e-12])
+    told = durations([line.mean for line in lines])
+    rows = [_bar(line, 100 / longest, shown) for line, shown in zip(lines, told, strict=True)]
+    level = f'<span class="swatch whisker">{percent(both.baseline.level, 0)} interval</span>'
+    return (
+        f'<figure class="bars" aria-label="{what}, split into waiting and running"><figcaption><b>{what}</b>'
+        '<span class="swatch wait">waiting</span><span class="swatch run">running</span>'
+        f"{level if both.baseline.level else ''}</figcaption>"
+        f'<div class="rows">{"".join(rows)}</div></figure>'
+    )
+
+
+def _of_run(both: Comparison, index: int) -> Bar:
+    run, several = both.runs[index], len(both.runs) > 1
+    shown = both.cut(_LONGEST)[index]
+    summary = run.numbers
+    role = "base" if several and index == both.base else "best" if index == both.best else ""
+    tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and several else ""
+    moved, interval = both.changes[index].value, both.changes[index].interval
+    told = f'<small title="{headline.signed(interval) if interval else ""}">{change(moved)}</small>'
+    return Bar(
+        f"<span{headline.in_full(run, shown)}>{plain(shown)}</span>{tag}" if several else "all jobs",
+        summary.jct_s.mean,
+        summary.wait_s.mean or 0.0,
+        run.jct_interval,
+        told if moved is not None else "",
+        role,
+    )
+
+
+def _of_sizes(run: Measured) -> list[Bar]:
+    """Completed jobs by size, the smallest first."""
+    done = run.table.filter(pl.col("end_s").is_not_null() & pl.col("first_start_s").is_not_null())
+    means = done.group_by("size").agg(pl.col("jct_s").mean(), pl.col("wait_s").mean(), pl.len())
+    found = {size: (jct, wait, jobs) for size, jct, wait, jobs in means.iter_rows()}
+    if len(found) < 2:
+        return []
+    return [
+        Bar(f"{name} <small>{percent(found[name][2] / len(done), 0)} of jobs</small>", found[name][0], found[name][1])
+        for name in size_labels()
+        if name in found
+    ]
+
+
+def _bar(line: Bar, scale: float, shown: str) -> str:
+    if line.mean is None:
+        none = '<span class="none">no job completed</span>'
+        return f'<div class="row"><span class="who">{line.who}</span>{none}</div>'
+    whisker = ""
+    if line.interval:
+        low, high = (max(0.0, end) * scale for end in line.interval)
+        whisker = f'<i class="whisker" style="left:{low:.2f}%;width:{max(high - low, 0.2):.2f}%"></i>'
+    return (
+        f'<div class="row {line.role}"><span class="who">{line.who}</span><span class="track">'
+        f'<i class="wait" style="width:{line.wait * scale:.2f}%"></i>'
+        f'<i class="run" style="width:{(line.mean - line.wait) * scale:.2f}%"></i>{whisker}</span>'
+        f'<span class="value">{shown}{line.moved}</span></div>'
+    )
+
+
+def _tiles(both: Comparison) -> str:
+    """Four numbers of the best run, each beside the baseline's."""
+    best, base = both.runs[both.best], both.baseline
+    new, old = best.numbers, base.numbers
+    tiles = [
+        ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
+        ("99th percentile of completion", duration(new.jct_s.p99), duration(old.jct_s.p99)),
+        (
+            "GPUs in use" if headline.at_once(new) else "GPUs in use while jobs arrive",
+            percent(new.gpu_utilisation_while_arriving, 0),
+            percent(old.gpu_utilisation_while_arriving, 0),
+        ),
+        ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
+    ]
+    was = both.cut(24)[both.base]
+    whose = f"<small{headline.in_full(base, was)}>{plain(was)}: "
+    cells = "".join(
+        f"<div><dd>{value}</dd><dt>{what}</dt>{'' if best is base else f'{whose}{before}</small>'}</div>"
+        for what, value, before in tiles
+    )
+    return f'<dl class="tiles"><div class="of"{headline.in_full(best)}>{plain(best.label)}</div>{cells}</dl>'

@@ -1,0 +1,370 @@
+"""What a report says first: the answer in a sentence, what was run, and what to be careful about; all computed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from pathlib import PurePath
+
+from headway.errors import InputError
+from headway.metrics.compare import Change
+from headway.metrics.training.jobs import preempted_free
+from headway.metrics.training.summary import Summary
+from headway.report.names import shortened
+from headway.report.training.measured import Comparison, Measured
+from headway.report.words import (
+    THIN,
+    change,
+    count,
+    duration,
+    durations,
+    hours,
+    listed,
+    number,
+    percent,
+    plain,
+    three_digits,
+)
+from headway.training.cluster import Cluster
+
+_NOTICEABLE = 0.05
+"""Changes smaller than this are not worth a sentence."""
+_POINT = 0.01
+"""Shares that differ by less are told once."""
+_MOST_NAMED = 8
+TOO_CLOSE = "too close to call"
+_WHOLE = 400
+"""Letters of a name that is told in full."""
+
+
+def _times(share: float) -> str:
+    """Return how much a change is, without its sign."""
+    size = abs(100 * share)
+    return f"{size:.0f}{THIN}%" if size >= 9.5 else f"{size:.1f}{THIN}%"
+
+
+def name(run: Measured) -> str:
+    """Return a run as a text names it."""
+    return f"<b{in_full(run)}>{plain(run.label)}</b>"
+
+
+def in_full(run: Measured, shown: str = "") -> str:
+    """Return the attribute of an element that shows a run by a shorter name: pointing at it gives the whole one."""
+    full = run.name or run.label
+    return "" if full == (shown or run.label) else f' title="{plain(full, _WHOLE)}"'
+
+
+# --- the answer -----------------------------------------------------------------------------------------------
+
+
+def answer(both: Comparison) -> str:
+    """Return one sentence, as HTML."""
+    if len(both.runs) == 1:
+        return _of_one(both.baseline)
+    best, base = both.runs[both.best], both.baseline
+    if best.numbers.jct_s.mean is None:
+        return "No job has completed in any of these runs yet."
+    if not both.same_jobs:
+        return _unlike(both)
+    if best is base:
+        return _unbeaten(both)
+    moved, interval = both.claim.value, both.claim.interval
+    if moved is None:
+        return f"Under {name(base)} no job has completed; under {name(best)} they take {_jct(best)} on average."
+    if interval is not None and interval[1] >= 0:
+        return (
+            f"{name(best)} and {name(base)} finish jobs about equally soon: "
+            f"a difference of {_times(moved)}, within its uncertainty."
+        )
+    return f"{name(best)} finishes jobs {_times(moved)} sooner than {name(base)} on average."
+
+
+def _of_one(run: Measured) -> str:
+    mean, wait = run.numbers.jct_s.mean, run.numbers.wait_s.mean
+    if mean is None or wait is None:
+        return f"Under {name(run)} no job has completed yet."
+    if not run.numbers.wait_s.max:
+        return f"Under {name(run)} no job waits; they take {duration(mean)} on average."
+    if wait < 0.01 * mean:
+        text = f"Under {name(run)} jobs hardly wait: they take {duration(mean)} on average"
+        return f"{text}, {duration(wait)} of it waiting."
+    return f"Under {name(run)} the average job takes {duration(mean)}, of which it waits {duration(wait)}."
+
+
+def _unbeaten(both: Comparison) -> str:
+    others = [(each.value, index) for index, each in enumerate(both.changes) if each.value is not None]
+    if not others:
+        return f"Only under {name(both.baseline)} have jobs completed: {_jct(both.baseline)} on average."
+    closest, index = min(others)
+    if closest == 0:
+        return f"{name(both.baseline)} and {name(both.runs[index])} finish jobs equally soon."
+    unsure = verdict(both.changes[index]) == TOO_CLOSE
+    return (
+        f"No other policy finishes jobs sooner than {name(both.baseline)}; {name(both.runs[index])} comes closest, "
+        f"{_times(closest)} later{', within its uncertainty' if unsure else ''}."
+    )
+
+
+def _unlike(both: Comparison) -> str:
+    """Return the sentence for runs over different jobs: no winner is named."""
+    known = [run for run in both.runs if run.numbers.jct_s.mean is not None]
+    low, high = (pick(known, key=lambda run: run.numbers.jct_s.mean or 0.0) for pick in (min, max))
+    if low is high:
+        return f"Jobs have completed only under {name(low)}: {_jct(low)} on average."
+    text = f"{len(both.runs)} runs over different jobs, which take between {_jct(low)} ({name(low)})"
+    return f"{text} and {_jct(high)} ({name(high)}) on average."
+
+
+def _jct(run: Measured) -> str:
+    return duration(run.numbers.jct_s.mean)
+
+
+def details(both: Comparison) -> list[str]:
+    """Return a few sentences more, as HTML: what it gains, what it costs."""
+    best, base = both.runs[both.best], both.baseline
+    if best.numbers.jct_s.mean is None or not both.same_jobs:
+        return []
+    if best is base:
+        return [*_alone(best)]
+    return [*_against(best, base), *_use(best, base), *_chosen(both)]
+
+
+def _chosen(both: Comparison) -> Iterator[str]:
+    """Yield what the difference is worth, the best run having been picked from several after the fact."""
+    if both.claim.value is None or not both.claim_level:
+        return
+    if both.claim.interval is None:
+        yield "There are too few jobs or runs to tell how sure that is."
+    elif len(both.runs) > 2:
+        sure = percent(both.claim_level, 1 if both.claim_level < 0.999 else 2)
+        yield f"It is the best of {len(both.runs)} by this mean, so its difference is judged by a {sure} interval."
+        if both.rivals and both.claim.interval[1] < 0:
+            yield f"Too close to it to call: {listed([name(run) for run in both.rivals])}."
+
+
+def _alone(run: Measured) -> Iterator[str]:
+    wait, summary = run.numbers.wait_s, run.numbers
+    if wait.max:
+        if wait.p90 == 0:
+            yield "At least nine in ten jobs start at once."
+        elif wait.p50 == 0:
+            yield f"At least half of the jobs start at once; one in a hundred waits longer than {duration(wait.p99)}."
+        else:
+            text = f"Half of the jobs wait less than {duration(wait.p50)}"
+            yield f"{text}, one in a hundred more than {duration(wait.p99)}."
+    yield from _use_alone(summary)
+    if summary.lost_gpu_hours >= 0.05:
+        yield (
+            f"{hours(summary.lost_gpu_hours)} GPU-hours are lost to checkpoints, preemptions, moves and failed nodes: "
+            f"{percent(summary.lost_gpu_hours / max(summary.gpu_hours, 1e-9))} of all that were held."
+        )
+
+
+def at_once(summary: Summary) -> bool:
+    """Return whether measured jobs arrived all at once: then there is no time in which they arrive."""
+    return summary.tail_s == summary.makespan_s
+
+
+def _use_alone(summary: Summary) -> Iterator[str]:
+    """Yield how full the cluster was while jobs arrived, how many waited then, and how long the rest took."""
+    used, waiting = summary.gpu_utilisation_while_arriving, summary.queue_mean_while_arriving or 0.0
+    if used is None:
+        return
+    when = f"Over {duration(summary.makespan_s)}"
+    if not at_once(summary):
+        when = f"While jobs arrive, for {duration(_arriving(summary))},"
+    queue = f"; on average {three_digits(waiting)} jobs wait, at most {number(summary.queue_max)}"
+    yield f"{when} the GPUs are {percent(used, 0)} in use{queue if waiting >= 0.005 else ''}."
+    if summary.tail_s and not at_once(summary):
+        yield f"The last job ends {duration(summary.tail_s)} after the last arrival."
+
+
+def _against(best: Measured, base: Measured) -> Iterator[str]:
+    new, old = best.numbers, base.numbers
+    yield (
+        f"The average job waits {duration(new.wait_s.mean)} instead of {duration(old.wait_s.mean)}; "
+        + _median(new.wait_s.p50, old.wait_s.p50)
+    )
+    if new.jct_s.p99 and old.jct_s.p99:
+        tail = new.jct_s.p99 / old.jct_s.p99 - 1
+        if tail > _NOTICEABLE:
+            yield (
+                f"The slowest pay for it: one in a hundred takes longer than {duration(new.jct_s.p99)}, "
+                f"which was {duration(old.jct_s.p99)}."
+            )
+        elif tail < -_NOTICEABLE:
+            yield f"The slowest gain too: the 99th percentile falls by {_times(tail)}."
+    if new.preemptions or new.migrations:
+        done = [
+            count(times, one) for times, one in ((new.preemptions, "preemption"), (new.migrations, "move")) if times
+        ]
+        yield (
+            f"It takes {listed(done)}; {hours(new.lost_gpu_hours)} GPU-hours are lost, "
+            f"{hours(old.lost_gpu_hours) if old.lost_gpu_hours >= 0.05 else 'none'} under {name(base)}."
+        )
+
+
+def _median(new: float | None, old: float | None) -> str:
+    if not new and not old:
+        return "at least half of the jobs start at once in either case."
+    if not new:
+        return f"at least half of the jobs start at once, where the median waited {duration(old)}."
+    return f"the median job {duration(new)} instead of {duration(old)}."
+
+
+def _use(best: Measured, base: Measured) -> Iterator[str]:
+    new, old = best.numbers, base.numbers
+    used, before = new.gpu_utilisation_while_arriving, old.gpu_utilisation_while_arriving
+    when = "" if at_once(new) else " while jobs arrive"
+    moved = abs((used or 0.0) - (before or 0.0)) >= _POINT
+    yield (f"GPUs are {percent(used, 0)} in use{when}{f', {percent(before, 0)} under {name(base)}' if moved else ''}.")
+    if new.tail_s is None or old.tail_s is None:
+        return
+    last, earlier = duration(new.tail_s), duration(old.tail_s)
+    after = f" after the {'start' if at_once(new) else 'last arrival'}"
+    yield f"The last job ends {last}{after}{'' if last == earlier else f', {earlier} under {name(base)}'}."
+
+
+# --- what was run ---------------------------------------------------------------------------------------------
+
+
+def facts(both: Comparison) -> list[tuple[str, str]]:
+    """(what, which), both as HTML."""
+    runs = both.runs
+    policies = shortened([run.policy for run in runs])
+    divided = [("Allocation", _each([plain(run.allocation) if run.allocation else "none" for run in runs]))]
+    return [
+        ("Trace", _each([_trace(run) for run in runs])),
+        ("Jobs", _each([_jobs(run) for run in runs])),
+        ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
+        ("Jobs arrive for", _spans([_arriving(run.numbers) for run in runs])),
+        ("Last ends", f"{_spans([run.numbers.tail_s or 0.0 for run in runs])} later"),
+        ("Policy" if len(runs) == 1 else "Policies", _each([plain(each) for each in policies])),
+        *(divided if any(run.allocation for run in runs) else ()),
+        ("Seeds" if any(run.seeds for run in runs) else "Seed", _each([_seeds(run) for run in runs])),
+    ]
+
+
+def _each(values: list[str]) -> str:
+    """Return one value for all runs, or all of them."""
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) > _MOST_NAMED:
+        return f"{', '.join(distinct[:_MOST_NAMED])} and {len(distinct) - _MOST_NAMED} more"
+    return ", ".join(distinct)
+
+
+def _seeds(run: Measured) -> str:
+    found = [int(row["seed"]) for row in run.seeds] or [run.stored.scene.experiment.run.seed]
+    if len(found) > 2 and found == [*range(found[0], found[-1] + 1)]:
+        return f"{found[0]} to {found[-1]}"
+    return listed([str(seed) for seed in found])
+
+
+def _jobs(run: Measured) -> str:
+    whole = count(run.summary.jobs, "job")
+    if run.window is None:
+        return whole
+    return f"{run.window.last - run.window.first:,} of {whole} measured"
+
+
+def _arriving(summary: Summary) -> float:
+    """Return the seconds from the first to the last arrival."""
+    return summary.makespan_s - (summary.tail_s or 0.0)
+
+
+def _spans(lengths: list[float]) -> str:
+    """Lengths of time in several runs: the shortest and the longest."""
+    if duration(min(lengths)) == duration(max(lengths)):
+        return duration(max(lengths))
+    return " to ".join(durations([min(lengths), max(lengths)]))
+
+
+def _trace(run: Measured) -> str:
+    table = run.stored.scene.experiment.trace
+    if table.synthetic is not None:
+        limit = f"{plain(str(table.synthetic.longest))} at most"
+        text = f"drawn like Philly at load {table.synthetic.load:g}, {limit} a job"
+    elif table.synergy is not None:
+        text = f"drawn like Synergy's at {escape(table.synergy.rate)}, {escape(table.synergy.split)}"
+    else:
+        file = PurePath(table.path.replace("\\", "/")).name
+        text = f"{plain(file)} ({escape(table.format)})" if table.format else plain(file)
+    faster = str(table.load)
+    return text if faster in ("1", "1.0") else f"{text}, arrivals × {escape(faster)}"
+
+
+def _cluster(cluster: Cluster) -> str:
+    kinds = Counter((node.gpus, node.gpu_type) for node in cluster.nodes)
+    parts = [
+        f"{count(nodes, 'node')} "
+        + ("without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}"))
+        for (gpus, kind), nodes in kinds.items()
+    ]
+    shown = parts if len(parts) <= 3 else [*parts[:2], f"{len(parts) - 2} more kinds"]
+    return f"{count(cluster.gpus, 'GPU')}: {' + '.join(shown)}"
+
+
+# --- what to be careful about ---------------------------------------------------------------------------------
+
+
+def warnings(both: Comparison) -> list[str]:
+    """Return lines as HTML; what holds for all runs is said once."""
+    said: dict[str, list[str]] = {}
+    for run in both.runs:
+        for line in _warnings(run):
+            said.setdefault(line, []).append(name(run))
+    everywhere = len(both.runs)
+    told = [line if len(names) == everywhere else f"{listed(names)}: {line}" for line, names in said.items()]
+    return [*_between(both), *told]
+
+
+def _between(both: Comparison) -> Iterator[str]:
+    if not both.same_jobs:
+        yield "These runs did not serve the same jobs: more than the policy differs, and changes have no interval."
+    if not both.same_cluster:
+        yield "These runs did not have the same nodes."
+    for run, moved in zip(both.runs, both.changes, strict=True):
+        if moved.over and both.same_jobs:
+            yield f"The change of {name(run)} is over {escape(moved.over)}."
+
+
+def _warnings(run: Measured) -> Iterator[str]:
+    summary = run.numbers
+    if summary.overload:
+        # what follows the semicolon differs from run to run
+        yield (
+            f"Overload: {escape(summary.overload.partition(';')[0])}. "
+            "Waits then say how long the trace is, not only how good the policy is."
+        )
+    if summary.growing:
+        yield escape(summary.growing[0].upper() + summary.growing[1:]) + "."
+    if not run.stored.complete:
+        ended = int(run.ledger.ended.sum())
+        yield f"Cut short: {number(ended)} of {count(len(run.ledger.jobs), 'job')} had ended; means leave out the rest."
+    elif summary.unfinished:
+        yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
+    if run.skipped:
+        yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
+    if summary.preemptions and _preempted_free(run):
+        yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
+
+
+def _preempted_free(run: Measured) -> bool:
+    """Return whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
+    try:
+        return preempted_free(run.ledger, run.stored.scene.costs())
+    except InputError:
+        return False
+
+
+def verdict(moved: Change) -> str:
+    """Return a change for people who do not see colours: better, worse, or too close to call."""
+    if moved.value is None:
+        return ""
+    if moved.interval is not None and moved.interval[0] <= 0 <= moved.interval[1]:
+        return TOO_CLOSE
+    return "sooner" if moved.value < 0 else "later" if moved.value > 0 else "equal"
+
+
+def signed(interval: tuple[float, float]) -> str:
+    """Return an interval of changes."""
+    return f"{change(interval[0])} to {change(interval[1])}"

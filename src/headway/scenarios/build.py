@@ -1,0 +1,348 @@
+"""From the tables of a scenario to what it holds: a catalogue, a fleet, and what arrives by default."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from headway.errors import ExperimentError, InputError, ProfileError, unknown_name
+from headway.formats import toml
+from headway.formats.serving import profile as serving_profile
+from headway.formats.serving.profile import FunctionProfile, ServingProfile, size
+from headway.formats.serving.scenario_tables import (
+    FunctionTable,
+    GraphTable,
+    ScenarioTable,
+    TaskTable,
+    WorkloadPart,
+    fleet_of,
+    links_of,
+)
+from headway.formats.serving.settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
+from headway.formats.training.settings import optional_span
+from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
+from headway.serving.fleet import Fleet, Worker, places, share_bytes
+from headway.serving.graph import Graph, Task
+from headway.units import REFERENCE_SPEED_PPM, counted, format_size
+
+LAW = "law"
+SOME_GPU = "gpu"
+"""The type of a GPU that nobody named."""
+
+StructT = TypeVar("StructT", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDefaults:
+    """What arrives where an experiment does not say; the setting that it names is in it already."""
+
+    arrivals: str = "poisson"
+    rate: float | None = None
+    """Requests a second; None: arrivals say it themselves."""
+    requests: int = 1000
+    slo: Mapping[str, str] = field(default_factory=dict)
+    """By graph: a duration, a factor like ``1.2L``, or nothing."""
+    mix: Mapping[str, float] = field(default_factory=dict)
+    """By graph; all the same unless said."""
+    tenants: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A scenario, made."""
+
+    catalogue: Catalogue
+    fleet: Fleet
+    interference: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """(function, function beside it) to how much longer it takes, in parts per million."""
+    workload: WorkloadDefaults = WorkloadDefaults()
+    central: bool | None = None
+    """None: as the policy is made."""
+    preloaded: bool = True
+    notes: tuple[str, ...] = ()
+    by_share: Mapping[tuple[int, int, int], int] = field(default_factory=dict)
+    """(function, function beside it, its share of the SMs in ppm) to the same, where a table says it by shares."""
+
+
+class Builder:
+    """Makes one scenario; what is wrong is said with the name of the thing."""
+
+    def __init__(
+        self, experiment: ServingExperiment, table: ScenarioTable, profiles: Sequence[ServingProfile], where: str
+    ) -> None:
+        self.experiment = experiment
+        self.table = table
+        self.where = where
+        self.authors = experiment.serving.fidelity == "authors"
+        self.functions = self._entries(table.functions, FunctionTable, "function")
+        self.graphs = self._entries(table.graphs, GraphTable, "graph")
+        self.profiles = profiles
+        if table.law is not None:
+            serving_profile.check_law(table.law, where)
+        elif experiment.serving.profile == LAW:
+            raise ProfileError(f"{where}: has no law; its functions take what it says")
+
+    def _entries(self, tables: Mapping[str, Any], kind: type[StructT], what: str) -> dict[str, StructT]:
+        return {name: toml.typed(entry, kind, f"{self.where}, {what} {name}") for name, entry in tables.items()}
+
+    def build(self) -> Built:
+        """Build the catalogue, the fleet and the default workload."""
+        workload = self._workload()
+        fleet = self._fleet()
+        tasks = {name: self._tasks(name, graph) for name, graph in self.graphs.items()}
+        if not tasks:
+            raise ExperimentError(f"{self.where}: has no graphs")
+        used = self._used(tasks)
+        names = list(used)
+        models, positions = self._models(used)
+        functions = [self._function(name, *used[name], positions, fleet) for name in names]
+        check_memory(models, functions, fleet)
+        functions = [runnable(function, models, fleet, self.where) for function in functions]
+        graphs = [self._graph(name, tasks[name], names) for name in tasks]
+        catalogue = Catalogue(tuple(models), tuple(functions), tuple(graphs))
+        control = self.experiment.serving.control or self.table.fleet.control
+        if control and control not in CONTROLS:
+            raise ExperimentError(f"{self.where}: {unknown_name('control', control, CONTROLS)}")
+        central = control == "central" if control else None
+        return Built(catalogue, fleet, self._interference(used), workload, central, self.table.fleet.preloaded)
+
+    def _fleet(self) -> Fleet:
+        write_back = self.table.fleet.links.write_back
+        if self.authors and self.table.authors.write_back is not None:
+            write_back = self.table.authors.write_back
+        measured = [profile.host_to_gpu for profile in self.profiles if profile.host_to_gpu]
+        links = links_of(self.table.fleet.links, min(measured, default=None), write_back, self.where)
+        gpu = next((profile.gpu for profile in self.profiles if profile.gpu), SOME_GPU)
+        return fleet_of(self.table.fleet, self.experiment.serving.workers, gpu, links, self.where)
+
+    # --- graphs ---
+
+    def _tasks(self, name: str, graph: GraphTable) -> list[TaskTable]:
+        where = f"{self.where}, graph {name}"
+        if bool(graph.tasks) == bool(graph.chain):
+            raise ExperimentError(f"{where}: needs tasks or a chain, one of them")
+        tasks = graph.tasks or _chained(graph)
+        names = [task.name or task.function for task in tasks]
+        for index, task in enumerate(tasks):
+            if names[index] in names[:index]:
+                raise ExperimentError(f"{where}: two tasks are called {names[index]!r}; give them names")
+            if task.function not in self.functions:
+                raise ExperimentError(f"{where}: {unknown_name('function', task.function, self.functions)}")
+            for before in task.after:
+                if before not in names:
+                    raise ExperimentError(f"{where}, task {names[index]}: {unknown_name('task', before, names)}")
+        return tasks
+
+    def _graph(self, name: str, tasks: list[TaskTable], functions: list[str]) -> Graph:
+        where = f"{self.where}, graph {name}"
+        names = [task.name or task.function for task in tasks]
+        made = []
+        for own, task in zip(names, tasks, strict=True):
+            sizes = [size(getattr(task, key), f"{where}, task {own}: {key}") or 0 for key in ("input", "output")]
+            made.append(Task(own, functions.index(self._within(name, task.function)), *sizes))
+        edges = [(names.index(before), index) for index, task in enumerate(tasks) for before in task.after]
+        try:
+            return Graph(name, tuple(made), tuple(edges))
+        except ExperimentError as problem:
+            raise ExperimentError(f"{self.where}, {problem}") from None
+
+    # --- functions and models ---
+
+    def _within(self, graph: str, name: str) -> str:
+        """Return what a function or model is called where each graph has its own."""
+        return name if not self.authors or self.table.authors.share_models else f"{graph}/{name}"
+
+    def _used(self, tasks: Mapping[str, list[TaskTable]]) -> dict[str, tuple[str, str]]:
+        """Return the functions that graphs call, in the order of the file: to the graph and the name in the file."""
+        calls = {(graph, task.function) for graph, listed in tasks.items() for task in listed}
+        found: dict[str, tuple[str, str]] = {}
+        for graph in tasks:
+            for name in self.functions:
+                if (graph, name) in calls:
+                    found.setdefault(self._within(graph, name), (graph, name))
+        return found
+
+    def _measured(self, name: str) -> list[tuple[ServingProfile, FunctionProfile]]:
+        for profile in self.profiles:
+            if name not in profile.functions:
+                raise ProfileError(f"profile {profile.path}: has no function {name!r}, which {self.where} calls")
+        return [(profile, profile.functions[name]) for profile in self.profiles]
+
+    def _models_of(self, name: str) -> dict[str, int]:
+        """Return the models of a function and their bytes; weights that were measured come before the scenario's."""
+        where = f"{self.where}, function {name}"
+        listed = self.functions[name].models
+        for model in listed:
+            if model not in self.table.models:
+                raise ExperimentError(f"{where}: {unknown_name('model', model, self.table.models or ['none'])}")
+        sizes = {model: size(self.table.models[model], f"{self.where}, model {model}") or 0 for model in listed}
+        weights = max((found.weights_bytes or 0 for _, found in self._measured(name)), default=0)
+        if not weights:
+            return sizes
+        if len(sizes) > 1:
+            raise ProfileError(f"{where}: has {len(sizes)} models, so its measured weights belong to none of them")
+        return {next(iter(sizes), name): weights}
+
+    def _models(self, used: Mapping[str, tuple[str, str]]) -> tuple[list[Model], dict[str, int]]:
+        sizes: dict[str, int] = {}
+        for graph, name in used.values():
+            for model, own in self._models_of(name).items():
+                key = self._within(graph, model)
+                sizes[key] = max(sizes.get(key, 0), own)
+        return [Model(name, own) for name, own in sizes.items()], {name: at for at, name in enumerate(sizes)}
+
+    def _function(self, called: str, graph: str, name: str, positions: Mapping[str, int], fleet: Fleet) -> Function:
+        where = f"{self.where}, function {name}"
+        table = self.functions[name]
+        measured = [found for _, found in self._measured(name)]
+        numbers = {
+            "cold_start": optional_span(table.cold_start, f"{where}: cold_start"),
+            "instance_bytes": size(table.instance_memory, f"{where}: instance_memory"),
+            "activation_bytes": size(table.activation, f"{where}: activation"),
+        }
+        for key in numbers:
+            said = [value for found in measured if (value := getattr(found, key)) is not None]
+            numbers[key] = max(said, default=numbers[key]) or 0
+        models = tuple(positions[self._within(graph, model)] for model in self._models_of(name))
+        times, spread = self._times(name, {worker.gpu.type for worker in fleet.workers}, where)
+        own = table.spread if table.spread is not None and not measured else spread
+        profile = Profile(times, serving_profile.checked_spread(own, where))
+        return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()})
+
+    def _times(self, name: str, gpus: set[str], where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
+        """Return the cells by type of GPU, and the spread that belongs to them."""
+        table = self.functions[name]
+        if measured := self._measured(name):
+            found: dict[str, Mapping[Configuration, int]] = {profile.gpu: own.cells for profile, own in measured}
+            if missing := sorted(gpu for gpu in gpus if gpu not in found and ANY_GPU not in found):
+                files = ", ".join(str(profile.path) for profile in self.profiles)
+                raise ProfileError(f"{where}: no cells for GPU {missing[0]} (profile {files}: {', '.join(found)})")
+            return found, max(own.spread for _, own in measured)
+        if bool(table.cells) == (table.ms is not None):
+            raise ProfileError(f"{where}: needs ms or cells, one of them")
+        if table.ms is None:
+            return self._own_cells(table, where)
+        law = self.table.law
+        if law is None:
+            return {ANY_GPU: {Configuration(1, 1, 1): serving_profile.time_of(table.ms, where)}}, 0.0
+        return {gpu: serving_profile.law_cells(table.ms, law, gpu, where) for gpu in sorted(gpus)}, law.spread
+
+    def _own_cells(self, table: FunctionTable, where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
+        by_gpu = table.cells if isinstance(table.cells, dict) else {ANY_GPU: table.cells}
+        read = {gpu: serving_profile.cells_of(rows, where, sparse=table.sparse) for gpu, rows in by_gpu.items()}
+        spreads = [spread for _, found in read.values() for spread in found]
+        return {gpu: cells for gpu, (cells, _) in read.items()}, max(spreads, default=0.0)
+
+    def _interference(self, used: Mapping[str, tuple[str, str]]) -> dict[tuple[int, int], int]:
+        found = {}
+        for row in self.table.interference:
+            for name in (row.function, row.beside):
+                if name not in self.functions:
+                    raise ExperimentError(
+                        f"{self.where}, interference: {unknown_name('function', name, self.functions)}"
+                    )
+            if not 0 < row.slower < 1000:
+                raise ExperimentError(
+                    f"{self.where}, interference of {row.function}: slower is {row.slower:g}: must be above 0"
+                )
+            ppm = round(row.slower * REFERENCE_SPEED_PPM)
+            for a, (_, mine) in enumerate(used.values()):
+                for b, (_, other) in enumerate(used.values()):
+                    if (mine, other) == (row.function, row.beside):
+                        found[a, b] = ppm
+        return found
+
+    # --- what arrives ---
+
+    def _workload(self) -> WorkloadDefaults:
+        parts = [self.table.workload]
+        asked = self.experiment.serving.setting
+        if asked:
+            if asked not in self.table.settings:
+                raise ExperimentError(unknown_name("setting", asked, self.table.settings or ["none"]))
+            parts.append(toml.typed(self.table.settings[asked], WorkloadPart, f"{self.where}, setting {asked}"))
+        given: dict[str, Any] = {}
+        for part in parts:
+            self._check_part(part)
+            if part.arrivals and part.arrivals.partition(":")[0] not in BY_RATE:
+                given.pop("rate", None)  # they have a pace of their own
+            given |= {key: value for key in part.__struct_fields__ if (value := getattr(part, key)) not in ("", None)}
+        slo = parts[-1].slo if asked else ""
+        given["slo"] = {name: slo or graph.slo or given.get("slo", "") for name, graph in self.graphs.items()}
+        given.setdefault("mix", dict.fromkeys(self.graphs, 1.0))
+        return WorkloadDefaults(**given)
+
+    def _check_part(self, part: WorkloadPart) -> None:
+        try:
+            check_workload(
+                WorkloadTable(rate=part.rate, requests=part.requests, slo=part.slo, mix=part.mix, tenants=part.tenants)
+            )
+        except InputError as problem:
+            raise ExperimentError(f"{self.where}, workload: {problem}") from None
+        for name in part.mix or ():
+            if name not in self.graphs:
+                raise ExperimentError(f"{self.where}, mix: {unknown_name('graph', name, self.graphs)}")
+
+
+def _chained(graph: GraphTable) -> list[TaskTable]:
+    names = [f"{name}-{index}" if graph.chain.count(name) > 1 else name for index, name in enumerate(graph.chain)]
+    return [
+        TaskTable(
+            function=function,
+            name=names[index],
+            after=names[index - 1 : index] if index else [],
+            input=0 if index else graph.input,
+            output=graph.output,
+        )
+        for index, function in enumerate(graph.chain)
+    ]
+
+
+# --- what fits --------------------------------------------------------------------------------------------------
+
+
+def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: Fleet) -> None:
+    """Refuse a function that some worker has no memory for: policies may send any task anywhere."""
+    largest = max((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
+    smallest = min((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
+    for model in models:
+        if model.size_bytes > largest.memory_bytes:
+            raise ExperimentError(
+                f"model {model.name} of {format_size(model.size_bytes)} is larger than every GPU; "
+                f"the largest, {largest.type}, has {format_size(largest.memory_bytes)}"
+            )
+    for function in functions:
+        needs = sum(models[model].size_bytes for model in set(function.models)) + function.activation_bytes
+        if needs > smallest.memory_bytes:
+            raise ExperimentError(
+                f"function {function.name} needs {format_size(needs)} of GPU memory for its models and one request; "
+                f"GPU {smallest.type} has {format_size(smallest.memory_bytes)}, and every worker must be able to run it"
+            )
+
+
+def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: str) -> Function:
+    """Return the function with those cells only that every worker with their type of GPU can run when it is empty."""
+    weights = sum(models[model].size_bytes for model in set(function.models))
+    kept: dict[str, Mapping[Configuration, int]] = {}
+    for gpu in dict.fromkeys(worker.gpu.type for worker in fleet.workers):
+        kinds = {(worker.cpus, worker.gpu): worker for worker in fleet.workers if worker.gpu.type == gpu}.values()
+        cells = function.profile.on(gpu)
+        kept[gpu] = {
+            cell: time
+            for cell, time in cells.items()
+            if all(_runs(worker, cell, weights + function.activation_bytes * cell.batch) for worker in kinds)
+        }
+        if not kept[gpu]:
+            worker = next(iter(kinds))
+            raise ProfileError(
+                f"{where}, function {function.name}: none of its {counted(len(cells), 'cell')} can run on GPU {gpu} "
+                f"with {counted(worker.gpu.slices, 'slice')} ({worker.gpu.geometry}), {counted(worker.cpus, 'CPU')} "
+                f"and {format_size(worker.gpu.memory_bytes)}"
+            )
+    return replace(function, profile=Profile(kept, function.profile.spread))
+
+
+def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:
+    fits = cell.cpus <= worker.cpus and memory_bytes <= share_bytes(worker.gpu, cell.slices)
+    return fits and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0) is not None

@@ -1,0 +1,185 @@
+"""Scenarios: from a file to everything that can be asked for, the fleet that answers, and what arrives by default.
+
+A scenario is one of those that ship with the package, by name, or the user's own file: TOML, or Python with a function
+``scenario(experiment)`` that returns the same tables as a dictionary, or a ``Built`` made by hand.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import ExperimentError, ProfileError, unknown_name
+from headway.formats import toml
+from headway.formats.serving import profile as serving_profile
+from headway.formats.serving.scenario_tables import ScenarioTable, check_prices
+from headway.formats.serving.settings import ServingExperiment
+from headway.plugins import check_trusted, imported, loading
+from headway.scenarios.build import LAW, Builder, check_memory
+from headway.scenarios.build import Built as Built
+from headway.scenarios.build import WorkloadDefaults as WorkloadDefaults
+from headway.scenarios.pairs import with_pairs
+
+FOLDER = Path(__file__).parent.parent / "scenarios"
+SHIPPED = ("compass", "compass-slo", "esg", "pipelines")
+MEASURED = "measured"
+NAMED_PROFILES = (LAW, MEASURED)
+PYTHON = ".py"
+
+
+def load(experiment: ServingExperiment) -> Built:
+    """Return the scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
+    found = _found(experiment)
+    if isinstance(found, Built):
+        _for_built(experiment)
+        check_prices(found.fleet, f"scenario {experiment.serving.scenario}")
+        check_memory(found.catalogue.models, found.catalogue.functions, found.fleet)
+        built = found
+    else:
+        where = f"scenario {experiment.serving.scenario}"
+        table = toml.typed(found, ScenarioTable, where)
+        profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
+        built = Builder(experiment, table, profiles, where).build()
+    return with_pairs(experiment, built)
+
+
+def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
+    """Return the profile files that an experiment reads; none where its scenario holds all times itself."""
+    found = _found(experiment)
+    if isinstance(found, Built):
+        return ()
+    return _profile_paths(experiment, toml.typed(found, ScenarioTable, f"scenario {experiment.serving.scenario}"))
+
+
+def profile_file(experiment: ServingExperiment) -> Path | None:
+    """Return the profile file that an experiment or its scenario asks for by path; None where there is none."""
+    found = _found(experiment)
+    asked = "" if isinstance(found, Built) else experiment.serving.profile or found.get("profile", "")
+    return Path(asked).expanduser() if asked and asked not in NAMED_PROFILES else None
+
+
+def written(experiment: ServingExperiment) -> str | None:
+    """Return the scenario as one TOML text, its base included, so that it can be read anywhere without code.
+
+    None for a Python file whose catalogue is made by hand.
+    """
+    found = _found(experiment)
+    if isinstance(found, Built):
+        return None
+    text = toml.write({key: value for key, value in found.items() if key != "base"})
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:  # a number that only looks like one, from a Python file
+        return None
+    return text
+
+
+# --- the file ---------------------------------------------------------------------------------------------------
+
+
+def path_of(name: str) -> Path:
+    """Return where a scenario is: a shipped one by its name, any other by its path."""
+    check_trusted(name, "scenario")
+    if name in SHIPPED:
+        return FOLDER / f"{name}.toml"
+    path = Path(name).expanduser()
+    if path.suffix not in (".toml", PYTHON) and not path.exists():
+        raise ExperimentError(f"{unknown_name('scenario', name, SHIPPED)}; a file ends in .toml or .py")
+    return path
+
+
+def files_of(name: str) -> list[Path]:
+    """Return the files that a scenario is read from: its own, its bases, and the profiles that it names."""
+    path = path_of(name)
+    if name in SHIPPED or path.suffix == PYTHON:
+        return [path]
+    whole, files = _document(path), [path]
+    while isinstance(base := toml.read(files[-1], "scenario").get("base"), str) and base:
+        files.append(_base_path(base, files[-1]))
+    measured = whole.get("measured", [])
+    named = [measured] if isinstance(measured, str) else measured if isinstance(measured, list) else []
+    beside = [_beside(path.parent, each) for each in named if isinstance(each, str)]
+    asked = [Path(whole["profile"]).expanduser()] if isinstance(whole.get("profile"), str) else []
+    return [*files, *(each for each in (*beside, *asked) if each.is_file())]
+
+
+def _found(experiment: ServingExperiment) -> toml.Document | Built:
+    path = path_of(experiment.serving.scenario)
+    if path.suffix != PYTHON:
+        return _document(path)
+    made = _called(path, experiment)
+    return made if isinstance(made, Built) else _on_base(made, path, ())
+
+
+def _document(path: Path, above: tuple[Path, ...] = ()) -> toml.Document:
+    """Return a file's document, put onto that of its base if it has one."""
+    return _on_base(toml.read(path, "scenario"), path, above)
+
+
+def _on_base(document: toml.Document, path: Path, above: tuple[Path, ...]) -> toml.Document:
+    base = document.get("base", "")
+    if not isinstance(base, str) or not base:
+        return document
+    if path in above:
+        raise ExperimentError(f"scenario {path}: is its own base")
+    beneath = _base_path(base, path)
+    if beneath.suffix == PYTHON:
+        raise ExperimentError(f"scenario {path}: its base {base} is no TOML file")
+    return _merged(_document(beneath, (*above, path)), document)
+
+
+def _base_path(base: str, above: Path) -> Path:
+    """Return where the base of a scenario is: beside it, or a shipped one."""
+    beneath = path_of(base)
+    return beneath if base in SHIPPED or beneath.is_absolute() else above.parent / beneath
+
+
+def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Document:
+    """Merge two documents: tables key by key, anything else as the upper one has it."""
+    whole = dict(beneath)
+    for key, value in above.items():
+        old = whole.get(key)
+        whole[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return whole
+
+
+def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
+    where = f"scenario {path}"
+    module = imported(path, "scenario", where)
+    with loading(where):
+        made = module.scenario(experiment) if hasattr(module, "scenario") else None
+    if not isinstance(made, dict | Built):
+        raise ExperimentError(f"{where}: needs a function scenario(experiment) that returns a dictionary or a Built")
+    return made
+
+
+def _for_built(experiment: ServingExperiment) -> None:
+    """Refuse keys that would have no effect on a catalogue that a Python file made."""
+    for key in ("setting", "profile"):
+        if given := getattr(experiment.serving, key):
+            raise ExperimentError(f"{key} {given!r}: {experiment.serving.scenario} makes its catalogue itself")
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------
+
+
+def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple[Path, ...]:
+    asked = experiment.serving.profile or table.profile or LAW
+    if asked == LAW:
+        return ()
+    if asked != MEASURED:
+        path = Path(asked).expanduser()
+        if path.suffix != ".toml" and not path.exists():
+            raise ProfileError(f"{unknown_name('profile', asked, NAMED_PROFILES)}; a profile file ends in .toml")
+        return (path,)
+    named = [table.measured] if isinstance(table.measured, str) else table.measured
+    if not named:
+        raise ProfileError(f"scenario {experiment.serving.scenario}: no measured profile belongs to it; name a file")
+    beside = path_of(experiment.serving.scenario).parent
+    return tuple(_beside(beside, name) for name in named)
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """Return a profile beside its scenario, or beside the shipped ones that it may be based on."""
+    path = folder / Path(name).expanduser()
+    return path if path.exists() or not (FOLDER / name).exists() else FOLDER / name

@@ -1,0 +1,158 @@
+"""What a fleet can carry and how fast a graph can be answered at best: the bounds that experiments are held against."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headway.errors import ExperimentError, unknown_name
+from headway.formats.serving.settings import ServingExperiment, parse_slo
+from headway.scenarios.build import Built
+from headway.serving.catalogue import Configuration, Function
+from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
+from headway.serving.latency import LatencyModel
+from headway.units import SECOND, counted, format_duration
+
+MOST_OVERLOAD = 4.0
+"""So many times what the fleet can carry is played, with a note; what is beyond is taken for a slip."""
+_NEAR = 1.0 + 1e-9
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
+    """Return by graph how long a request may take, 0 for no limit; none may be below the graph's fastest path."""
+    found = []
+    mix, latency = mix_of(experiment, built), LatencyModel(built.catalogue, built.fleet)
+    for index, graph in enumerate(built.catalogue.graphs):
+        text = experiment.workload.slo or built.workload.slo.get(graph.name, "")
+        parsed = parse_slo(text)
+        given = 0 if parsed is None else parsed[0] or round(parsed[1] * latency.critical_path(graph))
+        least = latency.fastest_path(graph)
+        if parsed is not None and given < least and mix[index]:
+            means = f" ({text})" if parsed[1] else ""
+            raise ExperimentError(
+                f"slo {format_duration(given)}{means} is below the critical path: graph {graph.name} takes "
+                f"{format_duration(least)} at its fastest, {format_duration(least - given)} more"
+            )
+        found.append(given)
+    return tuple(found)
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------
+
+
+def mix_of(experiment: ServingExperiment, built: Built) -> tuple[float, ...]:
+    """Return the share of each graph among the requests; they sum to 1."""
+    names = [graph.name for graph in built.catalogue.graphs]
+    mix = experiment.workload.mix if experiment.workload.mix is not None else built.workload.mix
+    for name in mix:
+        if name not in names:
+            raise ExperimentError(f"mix: {unknown_name('graph', name, names)}")
+    weights = [float(mix.get(name, 0.0)) for name in names] if mix else [1.0] * len(names)
+    total = sum(weights)
+    if total <= 0:
+        raise ExperimentError("mix is empty: no graph has a weight above 0")
+    return tuple(weight / total for weight in weights)
+
+
+# --- throughput -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Workers that are equal but for their names."""
+
+    worker: Worker
+    count: int
+
+    def shares(self, cell: Configuration) -> tuple[float, ...]:
+        """Return how much of the CPUs, of the slices and of the places of one worker a batch takes."""
+        gpu = self.worker.gpu
+        places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if gpu.geometry == MIG else 0.0
+        return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
+
+
+def capacity_per_second(built: Built, mix: Sequence[float]) -> float:
+    """Return the most requests a second that the fleet can carry, whatever the policy: CPUs and slices always full.
+
+    Each function runs in the configurations that get most out of them; weights are always there and nothing has a
+    deadline, so a real fleet carries less.
+    """
+    calls = _calls(built, mix)
+    return _programme(built, calls) if calls else float("inf")
+
+
+def check_rate(experiment: ServingExperiment, built: Built, rate: float) -> str:
+    """Refuse a rate far above what any policy could keep up with, unless that is meant; a note on any above it."""
+    calls = _calls(built, mix_of(experiment, built))
+    if not calls or rate <= _easily(built, calls):
+        return ""
+    most = _programme(built, calls)
+    if rate <= most * _NEAR:
+        return ""
+    workers = counted(len(built.fleet.workers), "worker")
+    told = f"rate {rate:g} is more than the fleet can carry: {workers}, at most {most:.3g} requests a second"
+    if rate > most * MOST_OVERLOAD and not experiment.workload.overload:
+        raise ExperimentError(f"{told}; lower it, add workers, or set workload.overload = true if this is meant")
+    return f"{told}; queues grow until the last request has come"
+
+
+def _calls(built: Built, mix: Sequence[float]) -> dict[int, float]:
+    """Return how often a request calls each function."""
+    calls: dict[int, float] = {}
+    for graph, share in zip(built.catalogue.graphs, mix, strict=True):
+        for task in graph.tasks if share else ():
+            calls[task.function] = calls.get(task.function, 0.0) + share
+    return calls
+
+
+def _kinds(built: Built) -> list[_Kind]:
+    counts: dict[tuple[object, ...], list[Worker]] = {}
+    for worker in built.fleet.workers:
+        counts.setdefault((worker.gpu, worker.cpus), []).append(worker)
+    return [_Kind(workers[0], len(workers)) for workers in counts.values()]
+
+
+def _seconds(function: Function, kind: _Kind) -> list[tuple[Configuration, float]]:
+    cells: Mapping[Configuration, int] = function.profile.on(kind.worker.gpu.type)
+    return [(cell, time / SECOND) for cell, time in cells.items()]
+
+
+def _easily(built: Built, calls: Mapping[int, float]) -> float:
+    """Return a rate that can surely be carried: each kind of worker runs one configuration a function."""
+    total = 0.0
+    for kind in _kinds(built):
+        busy = sum(
+            often
+            * min(
+                time / cell.batch * max(kind.shares(cell))
+                for cell, time in _seconds(built.catalogue.functions[function], kind)
+            )
+            for function, often in calls.items()
+        )
+        total += kind.count / busy
+    return total
+
+
+def _programme(built: Built, calls: Mapping[int, float]) -> float:
+    """Solve the linear program of batches a second by configuration and kind of worker for the largest rate."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    kinds, functions = _kinds(built), list(calls)
+    columns = [
+        (at, row, cell, time)
+        for at, kind in enumerate(kinds)
+        for row, function in enumerate(functions)
+        for cell, time in _seconds(built.catalogue.functions[function], kind)
+    ]
+    used = np.zeros((3 * len(kinds) + len(functions), len(columns) + 1))
+    for column, (at, row, cell, time) in enumerate(columns):
+        for resource, share in enumerate(kinds[at].shares(cell)):
+            used[3 * at + resource, column] = share * time
+        used[3 * len(kinds) + row, column] = -cell.batch
+    used[3 * len(kinds) :, -1] = [calls[function] for function in functions]
+    bounds = np.array([float(kind.count) for kind in kinds for _ in range(3)] + [0.0] * len(functions))
+    aim = np.zeros(len(columns) + 1)
+    aim[-1] = -1.0
+    return float(linprog(aim, A_ub=used, b_ub=bounds, method="highs").x[-1])

@@ -1,0 +1,180 @@
+"""Where a job goes: on the node, or the nodes, where all jobs together are then fastest.
+
+Ties go as best fit has them: where the fewest GPUs stay free, then to the first node. A job that one node could hold is
+divided over several only where the cluster gains more by that, only for GPUs that nobody narrower waits for, and only
+where that hardly slows it down; where none has room for it now, only if the cluster gains at least half of what the job
+delivers.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.training.actions import Grant, Placement
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE, Item
+from headway.training.policies.allocations.headway.node_books import Book, Books, less
+from headway.training.policies.allocations.shared.room import part
+from headway.training.policies.allocations.shared.wants import place_by_gpus
+from headway.training.policies.parts import PlacementRule
+from headway.training.policies.placements.pick import gpus_of, on_node
+from headway.training.pool import members
+from headway.units import WHOLE_GPU_MILLI
+
+_WORTH = 2
+Alike = tuple[int, tuple[int, int, int], int]
+"""Who is on a node, what it has for them, and how many GPUs are taken there."""
+Prices = npt.NDArray[np.int64]
+"""What the others on a node lose, for each grant of a menu."""
+
+
+class Sites:
+    """Places for jobs, by what the cluster gains."""
+
+    def __init__(self, books: Books, slowdown: float) -> None:
+        self.books = books
+        self.state = books.state
+        self.slowdown = slowdown
+
+    def best(self, js: JobState) -> Placement | None:
+        """The best place for a job of whole GPUs; None where none can be had without taking from jobs over several."""
+        one = self._one_node(js)
+        several = self._several(js) if js.gpus > 1 and js.nodes != 1 else None
+        if several is not None and several[0] > (self._least(js, several[1]) if one is None else one[0]):
+            return several[1]
+        return None if one is None else one[1]
+
+    def _least(self, js: JobState, placement: Placement) -> int:
+        """What the cluster must gain by a job that is divided because no node has room for it: a part of what the job
+        delivers. For less, others had better keep the CPUs."""
+        if js.gpus > self.state.pool.largest_among(js.eligible):
+            return 0
+        return self.books.menu(js, placement).speeds[0] * js.width * js.account.weight // WHOLE_GPU_MILLI // _WORTH
+
+    def for_cpus(self, js: JobState, rule: PlacementRule) -> Placement | None:
+        """Where a job without GPUs finds what it asks for, or can have it if others give up what they gain least by."""
+        asks = Grant(js.job.cpu_milli, js.job.memory_bytes)
+        found = rule.place(self.state.pool, js)
+        if found is not None and self.books.holds(self.books.current(found[0][0]), asks, gpus=False):
+            return found
+        best: tuple[int, int] | None = None
+        for node in members(js.eligible & self.state.pool.schedulable):
+            book = self.books.current(node)
+            lost = book.gain - book.basin.gain(book.mark, less(book.spare, asks))
+            if self.books.holds(book, asks, gpus=False) and (best is None or (lost, node) < best):
+                best = lost, node
+        return None if best is None else ((best[1], 0),)
+
+    def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
+        """Where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
+        books = self.books
+
+        def suits(found: Placement, node: int, count: int) -> bool:
+            return books.holds(books.current(node), part(books.modest(js, found), count, js.gpus))
+
+        return place_by_gpus(self.state, js, rule, suits)
+
+    def _one_node(self, js: JobState) -> tuple[int, Placement] | None:
+        pool, books, kinds = self.state.pool, self.books, self.books.kinds
+        items: dict[int, Item] = {}
+        best: tuple[int, int, int] | None = None
+        for node in members(pool.with_free(js.gpus, js.eligible)):
+            book = books.books[node]
+            if book.mask != pool.free_mask[node]:
+                book = books.current(node)
+            item = items.get(kinds[node])
+            if item is None or js.job.communication_ppm:
+                item = items[kinds[node]] = books.item(js, on_node(pool, node, js.gpus))
+            value = book.adds.get(item)
+            if value is None:
+                value = book.add(item)
+            key = (-value, pool.free_count[node], node)
+            if value > 0 and (best is None or key < best) and books.holds(book, item.modest):
+                best = key
+        return None if best is None else (-best[0], on_node(pool, best[2], js.gpus))
+
+    # --- several nodes ----------------------------------------------------------------------------------------
+
+    def _several(self, js: JobState) -> tuple[int, Placement] | None:
+        """GPUs of several nodes of one kind, where they cost the others there least."""
+        pool, books = self.state.pool, self.books
+        if pool.free_among(js.eligible) < js.gpus:
+            return None
+        fits_one = js.gpus <= pool.largest_among(js.eligible)
+        if fits_one and self._narrower_waits(js):
+            return None
+        there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
+        there = [book for book in there if not any(book.hosts) and book.gain >= 0]
+        best: tuple[int, Placement] | None = None
+        for kind in dict.fromkeys(books.kinds[book.node] for book in there):
+            alike = [book for book in there if books.kinds[book.node] == kind]
+            for found in self._spreads(js, alike):
+                if (best is None or found[0] > best[0]) and not (fits_one and self._slow(js, found[1])):
+                    best = found
+        return best
+
+    def _narrower_waits(self, js: JobState) -> bool:
+        """Whether the GPUs that a job leaves free may be too few for narrower ones that wait, by the first of each
+        lane; those that came with it wait as well, until it is their turn."""
+        jobs, left = self.state.jobs, self.state.pool.free_gpus - js.gpus
+        for lane in self.state.queue.lanes.values():
+            gpus = jobs[lane.head[1]].gpus
+            if gpus < js.gpus:
+                left -= gpus * len(lane)
+                if left < 0:
+                    return True
+        return False
+
+    def _slow(self, js: JobState, placement: Placement) -> bool:
+        """Whether a job is slower there than on one such node by more than one puts up with."""
+        node = placement[0][0]
+        alone = self.state.speed.pace(js.job, ((node, (1 << js.gpus) - 1),))
+        return self.books.pace(js, placement) < (1 - self.slowdown) * alone
+
+    def _spreads(self, js: JobState, there: list[Book]) -> Iterator[tuple[int, Placement]]:
+        """With all its GPUs on a node if they are free there, half of them at most, a quarter, ...: the fewer it has on
+        a node, the more of everything else the node can give to each."""
+        free = [self.state.pool.free_count[book.node] for book in there]
+        known: dict[Alike, Prices] = {}
+        most = js.gpus
+        while most:
+            if most == 1 or most // 2 < max(free):  # else half of them is no other limit
+                found = self._spread(js, there, [min(most, count) for count in free], known)
+                if found is not None:
+                    yield found
+            most //= 2
+
+    def _spread(
+        self, js: JobState, there: list[Book], free: list[int], known: dict[Alike, Prices]
+    ) -> tuple[int, Placement] | None:
+        """For each grant of its menu the nodes that it costs least, and then the best grant."""
+        pool = self.state.pool
+        counts = np.array(free)
+        if counts.sum() < js.gpus:
+            return None
+        menu = self.books.menu(js, tuple((book.node, 1) for book in there[:2]))
+        prices = np.empty((len(there), len(menu.grants)), dtype=np.int64)
+        for row, (book, count) in enumerate(zip(there, free, strict=True)):
+            alike = (book.mark, book.spare, count)  # nodes that are empty, most of all
+            if alike not in known:
+                known[alike] = book.gain - book.basin.gains(book.mark, book.spare, menu.amounts * count)
+            prices[row] = known[alike]
+        taken = np.where(prices < -IMPOSSIBLE // 2, counts[:, None], 0)
+        each = np.where(taken > 0, prices // np.maximum(taken, 1), -IMPOSSIBLE)
+        order = np.lexsort((-taken, each), axis=0)
+        have = np.take_along_axis(taken, order, axis=0).cumsum(axis=0)
+        lost = np.take_along_axis(prices, order, axis=0).cumsum(axis=0)
+        last = (have >= js.gpus).argmax(axis=0)
+        values = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
+        values -= np.take_along_axis(lost, last[None, :], axis=0)[0]
+        values[have[-1] < js.gpus] = IMPOSSIBLE
+        pick = int(values.argmax())
+        if values[pick] <= 0:
+            return None
+        left, chosen = js.gpus, []
+        for row in order[: last[pick] + 1, pick].tolist():
+            count = min(left, int(taken[row, pick]))
+            chosen.append((there[row].node, gpus_of(pool, there[row].node, count)))
+            left -= count
+        return int(values[pick]), tuple(chosen)

@@ -1,0 +1,195 @@
+"""What allocations share: what a job would like, what it is due, how fast it would be, and carrying changes out.
+
+A job with a profile would like the smallest cell of its matrix that gives all the speed there is. One without is not
+known: it would like what it asked for, or its due if it asked for nothing, and it is taken to lose nothing by having
+just its due. On GPUs faster than the reference a job would like as much more as they can use.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from headway.training.actions import Grant, Placement, ReallocateJob
+from headway.training.feasible import grant_refusal
+from headway.training.job import Job
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.tightest import placed
+from headway.training.policies.parts import PlacementRule
+from headway.training.pool import members
+from headway.training.sensitivity import Profile
+from headway.training.shares import Dues, times
+from headway.training.state import TrainingState
+from headway.training.wish import Wish
+from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
+
+
+class Wants:
+    """What is believed of jobs, on one cluster."""
+
+    def __init__(self, state: TrainingState) -> None:
+        self.profiles: Mapping[str, Profile] = state.speed.profiles
+        self.dues = Dues(state.cluster)
+        speeds = state.cluster.gpu_speed_ppm
+        self._pace = [
+            max(speeds.get(node.gpu_type, REFERENCE_SPEED_PPM), REFERENCE_SPEED_PPM) for node in state.cluster.nodes
+        ]
+        self.one_pace = len(set(self._pace)) == 1
+        """Whether a job would like the same wherever it runs."""
+        self._known: dict[tuple[str, int, int], Grant] = {}
+        """Demands of jobs with a profile, by model, width and pace."""
+        self.kinds = tuple(self._kinds(state))
+        """(due of a GPU, pace, the nodes that have both), the largest first."""
+
+    def _kinds(self, state: TrainingState) -> Iterator[tuple[Grant, int, int]]:
+        for due, nodes in self.dues.kinds:
+            paces: dict[int, int] = {}
+            for node in members(nodes):
+                paces[self._pace[node]] = paces.get(self._pace[node], 0) | state.pool.bits[node]
+            yield from ((due, pace, paces[pace]) for pace in sorted(paces, reverse=True))
+
+    def pace(self, placement: Placement) -> int:
+        """How fast the slowest of these GPUs is; at least the reference, at which profiles are taken."""
+        return self._pace[placement[0][0]] if len(placement) == 1 else min(self._pace[node] for node, _ in placement)
+
+    def profile(self, job: Job) -> Profile | None:
+        """What is known of a job; None: nothing."""
+        return self.profiles.get(job.model) if job.gpus else None
+
+    def due(self, js: JobState, placement: Placement) -> Grant:
+        """Its GPUs' share of the nodes; a job without GPUs is due what it asked for."""
+        if not js.gpus:
+            return Grant(js.job.cpu_milli, js.job.memory_bytes)
+        return self.dues.of(placement, js.width)
+
+    def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
+        """What would give it all the speed there is on GPUs of this pace, as far as it is counted."""
+        width = job.gpus * job.gpu_milli
+        known = self._known.get((job.model, width, pace_ppm))
+        if known is not None:
+            return known
+        profile = self.profile(job)
+        if profile is not None:
+            found = self._counted(for_width(_demand_at(profile, pace_ppm), width))
+            self._known[(job.model, width, pace_ppm)] = found
+            return found
+        if not job.gpus:
+            return Grant(job.cpu_milli, job.memory_bytes)
+        due = times(due_a_gpu, width)
+        return self._counted(
+            Grant(job.cpu_milli or due.cpu_milli, job.memory_bytes or due.memory_bytes, 0 if job.cpu_milli else due[2])
+        )
+
+    def _counted(self, grant: Grant) -> Grant:
+        return Grant(*(value if counts else 0 for value, counts in zip(grant, self.dues.counted, strict=True)))
+
+
+def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
+    """The smallest saturating cell; on faster GPUs with as much more of what feeds them."""
+    cpu_milli, memory_bytes, storage = profile.demand
+    if pace_ppm > REFERENCE_SPEED_PPM:
+        cpu_milli = -(-cpu_milli * pace_ppm // REFERENCE_SPEED_PPM)
+        storage = profile.storage_need(-(-profile.most_ppm * pace_ppm // REFERENCE_SPEED_PPM), memory_bytes)
+    return Grant(cpu_milli, memory_bytes, storage)
+
+
+def for_width(per_gpu: Grant, width_milli: int) -> Grant:
+    """So much for each GPU, for a job of so many thousandths of one; rounded up, so that no speed is lost."""
+    if width_milli == WHOLE_GPU_MILLI:
+        return per_gpu
+    return Grant(*(-(-amount * width_milli // WHOLE_GPU_MILLI) for amount in per_gpu))
+
+
+def above(grant: Grant, due: Grant) -> bool:
+    """Whether a grant is more than another in some respect."""
+    return grant[0] > due[0] or grant[1] > due[1] or grant[2] > due[2]
+
+
+def carried_out(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[ReallocateJob]:
+    """Changes to what running jobs hold, one at a time and each feasible when it is made: who gives goes first.
+
+    Where some give one thing and take another, so that none can go first, one gives first and takes later.
+    """
+    left = {job: grant for job, grant in wanted.items() if state.running[job].grant != grant}
+    waiting = sorted(left, key=lambda job: (_growth(state.running[job].grant, left[job]), job))
+    while waiting:
+        stuck = []
+        for job in waiting:
+            if grant_refusal(state, job, left[job]) is None:
+                yield ReallocateJob(job, left[job])
+            else:
+                stuck.append(job)
+        if len(stuck) == len(waiting):
+            giver = next((job for job in stuck if lesser(state.running[job].grant, left[job])), None)
+            if giver is None:
+                raise AssertionError(f"what jobs {stuck} are to hold is more than there is")
+            less = lesser(state.running[giver].grant, left[giver])
+            assert less is not None
+            yield ReallocateJob(giver, less)
+        waiting = stuck
+
+
+def _growth(now: Grant, then: Grant) -> float:
+    return sum((b - a) / max(a, b, 1) for a, b in zip(now, then, strict=True))
+
+
+def lesser(now: Grant, then: Grant) -> Grant | None:
+    """The smaller of both in every respect, if that is less than now."""
+    less = Grant(*(min(a, b) for a, b in zip(now, then, strict=True)))
+    return less if less != now else None
+
+
+def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
+    """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
+    theirs. Only what jobs without GPUs hold is out of reach."""
+    for due, pace, nodes in wants.kinds:
+        wish = Wish(js, least(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
+        if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
+            return found
+    return place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
+
+
+def place_by_gpus(
+    state: TrainingState, js: JobState, rule: PlacementRule, suits: Callable[[Placement, int, int], bool]
+) -> Placement | None:
+    """Where the rule puts a job by its GPUs alone; of a placement, each node suits it for so many of them."""
+    pool, eligible = state.pool, js.eligible
+    while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
+        short = [node for node, mask in found if not suits(found, node, mask.bit_count())]
+        if not short:
+            return found
+        for node in short:
+            eligible &= ~pool.bits[node]
+    return None
+
+
+def least(full: Grant, due: Grant) -> Grant:
+    """Return what a job comes down to: its due of everything, or its demand where that is nowhere above."""
+    return due if above(full, due) else full
+
+
+def can_have_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
+    """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due; and so on
+    all nodes that jobs over several nodes join to it, where others would have to be brought down to theirs as well."""
+    if not _leaves_due(state, dues, node, gpus):
+        return False
+    reached, left = {node}, [node]
+    while left:
+        for js in state.on_node[left.pop()].values():
+            if len(js.placement) > 1:
+                beyond = [other for other, _ in js.placement if other not in reached]
+                if not all(_leaves_due(state, dues, other, 0) for other in beyond):
+                    return False
+                reached.update(beyond)
+                left.extend(beyond)
+    return True
+
+
+def _leaves_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
+    alone = [js.grant for js in state.on_node[node].values() if not js.gpus]
+    if not alone:
+        return True
+    machine, due = state.cluster.nodes[node], dues.of_node[node]
+    used = machine.gpus - state.pool.free_count[node] + gpus
+    capacity = (machine.cpu_milli, machine.memory_bytes)
+    return all(
+        has is None or sum(grant[index] for grant in alone) + used * due[index] <= has
+        for index, has in enumerate(capacity)
+    )

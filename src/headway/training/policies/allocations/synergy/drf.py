@@ -1,0 +1,46 @@
+"""DRF as a scheduler of its own: static full demands, and the tenant with the smallest dominant share comes next.
+
+The comparison of Synergy (Mohan et al., OSDI 2022) with big-data schedulers: dominant resource fairness (Ghodsi et al.,
+NSDI 2011) takes demands as given, so a job gets all it could use or waits, as under ``greedy``. Which job comes next is
+the order ``drf``'s, over what tenants were given of GPUs, CPUs and memory, whatever order the policy names; that one
+decides among jobs of one tenant, and between tenants whose shares are equal.
+
+Departures: shares are tenants', where the paper's code has one for each job. Jobs are preempted, as under ``drf`` with
+``preempt``: that code sorts all jobs anew every round.
+"""
+
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.synergy.greedy import Greedy
+from headway.training.policies.allocations.synergy.ties import Tied
+from headway.training.policies.orders.drf import Drf
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+
+
+class DrfDemands(Greedy):
+    """Full demands, the poorest tenant first."""
+
+    name = "drf"
+
+    def order(self, order: Order) -> Order:
+        """By dominant share; the policy's order breaks ties."""
+        return Poorest(order)
+
+
+class Poorest(Tied, Drf):
+    """By the dominant share of the job's tenant, then by another order; with preemption, as it was compared."""
+
+    preempts = True
+
+    def __init__(self, ties: Order) -> None:
+        Drf.__init__(self)
+        self.tie(ties)
+
+    @property
+    def starves(self) -> bool:  # type: ignore[override]
+        """Among a tenant's own jobs, where the order that breaks ties does."""
+        return self.ties.starves
+
+    def key(self, now: int, js: JobState) -> Key:
+        """By the other order within a tenant."""
+        return self.tie_key(now, js)

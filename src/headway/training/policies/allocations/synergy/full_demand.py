@@ -1,0 +1,87 @@
+"""The full demand of a job, known before it is placed: what schedulers of static demands go by.
+
+With a profile it is the smallest cell that gives all the speed there is; without one what the job asked for, or, where
+it asked for nothing, the least that its GPUs are due on any node that it may use.
+
+A demand that even an empty cluster could not give would keep its job waiting for ever. ``within`` therefore cuts it
+down to what the job could have if it were alone: of everything at most what goes with its GPUs on the nodes where the
+placement rule puts them then, which is never less than their due.
+"""
+
+from copy import copy
+
+from headway.training.actions import UNCOUNTED, Grant, Placement
+from headway.training.job import Job
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.wants import Wants
+from headway.training.policies.parts import PlacementRule
+from headway.training.pool import Pool
+from headway.training.state import TrainingState
+from headway.training.wish import Wish
+
+_NOTHING = Grant(0, 0)
+_MOST_REMEMBERED = 1 << 16
+
+
+class FullDemands:
+    """The demands of jobs on one cluster."""
+
+    def __init__(self, state: TrainingState) -> None:
+        self._wants = Wants(state)
+        self._divides = state.divides
+        self._empty = Pool(state.cluster)
+        self._known: dict[tuple[object, ...], Grant] = {}
+        self._cut: dict[tuple[object, ...], Grant] = {}
+
+    def of(self, js: JobState) -> Grant:
+        """What would give a job all the speed there is; what it asked for where nothing is divided."""
+        job = js.job
+        if not self._divides or not js.gpus:
+            return Grant(job.cpu_milli, job.memory_bytes)
+        shape = _shape(job, js.eligible)
+        found = self._known.get(shape)
+        if found is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            found = self._known[shape] = self._wants.demand(job, self._least_due(js.eligible))
+        return found
+
+    def within(self, js: JobState, rule: PlacementRule) -> Grant:
+        """The same, cut down to what the empty cluster could give."""
+        shape = _shape(js.job, js.eligible)
+        found = self._cut.get(shape)
+        if found is None:
+            if len(self._cut) >= _MOST_REMEMBERED:
+                self._cut.clear()
+            found = self._cut[shape] = self._within(js, rule)
+        return found
+
+    def _least_due(self, eligible: int) -> Grant:
+        dues = [due for due, nodes in self._wants.dues.kinds if nodes & eligible]
+        return Grant(*(min(column) for column in zip(*dues, strict=True))) if dues else _NOTHING
+
+    def _within(self, js: JobState, rule: PlacementRule) -> Grant:
+        full = self.of(js)
+        if self._alone(js, rule, full, js.eligible) is not None:
+            return full
+        sets = (js.eligible, *(js.eligible & nodes for _, nodes in self._wants.dues.kinds))
+        places = [self._alone(js, rule, _NOTHING, nodes) for nodes in sets if nodes]
+        return max((self._at_most(js, full, place) for place in places if place is not None), default=full)
+
+    def _alone(self, js: JobState, rule: PlacementRule, grant: Grant, nodes: int) -> Placement | None:
+        """Where the rule puts a job on these nodes if it is alone; the rule is left as it is."""
+        return copy(rule).place(self._empty, Wish(js, grant, nodes))
+
+    def _at_most(self, js: JobState, full: Grant, placement: Placement) -> Grant:
+        """As much of a demand as the nodes of a placement have, of everything the same for each GPU."""
+        empty = self._empty
+        columns = (empty.cpu_free, empty.memory_free, empty.storage_free)
+        cut = []
+        for wanted, free in zip(full, columns, strict=True):
+            each = min((free[node] // mask.bit_count() for node, mask in placement), default=UNCOUNTED)
+            cut.append(min(wanted, each * js.gpus))
+        return Grant(*cut)
+
+
+def _shape(job: Job, eligible: int) -> tuple[object, ...]:
+    return job.model, job.gpus, job.gpu_milli, job.nodes, job.cpu_milli, job.memory_bytes, eligible

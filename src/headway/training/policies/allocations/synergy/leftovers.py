@@ -1,0 +1,41 @@
+"""What tune's five steps leave to nobody: a job that was held to its due gets as much more of what it wants as its
+nodes have left, those first that gain most by it. They are above their due then, and give it back like any other."""
+
+from collections.abc import Sequence
+
+from headway.training.actions import Grant
+from headway.training.policies.allocations.shared.room import Room, part
+from headway.training.policies.allocations.shared.wants import Wants, above
+from headway.training.policies.allocations.synergy.held import Held
+from headway.training.sensitivity import Matrix
+
+
+def hand_out(room: Room, held: Sequence[Held], wants: Wants) -> None:
+    """Raise the grants of jobs that have their due and want more; the room is what is left beside all of them."""
+    believed = Matrix(wants.profiles)
+
+    def gain(each: Held) -> int:
+        """What all its GPUs together would gain by having all that is left for it."""
+        pace = wants.pace(each.placement)
+        now, then = (believed.of(each.js.job, wants.dues.felt(grant), pace) for grant in (each.grant, most(each)))
+        return (then - now) * each.js.width
+
+    def most(each: Held) -> Grant:
+        """What it holds, and what its nodes have left of all that it would like."""
+        gpus = each.js.gpus
+        reach = [
+            [(free + has) * gpus // mask.bit_count() for free, has in zip(room.free(node), here, strict=True)]
+            for node, mask in each.placement
+            for here in [part(each.grant, mask.bit_count(), gpus)]
+        ]
+        limits = (min(amounts) for amounts in zip(*reach, strict=True))
+        return Grant(*(max(now, min(full, top)) for now, full, top in zip(each.grant, each.full, limits, strict=True)))
+
+    waiting = [each for each in held if above(each.full, each.grant) and wants.profile(each.js.job) is not None]
+    while waiting:
+        gains = [gain(each) for each in waiting]
+        best = max(range(len(waiting)), key=lambda index: (gains[index], -waiting[index].js.id))
+        if gains[best] <= 0:
+            return
+        chosen = waiting.pop(best)
+        room.regrant(chosen, most(chosen))

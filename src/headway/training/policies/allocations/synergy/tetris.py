@@ -1,0 +1,60 @@
+"""Tetris as a scheduler of its own: static full demands, packed by how well they match what is free.
+
+The comparison of Synergy (Mohan et al., OSDI 2022) with Tetris (Grandl et al., SIGCOMM 2014), which takes demands as
+given: a job gets all it could use or waits, as under ``greedy``. The job comes next that has the smallest remaining
+work times packed demand, divided by the alignment of its demand with what is free: the dot product of the two, over
+the sum of the demand. So of jobs with as much left to do the one comes first that wants what there is most of.
+Whatever order the policy names only breaks ties.
+
+Departures: the paper aligns a task with one machine, here a job is aligned with the whole cluster's free resources,
+because it may need several machines; and it adds the two scores with a weight, where this divides one by the other, as
+they have no common unit. No fairness knob.
+"""
+
+from collections.abc import Hashable, Iterable
+from math import inf
+
+from headway.training.jobstate import JobState
+from headway.training.policies.allocations.synergy.greedy import Greedy
+from headway.training.policies.allocations.synergy.ties import Tied
+from headway.training.policies.orders.tetris import Tetris
+from headway.training.policies.parts import Order
+from headway.training.queue import Key
+from headway.training.state import TrainingState
+
+
+class TetrisDemands(Greedy):
+    """Full demands, those first that match what is free and are soon done."""
+
+    name = "tetris"
+
+    def order(self, order: Order) -> Order:
+        """By alignment and what is left; the policy's order breaks ties."""
+        return Aligned(order)
+
+
+class Aligned(Tied, Tetris):
+    """Jobs of one demand in a lane; lanes by what their first job has left, over how well the demand is aligned."""
+
+    def __init__(self, ties: Order) -> None:
+        self.tie(ties)
+
+    def key(self, now: int, js: JobState) -> Key:
+        """What is left, then by the other order."""
+        return super().key(now, js), self.tie_key(now, js)
+
+    def lane(self, js: JobState) -> Hashable:
+        """Demands change places as what is free changes; jobs of one demand do not."""
+        return self.packing.parts(js)
+
+    def lane_key(self, state: TrainingState, js: JobState) -> Key:
+        """What is left of a job over its alignment with what is free now."""
+        aligned = self.packing.alignment(state, js)
+        return js.key[0] / aligned if aligned else inf
+
+    def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
+        """Running jobs with more left, most first; free resources say nothing about those."""
+        for value, job in state.ranked.descending(now):
+            if value <= js.key[0]:
+                return
+            yield state.running[job]

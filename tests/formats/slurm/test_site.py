@@ -1,0 +1,105 @@
+"""A site's settings become the nearest policy, and what is not followed is said."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import ExperimentError
+from headway.formats.slurm.site import parse, read, site
+from headway.plugins import anchored, resolve
+from headway.training.policies.registry import build
+from headway.units import DAY, MINUTE
+
+CONF = """\
+# a site
+ClusterName=made-up
+prioritytype=priority/multifactor   # names do not care about case
+PriorityWeightAge=1000
+PriorityWeightFairshare=5000
+PriorityWeightJobSize=10
+PriorityMaxAge=1-0
+PriorityDecayHalfLife=0
+PriorityCalcPeriod=2
+PriorityFavorSmall=YES
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=60,bf_max_job_test=50,bf_max_job_user=10,\\
+default_queue_depth=100
+"""
+
+
+def test_weights_ages_and_backfill_are_taken_over() -> None:
+    found = site(parse(CONF))
+    policy = build(found.policy)
+    order, backfill = policy.order, policy.backfill
+    assert (order.age_weight, order.fairshare_weight, order.size_weight) == (1000, 5000, 10)
+    assert (order.qos_weight, order.partition_weight) == (0, 0)
+    assert (order.max_age, order.period, order.favor_small) == (DAY, 2 * MINUTE, True)
+    assert order.half_life > 1000 * DAY, "0 means that usage is never forgotten"
+    assert (backfill.name, backfill.depth, backfill.interval) == ("conservative", 50, MINUTE)
+    assert not policy.preempts
+    assert any("bf_max_job_user=10" in note for note in found.notes)
+
+
+def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
+    shown = "\n".join(f"{key.title():<24}= {value}" for key, value in parse(CONF).items())
+    assert site(parse(shown)).policy == site(parse(CONF)).policy
+    assert parse("PriorityWeightTRES      = (null)") == {"priorityweighttres": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo+first-fit"),
+        ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo+first-fit"),
+        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s)+first-fit"),
+        ("SchedulerParameters=bf_interval=-1", "fifo+first-fit"),
+    ],
+)
+def test_sites_without_weights_or_backfill(text: str, name: str) -> None:
+    assert build(site(parse(text)).policy).name == name
+
+
+def test_what_has_no_counterpart_is_said() -> None:
+    notes = site(parse("PreemptType=preempt/partition_prio\nPriorityWeightTRES=gres/gpu=100")).notes
+    assert any("preempt/partition_prio" in note for note in notes)
+    assert any("gres/gpu=100" in note for note in notes)
+    shown = (
+        "PriorityFlags = SMALL_RELATIVE_TO_TIME,FAIR_TREE\nPriorityWeightAssoc = 5\nPriorityUsageResetPeriod = NONE\n"
+    )
+    left = site(parse(shown + "SchedulerParameters = bf_window=2880,bf_continue,bf_interval=60")).notes
+    assert [note.partition(" ")[0] for note in left] == [
+        *("priorityflags=SMALL_RELATIVE_TO_TIME", "priorityweightassoc=5", "bf_window=2880", "bf_continue=yes"),
+    ]
+
+
+def test_weights_without_a_type_are_those_of_multifactor() -> None:
+    found = site(parse("PriorityWeightAge=10"))
+    assert found.policy.startswith("multifactor(age_weight=10")
+    assert any("PriorityType is not given" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"hello = world\n", "neither a slurm.conf"),
+        (b"PriorityType=priority/multifactor\nPriorityWeightAge=lots\n", "not a whole number"),
+        (b"PriorityType=priority/multifactor\nPriorityWeightAge=1\nPriorityMaxAge=soon\n", "prioritymaxage 'soon'"),
+        (b"SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=often\n", "bf_interval"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_one_line(tmp_path: Path, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "slurm.conf").write_bytes(content)
+    with pytest.raises(ExperimentError, match=message):
+        read(tmp_path / "slurm.conf")
+
+
+def test_a_site_is_a_policy_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF)
+    assert anchored(f"slurm:{path}") == resolve(f"slurm:{path}") == site(parse(CONF)).policy
+    more = build(resolve(f"slurm:{path}+migrate+preempt"))
+    assert more.migration is not None
+    assert more.preempts
