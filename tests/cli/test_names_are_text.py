@@ -144,7 +144,7 @@ def broken(path: Path) -> list[str]:
 
 
 def test_strings_reach_the_terminal_through_one_place_only() -> None:
-    paths = [*COMMANDS.glob("*.py"), *(ROOT / "src" / "headway" / "report").glob("*.py")]
+    paths = [*COMMANDS.glob("*.py"), *(ROOT / "src" / "headway" / "report").rglob("*.py")]
     assert len(paths) > 50
     assert [line for path in paths if path.name != "terminal.py" for line in broken(path)] == []
 

@@ -20,7 +20,7 @@ from headway.scenarios.build import Built as Built
 from headway.scenarios.build import WorkloadDefaults as WorkloadDefaults
 from headway.scenarios.pairs import with_pairs
 
-FOLDER = Path(__file__).parent.parent / "scenarios"
+FOLDER = Path(__file__).parent
 SHIPPED = ("compass", "compass-slo", "esg", "pipelines")
 MEASURED = "measured"
 NAMED_PROFILES = (LAW, MEASURED)

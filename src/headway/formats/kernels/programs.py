@@ -20,7 +20,7 @@ from headway.kernels.program import Launch, Program
 from headway.streams import stream
 from headway.units import MICROSECOND
 
-FOLDER = Path(__file__).resolve().parent.parent / "scenarios" / "kernels"
+FOLDER = Path(__file__).resolve().parents[2] / "scenarios" / "kernels"
 SUFFIXES = (".parquet", ".toml")
 USUAL = 100 * MICROSECOND
 """CPU time before a launch, at most, of a program that waits after each one."""

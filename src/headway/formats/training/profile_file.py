@@ -18,7 +18,7 @@ from headway.streams import stream
 from headway.training.sensitivity import Profile
 from headway.units import REFERENCE_SPEED_PPM, format_size, parse_size
 
-SHIPPED = Path(__file__).parent.parent / "profiles"
+SHIPPED = Path(__file__).parents[2] / "profiles"
 Size = str | int
 
 
