@@ -10,6 +10,7 @@ from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
@@ -77,12 +78,13 @@ class Run:
 
     def story(self, subject: Any) -> Told:
         """Tell what happened to one job, request or program."""
-        with unproven(self.folder, self.stored.result):
+        with own_code(), unproven(self.folder, self.stored.result):
             return Told(self.view.story(self.stored, str(subject)))
 
     def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
         """Say why a job does not run at a time, what would make room, and when to expect its start."""
-        return Told(self.view.explain(self.stored, str(subject), at, draws))
+        with own_code():
+            return Told(self.view.explain(self.stored, str(subject), at, draws))
 
     def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
         """Continue the run from a moment of it under changes, and say who gains and who loses."""
@@ -90,7 +92,8 @@ class Run:
             changes["policy"] = policy_name(changes["policy"])
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
-        return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+        with own_code():
+            return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
 
     def audit(self) -> list[Any]:
         """Check the tape against every rule with a second set of books; return what is wrong."""
@@ -99,7 +102,7 @@ class Run:
     def replay(self) -> str | None:
         """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
         scene = self.stored.scene
-        with unproven(self.folder, self.stored.result):
+        with own_code(), unproven(self.folder, self.stored.result):
             again = scene.replay(self.stored.tape, complete=self.stored.complete)
         return first_difference(self.stored.tape, again, *scene.words())
 
@@ -280,8 +283,9 @@ class Comparison:
 
 def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
     """Play some experiments. ``keep``: their tapes are needed afterwards, in a folder that goes with the result."""
-    for _, each in () if single else experiments:
-        domain_of(each).policy_name(each)  # one that cannot be made is refused before the first is played
+    with own_code():
+        for _, each in () if single else experiments:
+            domain_of(each).policy_name(each)  # one that cannot be made is refused before the first is played
     baseline = 0 if single else baseline_of(experiments)
     kept = None
     if keep and not all(each.run.out for _, each in experiments):

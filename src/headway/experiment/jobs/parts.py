@@ -57,7 +57,7 @@ def _often(policy: ComposedPolicy, what: str, every: int, otherwise: str) -> Non
 
 def _seeded(spec: str, seed: int) -> str:
     """Placement at random draws from the run's seed, unless it names one of its own."""
-    return re.sub(r"(?<![\w-])random(?![\w(-])", f"random(seed={seed})", spec) if seed else spec
+    return re.sub(r"(?<![\w-])random(?![\w(-]|[^()]*\))", f"random(seed={seed})", spec) if seed else spec
 
 
 class PolicyFacts(msgspec.Struct, frozen=True):
