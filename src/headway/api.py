@@ -7,7 +7,6 @@ play it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError
@@ -109,7 +108,7 @@ def compare(
 
 def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
     """Run an experiment file, with a run for each of its variants; ``seeds``, ``out`` and their like as settings."""
-    return _ended(run_all(read(path, set, **settings), given.whole(processes, "processes"), keep=True))
+    return _ended(run_all(read(given.path(path, "path"), set, **settings), given.whole(processes, "processes"), keep=True))
 
 
 def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:
@@ -129,9 +128,9 @@ def sweep(
 ) -> Sweep:
     """Run every combination of some keys' values; what is done in the folder is not done again."""
     document = _settled(work, settings).document
-    axes = {key: given.axis(key, values) for key, values in vary.items()}
+    place, axes = given.path(folder, "folder"), given.axes(vary)
     pool = LocalPool(given.whole(processes, "processes"))
-    found = run_sweep(document, axes, Path(folder), pool, retry=retry, note=silent)
+    found = run_sweep(document, axes, place, pool, retry=retry, note=silent)
     if found.stopped:
         raise KeyboardInterrupt(f"stopped; the same sweep goes on with what is left to do in {folder}")
     return found
@@ -139,7 +138,7 @@ def sweep(
 
 def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
     """Return a run that was kept; a Python file that it names is run only if it is trusted."""
-    return Run(stored(Path(folder), trust=trust), trust=trust)
+    return Run(stored(given.path(folder, "folder"), trust=trust), trust=trust)
 
 
 def environment(work: Work, policy: Policy = None, **settings: Any) -> Environment:

@@ -9,12 +9,13 @@ from typing import Any
 from weakref import finalize
 
 from headway.core.replay import first_difference
-from headway.errors import ExperimentError, unknown_name
+from headway.errors import ExperimentError, NoSuchRunError, unknown_name
 from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, Shown, StoredRun, Told, View
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
-from headway.experiment.given import policy_name
+from headway.experiment.given import moment, policy_name, whole
+from headway.experiment.given import path as located
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
 from headway.experiment.registry import domain_of
@@ -25,6 +26,7 @@ from headway.formats.plugins import GIVEN
 from headway.report import frames
 from headway.report.names import shortened
 from headway.report.progress import share_bar
+from headway.units import counted
 
 
 def silent(_line: str) -> None:
@@ -81,19 +83,29 @@ class Run:
         with own_code(), unproven(self.folder, self.stored.result):
             return Told(self.view.story(self.stored, str(subject)))
 
-    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Told:
-        """Say why a job does not run at a time, what would make room, and when to expect its start."""
+    def explain(self, subject: Any, at: Any = None, draws: int | None = None) -> Told:
+        """Say why a job does not run at a time, what would make room, and when to expect its start.
+
+        A time is text, ``2h``, or a number of seconds.
+        """
+        at = None if at is None else moment(at)
+        if draws:
+            whole(draws, "draws")
         with own_code():
             return Told(self.view.explain(self.stored, str(subject), at, draws))
 
-    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Any:
-        """Continue the run from a moment of it under changes, and say who gains and who loses."""
+    def whatif(self, at: Any, *, folder: str | Path | None = None, **changes: Any) -> Any:
+        """Continue the run from a moment of it under changes, and say who gains and who loses.
+
+        The moment is text, ``2h`` or ``50%``, or a number of seconds.
+        """
+        place = None if folder is None else located(folder, "folder")
         if "policy" in changes:
             changes["policy"] = policy_name(changes["policy"])
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
         with own_code():
-            return self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+            return self.view.whatif(self.stored, moment(at), place, changes)
 
     def audit(self) -> list[Any]:
         """Check the tape against every rule with a second set of books; return what is wrong."""
@@ -139,11 +151,11 @@ class Run:
 
     def report(self, path: str | Path, title: str = "") -> Path:
         """Make a page of it."""
-        return _page([self._place], Path(path), 0, title, self._trust)
+        return _page([self._place], located(path, "path"), 0, title, self._trust)
 
     def save(self, folder: str | Path) -> "Run":
         """Copy it to a folder of its own, and return it from there; of several seeds the first."""
-        target = Path(folder)
+        target = located(folder, "folder")
         with claimed(target), whole_or_nothing(target):
             copytree(self.folder, target, dirs_exist_ok=True)
             document = toml.read(target / EXPERIMENT_NAME)
@@ -258,11 +270,13 @@ class Comparison:
 
     def report(self, path: str | Path, title: str = "") -> Path:
         """Make a page of all runs."""
-        return _page(self.places, Path(path), self.baseline, title, True)
+        return _page(self.places, located(path, "path"), self.baseline, title, True)
 
     def __getitem__(self, which: int | str) -> Run:
         """Return a run by its position, or by its name: in short, in full, or as it was asked for."""
         if isinstance(which, int):
+            if not -len(self) <= which < len(self):
+                raise NoSuchRunError(f"run {which}: there are {counted(len(self), 'run')}, counted from 0")
             return self.runs[which]
         asked = [each.policy.name.removeprefix(GIVEN) for _, each in self.experiments]
         for names in (self.names, [str(row["policy"]) for row in self.rows], asked):
