@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from headway.errors import ChangedInputError
+from headway.errors import ChangedInputError, InfeasibleActionError, StalledRunError
 from headway.formats.plugins import is_own
 
 _SCALARS = (int, str, float, bool, type(None))
@@ -25,7 +25,16 @@ def unchanged(policy: str, parts: Sequence[object], given: Mapping[str, Sequence
         yield
         return
     before = {what: [_plain(each) for each in things] for what, things in given.items()}
-    yield
+    try:
+        yield
+    except (InfeasibleActionError, StalledRunError):  # which may come of the change
+        _look(policy, before, given)
+        raise
+    _look(policy, before, given)
+
+
+def _look(policy: str, before: Mapping[str, Sequence[Any]], given: Mapping[str, Sequence[Any]]) -> None:
+    """Raise if something is not what it was."""
     for what, things in given.items():
         for number, (was, thing) in enumerate(zip(before[what], things, strict=True)):
             if _plain(thing) != was:
