@@ -213,6 +213,10 @@ def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["ok.csv", *SIZE, "--failures", "repair=3d"], "failures needs mtbf"),
         (["ok.csv", *SIZE, "--failures", "mtbf=0s"], "must be above 0"),
         (["ok.csv", *SIZE, "--failures", "mtbf=30d,repair=0s"], "must be above 0"),
+        (
+            ["ok.csv", *SIZE, "--failures", "mtbf=1s,repair=1h"],
+            "failures mtbf 1s: nodes that take 1h to repair would hardly ever be up: mtbf must be at least repair / 100",
+        ),
         (["ok.csv", *SIZE, "--failures", "mtbf=30d,mtbf=1d"], "mtbf is given twice"),
         (["ok.csv", *SIZE, "--failures", "mtbf="], "mtbf has no value"),
         (

@@ -43,8 +43,11 @@ from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
+from headway.units import exact_duration
 
 JOBS_NAME = "jobs.parquet"
+MOST_REPAIR = 100
+"""Times the mean time between failures: nodes are up 1 % of the time at least, so that runs come to an end."""
 POLICY_NAME = "policy.json"
 """In the folder of a run whose policy comes from a file: what can be known of it without the file."""
 
@@ -174,7 +177,13 @@ def failure_model(table: FailuresTable) -> FailureModel | None:
     if table.mtbf == "":
         return None
     mtbf = span(table.mtbf, "failures mtbf", least=LEAST_MTBF)
-    return FailureModel(mtbf, span(table.repair, "failures repair", least=1))
+    repair = span(table.repair, "failures repair", least=1)
+    if repair > MOST_REPAIR * mtbf:
+        raise ExperimentError(
+            f"failures mtbf {exact_duration(mtbf)}: nodes that take {exact_duration(repair)} to repair would hardly ever "
+            f"be up: mtbf must be at least repair / {MOST_REPAIR}"
+        )
+    return FailureModel(mtbf, repair)
 
 
 def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
