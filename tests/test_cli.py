@@ -557,6 +557,21 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     assert ended.err.count("\n") == 1
 
 
+def test_a_run_that_failed_leaves_nothing_in_the_way_of_the_next(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (trace / "later.py").write_text(
+        "from headway.training.policies.orders.fifo import Fifo\n\n\nclass Later(Fifo):\n    name = 'later'\n\n"
+        "    def key(self, now, js):\n        return 1 / (1 - js.id)\n"
+    )
+    (trace / "empty").mkdir()
+    for folder in ("fresh/run", "empty"):
+        out = ("jobs", "simulate", trace / "ok.csv", *SIZE, "--out", trace / folder)
+        assert call(capsys, *out, "--policy", f"{trace}/later.py:Later").status == 2
+        assert call(capsys, *out).status == 0
+    assert not list(trace.glob("*/.claim"))
+
+
 def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text(
         "from headway.serving.policies.hash import Hash\n\n\n"
@@ -602,7 +617,12 @@ def test_a_run_that_was_cut_short_is_said_and_an_empty_one_refused(
     for command in ("audit", "replay"):
         ended = call(capsys, command, folder)
         assert ended.status == 0
-        assert ended.err == f"note: the run was cut short after {rows} rows; what is there was checked\n"
+        told = f"the run is not complete: it was cut short at 12m 09s, after {rows} rows"
+        assert ended.err == f"note: {told}; what is there was checked\n"
+    for arguments in (("story", folder, "a"), ("explain", folder, "a"), ("report", folder, "-o", trace / "r.html")):
+        ended = call(capsys, *arguments)
+        assert ended.status == 0
+        assert f"{told}; " in ended.err
     (folder / "tape.parquet").unlink()
     pa.ipc.new_stream(str(folder / "tape.arrow"), SCHEMA).close()
     for arguments in (("audit", folder), ("replay", folder), ("story", folder, "a")):

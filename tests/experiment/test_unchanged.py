@@ -102,7 +102,7 @@ def test_a_policy_that_changes_the_workload_has_no_result(
     assert err.count("\n") == 1
     assert "changed what it was given: " in err
     assert said in err
-    assert not (here / "a" / "result.json").exists()
+    assert not (here / "a").exists()
 
 
 @pytest.mark.parametrize(

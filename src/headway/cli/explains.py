@@ -50,7 +50,7 @@ def explain(
 
     headway explain runs/srtf 17 --at "2d 3h"
     """
-    found = stored(folder, trust=trust)
+    found = stored(folder, "what is there is explained", trust=trust, note=console.note)
     view = domain_of(found.scene.experiment).view
     if not isinstance(found.scene, JobsScene):
         view.explain(found, job, at, draws)

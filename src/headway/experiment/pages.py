@@ -14,7 +14,7 @@ from headway.experiment.folder import check_output, open_run, scale_name, unprov
 from headway.experiment.folder import read as read_folder
 from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import noted_order
-from headway.experiment.stored import Note, inside, what_followed
+from headway.experiment.stored import Note, cut_short, inside, what_followed
 from headway.files import write_whole
 from headway.formats.plugins import as_named
 from headway.report import page
@@ -115,6 +115,8 @@ def opened(places: Sequence[Place], tell: Tell, note: Note, *, trust: bool = Fal
     for place in places:
         tell("reading", 0.0)
         found.append(_read(*_of_seeds(place, note), trust))
+        if not (last := found[-1].stored).complete:
+            note(f"note: {place.folder}: {cut_short(last)}; the report shows what is there")
     if shown := {run.seeds[0]["seed"] for run in found if run.seeds}:
         which = f"seed {shown.pop()}" if len(shown) == 1 else "the first of each"
         if domain_of(found[0].stored.scene.experiment).view.averages_on_page:
