@@ -9,18 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, unknown_name
 from headway.experiment import common_flags, given
+from headway.experiment.blame import own_code
 from headway.experiment.environment import Environment
 from headway.experiment.files import Named, copied, read, typed, under_each
 from headway.experiment.pool import LocalPool
-from headway.experiment.registry import domain, domain_of
+from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.experiment.result import Comparison, Run, played, silent
 from headway.experiment.stored import stored
 from headway.experiment.sweep import Sweep
 from headway.experiment.sweep import sweep as run_sweep
 from headway.formats import toml
 from headway.formats.plugins import GIVEN
+from headway.formats.settings import check_synergy, check_synthetic
 
 Policy = Any
 """A policy as text, ``srtf+easy``, or an object of one's own class."""
@@ -36,6 +38,10 @@ class Work:
     def with_settings(self, **settings: Any) -> "Work":
         """Return the same work with more settings, by the names of the flags; ``set`` holds keys that have none."""
         flags = (*self.domain.work, *self.domain.flags, *common_flags.ALL)
+        for name in settings.keys() - {"set", *(flag.name for flag in flags)}:
+            for other in map(domain, DOMAINS):
+                if name in (flag.name for flag in (*other.work, *other.flags)):
+                    raise ExperimentError(f"setting {name} is one of {other.name}, not of {self.domain.name}")
         document = copied(self.document)
         given.put_settings(document, flags, settings)
         return Work(self.domain.name, document)
@@ -55,13 +61,18 @@ def work(scale: str, **settings: Any) -> Work:
 
 def jobs(trace: Any = None, **settings: Any) -> Work:
     """Say which training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and on which cluster."""
+    if trace is None and not settings:
+        raise ExperimentError("no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); and a cluster")
     table = given.trace_table(trace)
     return Work("jobs", {"trace": table} if table else {}).with_settings(**settings)
 
 
 def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
     """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
-    return work("fleet", scenario=scenario, **settings)
+    found = work("fleet", scenario=scenario, **settings)
+    with own_code():
+        found.domain.check(typed(copied(found.document), "settings"))
+    return found
 
 
 def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
@@ -71,7 +82,12 @@ def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: An
 
 def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.Synthetic:
     """Say that jobs are drawn: like those of the Philly trace, or with ``kind="synergy"`` as Synergy draws them."""
-    return given.Synthetic(kind, {"jobs": jobs, **settings})
+    if kind not in ("synthetic", "synergy"):
+        raise ExperimentError(unknown_name("kind", str(kind), ("synthetic", "synergy")))
+    found = given.Synthetic(kind, {"jobs": jobs, **settings})
+    table = typed({"scale": "jobs", "trace": given.trace_table(found)}, "hw.synthetic").trace
+    check_synthetic(table.synthetic) if table.synthetic else check_synergy(table.synergy)
+    return found
 
 
 # --- verbs --------------------------------------------------------------------------------------------------------
@@ -108,7 +124,9 @@ def compare(
 
 def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
     """Run an experiment file, with a run for each of its variants; ``seeds``, ``out`` and their like as settings."""
-    return _ended(run_all(read(given.path(path, "path"), set, **settings), given.whole(processes, "processes"), keep=True))
+    return _ended(
+        run_all(read(given.path(path, "path"), set, **settings), given.whole(processes, "processes"), keep=True)
+    )
 
 
 def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:

@@ -201,3 +201,24 @@ def test_a_comparison_has_so_many_runs_and_can_be_gone_through() -> None:
         with pytest.raises(kind, match="run 7: there are 2 runs, counted from 0"):
             found[7]
     assert [run.row["policy"] for run in found] == ["fifo", "srtf"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("python", "line"),
+    [
+        (lambda: hw.jobs(), "no jobs: give a file, a polars or pandas frame, or hw.synthetic(…)"),
+        (lambda: hw.jobs("jobs.csv", workers=3), "setting workers is one of fleet, not of jobs"),
+        (lambda: hw.synthetic(10, lod=3), "unknown key of [trace.synthetic] 'lod'; did you mean 'load'?"),
+        (lambda: hw.synthetic(-1), "synthetic jobs -1 must lie in 1 to"),
+        (lambda: hw.synthetic("many"), "trace.synthetic.jobs is 'many': expected a whole number"),  # type: ignore[arg-type]
+        (lambda: hw.synthetic(10, kind="bogus"), "unknown kind 'bogus' (valid: synergy, synthetic)"),
+        (lambda: hw.environment(jobs(), "nope"), "unknown policy 'nope'"),
+        (lambda: hw.environment(hw.fleet("compass"), "nope"), "unknown serving policy 'nope'"),
+        (lambda: hw.fleet("nope"), "unknown scenario 'nope'"),
+        (lambda: hw.environment(hw.gpu("nope", "nope2")), "unknown program 'nope'"),
+    ],
+)
+def test_what_is_scheduled_is_refused_when_it_is_made(python: Callable[[], Any], line: str) -> None:
+    with pytest.raises(hw.HeadwayError) as problem:
+        python()
+    assert line in str(problem.value)

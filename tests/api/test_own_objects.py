@@ -139,13 +139,15 @@ def test_objects_of_serving_and_kernels_are_played_as_they_are() -> None:
 
 @pytest.mark.parametrize("given", [Forgetful(), Forgetful(2), Forgetful])
 def test_an_option_that_is_not_stored_is_named(work: Any, given: Any) -> None:
-    with pytest.raises(hw.HeadwayError, match=r"option sign must be stored .*class Forgetful in test_own_objects.py, l"):
+    with pytest.raises(
+        hw.HeadwayError, match=r"option sign must be stored .*class Forgetful in test_own_objects.py, l"
+    ):
         hw.simulate(work, given)
 
 
 def test_an_object_that_cannot_be_copied_is_refused(work: Any) -> None:
     with pytest.raises(hw.HeadwayError, match=r"policy untyped.* cannot be copied \(TypeError"):
-        hw.simulate(work, Untyped((each for each in ())))
+        hw.simulate(work, Untyped(each for each in ()))
 
 
 # --- from files ---
@@ -162,7 +164,11 @@ def test_an_object_that_cannot_be_copied_is_refused(work: Any) -> None:
         ("def __init__(self, x: int = 3): pass", "", "option x must be stored under its name, self.x"),
         ("def __init__(self, x: int = 3): self.x = x", "x=.", "(x=...): '.' is not a whole number"),
         ("def __init__(self): raise ValueError('no')", "", ": ValueError in mine.py, line 6: no"),
-        ("def key(self, js): return js.id", "", "key(self, js) has the wrong arguments: define it as key(self, now, js)"),
+        (
+            "def key(self, js): return js.id",
+            "",
+            "key(self, js) has the wrong arguments: define it as key(self, now, js)",
+        ),
         ("def rank(self, js): return js.id", "", "rank(self, js) has the wrong arguments"),
     ],
 )

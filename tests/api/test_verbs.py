@@ -95,7 +95,7 @@ def test_settings_are_added_and_the_work_stays_as_it_was(work: Any) -> None:
     assert more.document["policy"]["name"] == "srtf"
     assert work.document["cluster"]["nodes"] == 2
     assert "cluster.nodes=5" in repr(more)
-    assert repr(hw.jobs()) == "hw.jobs: no settings"
+    assert repr(hw.work("jobs")) == "hw.jobs: no settings"
 
 
 # --- one run ---

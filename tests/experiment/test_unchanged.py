@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,11 @@ def test_a_policy_that_changes_the_state_of_a_job_is_told_which_and_what(
     assert f": key changed what it is shown: {said}; a policy may read a job, never change it" in err
 
 
+def _change(thing: Any, error: type[Exception]) -> None:
+    thing.gpus = 3
+    raise error("the consequence")
+
+
 @pytest.mark.parametrize("error", [InfeasibleActionError, StalledRunError])
 def test_a_change_is_the_cause_of_what_cannot_be_done_after_it(error: type[Exception]) -> None:
     class Part:
@@ -131,8 +137,7 @@ def test_a_change_is_the_cause_of_what_cannot_be_done_after_it(error: type[Excep
         pytest.raises(ChangedInputError, match="policy p changed what it was given: job 0, gpus: 1 became 3"),
         unchanged("p", [Part()], {"job": [thing]}),
     ):
-        thing.gpus = 3
-        raise error("the consequence")
+        _change(thing, error)
     with pytest.raises(error, match="the consequence"), unchanged("p", [Part()], {"job": [thing]}):
         raise error("the consequence")
 

@@ -46,8 +46,8 @@ def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, An
 
 
 def readable(policy: type, name: str, key: str, *, tuples: bool = False) -> Any:
-    """Return the type of an option; refuse one that no text can be read as. ``tuples``: of a type that can be are read."""
-    kind = get_type_hints(policy.__init__).get(key)
+    """Return the type of an option; refuse one that no text can be read as. ``tuples``: of such types are read too."""
+    kind = get_type_hints(policy.__init__).get(key)  # type: ignore[misc]
     item = get_args(kind)[0] if tuples and get_origin(kind) is tuple and get_args(kind)[1:] == (...,) else kind
     if item in _READABLE:
         return kind
@@ -83,7 +83,7 @@ def in_full(policy: object, name: str) -> str:
     """Return a policy's name and the options that differ from their defaults, as Python shows them."""
     known = _options(type(policy))
     changed = [f"{k}={v!r}" for k, v in stored_options(policy, name).items() if not _same(v, known[k].default)]
-    return name + (f"({', '.join(changed)})" if changed else "")
+    return name + (f"({' '.join(', '.join(changed).splitlines())})" if changed else "")
 
 
 def _same(value: Any, default: Any) -> bool:

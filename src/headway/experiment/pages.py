@@ -237,8 +237,8 @@ def check_target(target: Path, force: bool, flag: str = "-o", to_be_made: Sequen
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise ExperimentError(f"{flag} {target}: cannot be written")
     if target.exists() and not force and not _is_report(target):
-        way_out = "--force writes over it" if flag == "-o" else "choose another name"
-        raise ExperimentError(f"{flag} {target}: exists and is not a report; {way_out}")
+        over = ", or write over it by --force in a shell" if flag == "-o" else ""
+        raise ExperimentError(f"{flag} {target}: exists and is not a report; choose another name{over}")
 
 
 def _is_report(target: Path) -> bool:

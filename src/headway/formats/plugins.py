@@ -46,16 +46,30 @@ _UNTRUSTED = "untrusted:"
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
-def resolve(spec: str) -> str:
-    """The same policy with every class from a file registered and replaced by its name."""
+def resolve(spec: str, scale: str = "") -> str:
+    """The same policy with every class from a file registered and replaced by its name.
+
+    With a scale, one that is a policy of another scale alone is refused by that name.
+    """
     _installed()
     check_trusted(spec, "policy")
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{slurm_site.read(path).policy}{plus}{more}"
     if not is_from_outside(spec):
+        if scale:
+            _refuse_other_scales(spec, scale)
         return spec
     return "+".join(_term(term) for term in re.split(r"\+(?![^()]*\))", spec))
+
+
+def _refuse_other_scales(spec: str, scale: str) -> None:
+    tables: dict[str, dict[str, Any]] = {"jobs": registry.ORDERS, "fleet": serving.POLICIES, "gpu": kernels.POLICIES}
+    name = re.split("[+(]", spec)[0].strip()
+    other = next((each for each, table in tables.items() if name in table), scale)
+    if name not in tables[scale] and other != scale:
+        names = ", ".join(sorted(tables[scale]))
+        raise ExperimentError(f"policy {name} is one of {other}, not of {scale} (valid: {names})")
 
 
 def is_from_outside(spec: str) -> bool:
@@ -88,13 +102,14 @@ def _hold(part: Any, table: dict[str, Any]) -> str:
 
     The word is what tables show of the object, but for what has a meaning in the name of a policy.
     """
-    kind = type(part)
+    kind: Any = type(part)
+    meta: Any = type(kind)
     shown = in_full(part, kind.name)
     name, _, options = shown.partition("(")
     word = f"{name}({re.sub('[%()+]', lambda each: f'%{ord(each[0]):x}', options.removesuffix(')'))})"
     try:
         _HELD[word] = deepcopy(part)
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001 - whatever the class of a value raises
         what = f"{type(problem).__name__}: {problem}"
         raise ExperimentError(f"policy {shown}: cannot be copied ({what}): each run needs a copy of its own") from None
 
@@ -105,7 +120,7 @@ def _hold(part: Any, table: dict[str, Any]) -> str:
 
     if table.get(word, object).__base__ is not kind:
         own = {"__module__": kind.__module__, "name": shown, "__new__": made, "__init__": lambda _self: None}
-        table[word] = _OFFERED[word] = type(kind)(kind.__name__, (kind,), own)
+        table[word] = _OFFERED[word] = meta(kind.__name__, (kind,), own)
     return word
 
 

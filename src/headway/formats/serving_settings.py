@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.cluster_table import within
-from headway.formats.settings import LEAST_MTBF, LONGEST, MOST_SEEDS, Span, Variant, span
+from headway.formats.settings import LEAST_MTBF, LONGEST, MOST_SEEDS, Span, Variant, check_confidence, span
 from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
@@ -143,8 +143,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
     check_failures(experiment.failures)
     warmup_share(experiment)
     within("seeds", experiment.measure.seeds, 1, MOST_SEEDS)
-    if experiment.measure.confidence:
-        within("confidence", experiment.measure.confidence, 0.5, 0.999)
+    check_confidence(experiment.measure.confidence)
     return experiment
 
 

@@ -209,6 +209,11 @@ def check_synergy(table: Synergy) -> Synergy:
 def check_measure(table: MeasureTable) -> MeasureTable:
     """The table, its numbers checked."""
     within("seeds", table.seeds, 1, MOST_SEEDS)
-    if table.confidence:
-        within("confidence", table.confidence, 0.5, 0.999)
+    check_confidence(table.confidence)
     return table
+
+
+def check_confidence(level: float) -> None:
+    """Refuse a level of confidence that is neither 0 nor a share."""
+    if level and not 0.5 <= level <= 0.999:
+        raise ExperimentError(f"confidence {level:g} must be 0 (no intervals), or lie in 0.5 to 0.999: 95 % is 0.95")

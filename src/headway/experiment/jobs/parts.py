@@ -32,7 +32,7 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
     if table.migration and table.migration not in MIGRATIONS:
         raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
     policy = build(
-        _seeded(resolve(table.name), experiment.run.seed),
+        _seeded(resolve(table.name, "jobs"), experiment.run.seed),
         backfill=resolve(table.backfill) or None,
         placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
         migration=MIGRATIONS[table.migration] if table.migration else None,

@@ -1,7 +1,7 @@
 """The keys of an order from outside the package, looked at when they are computed: nan and mixed types are refused.
 
-Nothing sorts by nan, and text cannot be compared with a number. A job is the same after its key was computed. The orders that come with the package have numbers or
-tuples of numbers for keys, and run without this.
+Nothing sorts by nan, and text cannot be compared with a number. A job must be the same after its key was computed.
+The orders that come with the package have numbers or tuples of numbers for keys, and run without this.
 """
 
 from functools import cache
