@@ -7,21 +7,22 @@ play it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, unknown_name
 from headway.experiment import common_flags, given
 from headway.experiment.answer import Answer
+from headway.experiment.blame import own_code
 from headway.experiment.environment import Environment
 from headway.experiment.files import Named, copied, read, typed, under_each
 from headway.experiment.pool import LocalPool
-from headway.experiment.registry import domain, domain_of
+from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.experiment.result import Comparison, Run, played, silent
 from headway.experiment.stored import stored
 from headway.experiment.sweep import Sweep
 from headway.experiment.sweep import sweep as run_sweep
 from headway.formats import toml
+from headway.formats.training.settings import check_synergy, check_synthetic
 from headway.plugins import GIVEN
 
 Ended = TypeVar("Ended", Comparison, Answer)
@@ -39,6 +40,10 @@ class Work:
     def with_settings(self, **settings: Any) -> "Work":
         """Return the same work with more settings, by the names of the flags; ``set`` holds keys that have none."""
         flags = (*self.domain.work, *self.domain.flags, *common_flags.ALL)
+        for name in settings.keys() - {"set", *(flag.name for flag in flags)}:
+            for other in map(domain, DOMAINS):
+                if name in (flag.name for flag in (*other.work, *other.flags)):
+                    raise ExperimentError(f"setting {name} is one of {other.name}, not of {self.domain.name}")
         document = copied(self.document)
         given.put_settings(document, flags, settings)
         return Work(self.domain.name, document)
@@ -58,13 +63,18 @@ def work(scale: str, **settings: Any) -> Work:
 
 def jobs(trace: Any = None, **settings: Any) -> Work:
     """Say which training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and on which cluster."""
+    if trace is None and not settings:
+        raise ExperimentError("no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); and a cluster")
     table = given.trace_table(trace)
     return Work("jobs", {"trace": table} if table else {}).with_settings(**settings)
 
 
 def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
     """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
-    return work("fleet", scenario=scenario, **settings)
+    found = work("fleet", scenario=scenario, **settings)
+    with own_code():
+        found.domain.check(typed(copied(found.document), "settings"))
+    return found
 
 
 def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
@@ -74,7 +84,12 @@ def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: An
 
 def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.Synthetic:
     """Say that jobs are drawn: like those of the Philly trace, or with ``kind="synergy"`` as Synergy draws them."""
-    return given.Synthetic(kind, {"jobs": jobs, **settings})
+    if kind not in ("synthetic", "synergy"):
+        raise ExperimentError(unknown_name("kind", str(kind), ("synthetic", "synergy")))
+    found = given.Synthetic(kind, {"jobs": jobs, **settings})
+    table = typed({"scale": "jobs", "trace": given.trace_table(found)}, "hw.synthetic").trace
+    check_synthetic(table.synthetic) if table.synthetic else check_synergy(table.synergy)
+    return found
 
 
 # --- verbs --------------------------------------------------------------------------------------------------------
@@ -111,7 +126,9 @@ def compare(
 
 def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
     """Run an experiment file, with a run for each of its variants; ``seeds``, ``out`` and their like as settings."""
-    return _ended(run_all(read(path, set, **settings), given.whole(processes, "processes"), keep=True))
+    return _ended(
+        run_all(read(given.path(path, "path"), set, **settings), given.whole(processes, "processes"), keep=True)
+    )
 
 
 def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:
@@ -131,9 +148,9 @@ def sweep(
 ) -> Sweep:
     """Run every combination of some keys' values; what is done in the folder is not done again."""
     document = _settled(work, settings).document
-    axes = {key: given.axis(key, values) for key, values in vary.items()}
+    place, axes = given.path(folder, "folder"), given.axes(vary)
     pool = LocalPool(given.whole(processes, "processes"))
-    found = run_sweep(document, axes, Path(folder), pool, retry=retry, note=silent)
+    found = run_sweep(document, axes, place, pool, retry=retry, note=silent)
     if found.stopped:
         raise KeyboardInterrupt(f"stopped; the same sweep goes on with what is left to do in {folder}")
     return found
@@ -188,7 +205,7 @@ def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:
 
 def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
     """Return a run that was kept; a Python file that it names is run only if it is trusted."""
-    return Run(stored(Path(folder), trust=trust), trust=trust)
+    return Run(stored(given.path(folder, "folder"), trust=trust), trust=trust)
 
 
 def environment(work: Work, policy: Policy = None, **settings: Any) -> Environment:

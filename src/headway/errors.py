@@ -4,6 +4,7 @@ HeadwayError
 ├── InputError            what the user gave is wrong: one clear line, exit status 2
 │   ├── TraceError        a trace cannot be read, or a row of it breaks a rule
 │   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
+│   │   └── NoSuchRunError  a comparison has no run at this position; an IndexError too
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
@@ -35,6 +36,10 @@ class TraceError(InputError):
 
 class ExperimentError(InputError):
     """A flag, a key or a value of an experiment is wrong."""
+
+
+class NoSuchRunError(ExperimentError, IndexError):
+    """A comparison has no run at this position."""
 
 
 class InfeasibleJobError(InputError):

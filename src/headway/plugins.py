@@ -9,16 +9,19 @@ names, so that nothing imports them, unless the user trusts it.
 """
 
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from headway.core.named import described
+from headway.core.named import described, in_full
+from headway.core.outside import check_method, is_outside
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.formats.slurm import site as slurm_site
 from headway.kernels.policies import registry as kernels
@@ -33,27 +36,43 @@ SITE = "slurm:"
 _KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
 TRUST = "--trust"
 GIVEN = "python:"
-"""Before the name of a class that was given as an object, from a notebook say: known in that program alone."""
+"""Before the name of a class or an object that was given, from a notebook say: known in that program alone."""
 _OFFERED: dict[str, type] = {}
-"""Such classes by name."""
+"""Such classes by name; an object is one whose instances are copies of it, and its name has brackets."""
+_HELD: dict[str, Any] = {}
+"""Such objects, as they were when they were given."""
 _UNTRUSTED = "untrusted:"
 """Before the path of a file that is not to be imported."""
 _FROM_FILE = re.compile(r"\s*(.+\.py):(\w+)\s*(\(.*\))?\s*")
 
 
-def resolve(spec: str) -> str:
-    """Register the classes from files that a policy names, and return the policy with their names instead."""
+def resolve(spec: str, scale: str = "") -> str:
+    """Register the classes from files that a policy names, and return the policy with their names instead.
+
+    With a scale, one that is a policy of another scale alone is refused by that name.
+    """
     _installed()
     check_trusted(spec, "policy")
     if spec.startswith(SITE):
         path, plus, more = spec.removeprefix(SITE).partition("+")
         return f"{slurm_site.read(path).policy}{plus}{more}"
+    if scale and not is_from_outside(spec):
+        _refuse_other_scales(spec, scale)
     return "+".join(map(_term, _terms(spec)))
 
 
 def _terms(spec: str) -> list[str]:
     """Return the parts of a policy: cut at each + that is not inside brackets."""
     return re.split(r"\+(?![^()]*\))", spec)
+
+
+def _refuse_other_scales(spec: str, scale: str) -> None:
+    tables: dict[str, dict[str, Any]] = {"jobs": registry.ORDERS, "fleet": serving.POLICIES, "gpu": kernels.POLICIES}
+    name = re.split("[+(]", spec)[0].strip()
+    other = next((each for each, table in tables.items() if name in table), scale)
+    if name not in tables[scale] and other != scale:
+        names = ", ".join(sorted(tables[scale]))
+        raise ExperimentError(f"policy {name} is one of {other}, not of {scale} (valid: {names})")
 
 
 def is_from_outside(spec: str) -> bool:
@@ -64,7 +83,7 @@ def is_from_outside(spec: str) -> bool:
 def offer(part: Any) -> str:
     """Make an object of the user's own class known, or the class; return the text that means it in this program.
 
-    A class that is defined anew, as notebooks do, takes the place of the one before.
+    A class that is defined anew, as notebooks do, takes the place of the one before. Of an object each run gets a copy.
     """
     kind = part if isinstance(part, type) else type(part)
     table, name = _kind(kind), getattr(kind, "name", None)
@@ -74,8 +93,38 @@ def offer(part: Any) -> str:
     _OFFERED[name] = kind
     if isinstance(part, type):
         return f"{GIVEN}{name}"
-    training = isinstance(part, Order | Backfill | PlacementRule | Migration | Allocation)
-    return f"{GIVEN}{registry.describe(part) if training else described(part, name)}"
+    if is_own(kind):
+        training = isinstance(part, Order | Backfill | PlacementRule | Migration | Allocation)
+        return f"{GIVEN}{registry.describe(part) if training else described(part, name)}"
+    assert table is not None
+    return f"{GIVEN}{_hold(part, table)}"
+
+
+def _hold(part: Any, table: dict[str, Any]) -> str:
+    """Put a class into a table whose instances are copies of an object; return the word it is known by.
+
+    The word is what tables show of the object, but for what has a meaning in the name of a policy.
+    """
+    kind: Any = type(part)
+    meta: Any = type(kind)
+    shown = in_full(part, kind.name)
+    name, _, options = shown.partition("(")
+    word = f"{name}({re.sub('[%()+]', lambda each: f'%{ord(each[0]):x}', options.removesuffix(')'))})"
+    try:
+        _HELD[word] = deepcopy(part)
+    except Exception as problem:  # noqa: BLE001 - whatever the class of a value raises
+        what = f"{type(problem).__name__}: {problem}"
+        raise ExperimentError(f"policy {shown}: cannot be copied ({what}): each run needs a copy of its own") from None
+
+    def made(cls: type) -> Any:
+        one = deepcopy(_HELD[word])
+        object.__setattr__(one, "__class__", cls)
+        return one
+
+    if table.get(word, object).__base__ is not kind:
+        own = {"__module__": kind.__module__, "name": shown, "__new__": made, "__init__": lambda _self: None}
+        table[word] = _OFFERED[word] = meta(kind.__name__, (kind,), own)
+    return word
 
 
 def anchored(spec: str) -> str:
@@ -122,7 +171,7 @@ def check_trusted(spec: str, what: str) -> None:
 
 def _of_run(term: str, folder: Path, trust: bool) -> str:
     if term.strip().startswith(GIVEN):
-        return term if _given_name(term) in _OFFERED else disarmed(term.strip())
+        return term if _is_known(term) else disarmed(term.strip())
     return _with_path(term, lambda path: f"{'' if trust else _UNTRUSTED}{folder.resolve() / path}")
 
 
@@ -140,14 +189,16 @@ def rooted(spec: str) -> str:
     return anchored(spec)
 
 
-def _given_name(term: str) -> str:
-    """Return the name of a part that was given as an object, without its options."""
-    return term.strip().removeprefix(GIVEN).partition("(")[0].strip()
+def _is_known(term: str) -> bool:
+    """Return whether a part that was given as an object is known: as it is, or its class, by name."""
+    word = term.strip().removeprefix(GIVEN)
+    kind = _OFFERED.get(word.partition("(")[0].strip())
+    return word in _OFFERED or (kind is not None and is_own(kind))
 
 
 def _term(term: str) -> str:
     if term.strip().startswith(GIVEN):
-        check_trusted(term if _given_name(term) in _OFFERED else disarmed(term.strip()), "policy")
+        check_trusted(term if _is_known(term) else disarmed(term.strip()), "policy")
         return term.strip().removeprefix(GIVEN)
     match = _FROM_FILE.fullmatch(term)
     if match is None:
@@ -231,6 +282,16 @@ def register(part: Any, where: str) -> str:
         raise ExperimentError(f"{where}: class {part.__name__} needs a name of letters, digits and '-', not {name!r}")
     if missing := sorted(getattr(part, "__abstractmethods__", ())):
         raise ExperimentError(f"{where}: class {part.__name__} does not define {', '.join(missing)}")
+    if is_outside(part):
+        _check_methods(part)
     if table.setdefault(name, part) is not part:
         raise ExperimentError(f"{where}: the name {name!r} of class {part.__name__} is taken; choose another")
     return name
+
+
+def _check_methods(part: type) -> None:
+    """Refuse a part of training's whose methods cannot be called as they will be; other scales look at theirs."""
+    for base in (Order, Backfill, PlacementRule, Migration, Allocation):
+        for name, method in vars(base).items() if issubclass(part, base) else ():
+            if inspect.isfunction(method) and not name.startswith("_") and getattr(part, name) is not method:
+                check_method(part, name, tuple(inspect.signature(method).parameters)[1:])

@@ -1,6 +1,7 @@
 """What is wrong is a HeadwayError of one line, the same that the command line prints."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,66 @@ def test_what_only_python_can_get_wrong_is_one_line_too(python: Callable[[], Any
         python()
     assert line in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_times_may_be_numbers_of_seconds() -> None:
+    run = hw.simulate(jobs())
+    for at in (20, 20.0, timedelta(seconds=20), "20s"):
+        assert run.whatif(at, add_nodes=1).record()["at_s"] == 20
+        assert run.explain(1, at=at).record()["at_s"] == 20
+
+
+@pytest.mark.parametrize(
+    ("python", "line"),
+    [
+        (lambda run: run.whatif(None, add_nodes=1), "at is None: it must be a time in the run"),
+        (lambda run: run.whatif(True), "at is True: it must be a time in the run"),
+        (lambda run: run.whatif(-1, add_nodes=1), "--at '-1' must not be negative"),
+        (lambda run: run.whatif(float("nan"), add_nodes=1), "--at 'nan' is not understood"),
+        (lambda run: run.whatif(1, folder=3, add_nodes=1), "folder is 3: it must be a path"),
+        (lambda run: run.explain(1, at=[1]), "at is [1]: it must be a time in the run"),
+        (lambda run: run.explain(1, at=1e6), "the run ends at"),
+        (lambda run: run.explain(1, draws="x"), "draws is 'x': it must be a whole number"),
+        (lambda run: run.save(3), "folder is 3: it must be a path"),
+        (lambda run: run.report(3), "path is 3: it must be a path"),
+        (lambda run: hw.open(3), "folder is 3: it must be a path"),  # type: ignore[arg-type]
+        (lambda run: hw.run(3), "path is 3: it must be a path"),  # type: ignore[arg-type]
+        (lambda run: hw.simulate(jobs(), set=3), "set is 3: it must be a mapping"),
+        (lambda run: hw.sweep(jobs(), "s", ["policy.name"]), "vary is ['policy.name']: it must be a mapping"),  # type: ignore[arg-type]
+        (lambda run: hw.sweep(jobs(), 3, {"policy.name": ["fifo"]}), "folder is 3: it must be a path"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_time_and_no_path_is_one_line(python: Callable[[Any], Any], line: str) -> None:
+    with pytest.raises(hw.HeadwayError) as problem:
+        python(hw.simulate(jobs()))
+    assert line in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_comparison_has_so_many_runs_and_can_be_gone_through() -> None:
+    found = hw.compare(jobs(), ["fifo", "srtf"])
+    for kind in (hw.HeadwayError, IndexError):
+        with pytest.raises(kind, match="run 7: there are 2 runs, counted from 0"):
+            found[7]
+    assert [run.row["policy"] for run in found] == ["fifo", "srtf"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("python", "line"),
+    [
+        (lambda: hw.jobs(), "no jobs: give a file, a polars or pandas frame, or hw.synthetic(…)"),
+        (lambda: hw.jobs("jobs.csv", workers=3), "setting workers is one of fleet, not of jobs"),
+        (lambda: hw.synthetic(10, lod=3), "unknown key of [trace.synthetic] 'lod'; did you mean 'load'?"),
+        (lambda: hw.synthetic(-1), "synthetic jobs -1 must lie in 1 to"),
+        (lambda: hw.synthetic("many"), "trace.synthetic.jobs is 'many': expected a whole number"),  # type: ignore[arg-type]
+        (lambda: hw.synthetic(10, kind="bogus"), "unknown kind 'bogus' (valid: synergy, synthetic)"),
+        (lambda: hw.environment(jobs(), "nope"), "unknown policy 'nope'"),
+        (lambda: hw.environment(hw.fleet("compass"), "nope"), "unknown serving policy 'nope'"),
+        (lambda: hw.fleet("nope"), "unknown scenario 'nope'"),
+        (lambda: hw.environment(hw.gpu("nope", "nope2")), "unknown program 'nope'"),
+    ],
+)
+def test_what_is_scheduled_is_refused_when_it_is_made(python: Callable[[], Any], line: str) -> None:
+    with pytest.raises(hw.HeadwayError) as problem:
+        python()
+    assert line in str(problem.value)

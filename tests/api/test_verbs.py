@@ -95,7 +95,7 @@ def test_settings_are_added_and_the_work_stays_as_it_was(work: Any) -> None:
     assert more.document["policy"]["name"] == "srtf"
     assert work.document["cluster"]["nodes"] == 2
     assert "cluster.nodes=5" in repr(more)
-    assert repr(hw.jobs()) == "hw.jobs: no settings"
+    assert repr(hw.work("jobs")) == "hw.jobs: no settings"
 
 
 # --- one run ---
@@ -134,7 +134,7 @@ def test_what_if_continues_a_run_under_changes(work: Any) -> None:
     assert "From 5s on" in repr(answer)
     assert (Path("more") / "whatif.json").is_file()
     other = run.whatif("5s", policy=Smallest(turned=True), set={"costs.preemption": "5s"})
-    assert "smallest(turned=true)" in other.record()["policy_after"]
+    assert "smallest(turned=True)" in other.record()["policy_after"]
 
 
 def test_a_run_is_saved_and_opened_again(work: Any) -> None:
@@ -206,10 +206,10 @@ def test_policies_are_text_classes_objects_and_the_settings_of_a_site() -> None:
     site = f"slurm:{SLURM / 'slurm.conf'}"
     found = hw.compare(work, ["fifo+easy", site, Smallest, Smallest(turned=True)], baseline=site)
     assert len(found) == 4
-    assert [row["policy"] for row in found.rows[2:]] == ["smallest", "smallest(turned=true)"]
+    assert [row["policy"] for row in found.rows[2:]] == ["smallest", "smallest(turned=True)"]
     assert found.rows[0]["baseline"].startswith("multifactor(")
     assert found[site] is found[1]
-    assert found["smallest(turned=true)"] is found[3] is found[-1]
+    assert found["smallest(turned=True)"] is found[3] is found[-1]
     assert found[found.rows[1]["policy"]] is found[1]
     assert [run.row["policy"] for run in found] == [row["policy"] for row in found.rows]
 

@@ -154,3 +154,11 @@ def test_the_new_spellings_exist() -> None:
 def test_a_flag_of_another_scale_is_refused(capsys: pytest.CaptureFixture[str], scale: str) -> None:
     other = {"jobs": "--workers", "fleet": "--gpus-per-node", "gpu": "--nodes"}[scale]
     assert f"No such option: {other}" in refused(capsys, scale, "simulate", other, "3")
+
+
+@pytest.mark.parametrize(("scale", "usual"), [("jobs", "fifo"), ("fleet", "headway"), ("gpu", "headway")])
+def test_the_help_says_which_policy_is_taken(
+    scale: str, usual: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = " ".join(" ".join(helped(capsys, monkeypatch, scale, "simulate")).replace("│", " ").split())
+    assert f"./mine.py:MyPolicy. Else {usual}." in shown

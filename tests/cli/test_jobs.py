@@ -191,7 +191,14 @@ def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["huge.csv", *SIZE], "job big can never run: it wants 200 GPUs; the largest job that fits has 16"),
         ([".", "--format", "headway", *SIZE], "is a directory"),
         (SIZE, "no jobs: name a trace"),
-        (["ok.csv"], "the cluster has no size"),
+        (["ok.csv"], "the cluster has no size: give nodes (--nodes and --gpus-per-node, or --cluster FILE)"),
+        ([], "no jobs: name a trace (headway jobs simulate TRACE"),
+        ([], "and a cluster: --cluster FILE, or --nodes and --gpus-per-node"),
+        (["ok.csv", *SIZE, "--policy", "compass"], "policy compass is one of fleet, not of jobs (valid: drf, fifo"),
+        (["ok.csv", "--nodes", "2.5", "--gpus-per-node", "4"], "--nodes: '2.5' is not a whole number"),
+        (["ok.csv", "--nodes=2.5", "--gpus-per-node", "4"], "--nodes: '2.5' is not a whole number"),
+        (["ok.csv", *SIZE, "--confidence", "x"], "--confidence: 'x' is not a number"),
+        (["ok.csv", *SIZE, "--confidence", "95"], "confidence 95 must be 0 (no intervals), or lie in 0.5 to 0.999"),
         (["ok.csv", "--nodes", "2"], "give gpus_per_node"),
         (["ok.csv", "--nodes", "-1", "--gpus-per-node", "8"], "nodes -1 must lie in 1 to"),
         (["ok.csv", "--nodes", "0", "--gpus-per-node", "8"], "nodes 0 must lie in 1 to"),
@@ -213,6 +220,10 @@ def test_overload_is_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["ok.csv", *SIZE, "--failures", "repair=3d"], "failures needs mtbf"),
         (["ok.csv", *SIZE, "--failures", "mtbf=0s"], "must be above 0"),
         (["ok.csv", *SIZE, "--failures", "mtbf=30d,repair=0s"], "must be above 0"),
+        (
+            ["ok.csv", *SIZE, "--failures", "mtbf=1s,repair=1h"],
+            "mtbf 1s: nodes that take 1h to repair would hardly ever be up: mtbf must be at least repair / 100",
+        ),
         (["ok.csv", *SIZE, "--failures", "mtbf=30d,mtbf=1d"], "mtbf is given twice"),
         (["ok.csv", *SIZE, "--failures", "mtbf="], "mtbf has no value"),
         (
@@ -553,6 +564,21 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     assert ended.err.count("\n") == 1
 
 
+def test_a_run_that_failed_leaves_nothing_in_the_way_of_the_next(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (trace / "later.py").write_text(
+        "from headway.training.policies.orders.fifo import Fifo\n\n\nclass Later(Fifo):\n    name = 'later'\n\n"
+        "    def key(self, now, js):\n        return 1 / (1 - js.id)\n"
+    )
+    (trace / "empty").mkdir()
+    for folder in ("fresh/run", "empty"):
+        out = ("jobs", "simulate", trace / "ok.csv", *SIZE, "--out", trace / folder)
+        assert call(capsys, *out, "--policy", f"{trace}/later.py:Later").status == 2
+        assert call(capsys, *out).status == 0
+    assert not list(trace.glob("*/.claim"))
+
+
 def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text(
         "from headway.serving.policies.hash import Hash\n\n\n"
@@ -598,7 +624,12 @@ def test_a_run_that_was_cut_short_is_said_and_an_empty_one_refused(
     for command in ("audit", "replay"):
         ended = call(capsys, command, folder)
         assert ended.status == 0
-        assert ended.err == f"note: the run was cut short after {rows} rows; what is there was checked\n"
+        told = f"the run is not complete: it was cut short at 12m 09s, after {rows} rows"
+        assert ended.err == f"note: {told}; what is there was checked\n"
+    for arguments in (("story", folder, "a"), ("explain", folder, "a"), ("report", folder, "-o", trace / "r.html")):
+        ended = call(capsys, *arguments)
+        assert ended.status == 0
+        assert f"{told}; " in ended.err
     (folder / "tape.parquet").unlink()
     pa.ipc.new_stream(str(folder / "tape.arrow"), SCHEMA).close()
     for arguments in (("audit", folder), ("replay", folder), ("story", folder, "a")):

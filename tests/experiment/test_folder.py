@@ -206,7 +206,7 @@ def test_a_run_that_was_killed_still_opens_as_unfinished(run: Path, capsys: pyte
     (run / RESULT_NAME).unlink()
     rewritten(run, tapes.read(run).rows[:-5])
     assert status("audit", run) == 0
-    assert "the run was cut short" in capsys.readouterr().err
+    assert "the run is not complete: it was cut short at " in capsys.readouterr().err
     assert status("story", run, subject(run)) == 0
     assert status("export", run, "--csv", "tables") == 0
     assert status("report", run, "-o", "page.html") == 0

@@ -212,7 +212,7 @@ OWN = {"jobs": OwnOrder(), "fleet": OwnHash(), "gpu": OwnGate()}
 @pytest.mark.parametrize("scale", DOCUMENTS)
 def test_a_run_of_a_python_object_is_looked_at_anywhere_and_replayed_where_it_is_known(here: Path, scale: str) -> None:
     spec = offer(OWN[scale])
-    assert spec == f"python:{OWN[scale].name}"
+    assert spec == f"python:{OWN[scale].name}()"
     run = opened_run(leave(scale, here / "run", spec))
     assert (run.audit(), run.replay()) == ([], None)
     saved = run.save(here / "saved")
@@ -226,7 +226,7 @@ def test_a_run_of_a_python_object_is_looked_at_anywhere_and_replayed_where_it_is
         assert "--trust" not in err, command
         assert command[0] != "audit" or "nothing found" in out
     assert OWN[scale].name in (here / "page.html").read_text(encoding="utf-8")
-    unknown = f"headway: policy {spec}: was given as a Python object, and is not known in this program: .+\n"
+    unknown = f"headway: policy {re.escape(spec)}: was given as a Python object, and is not known in this program: .+\n"
     for command, (code, out, err) in zip(COMMANDS[4:], told[4:], strict=True):
         assert (code, out) == (2, ""), command
         if scale == "jobs" or command[0] == "replay":

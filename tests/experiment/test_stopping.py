@@ -11,8 +11,12 @@ from time import sleep
 
 import pytest
 
+from headway.core.scheduler import Scheduler
 from headway.errors import Terminated
+from headway.experiment.files import typed
 from headway.experiment.folder import open_run
+from headway.experiment.jobs.view import JobsView
+from headway.experiment.measured import measured
 from headway.experiment.stopping import stops_on_interrupt
 
 JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
@@ -141,3 +145,15 @@ def test_a_sigterm_stops_a_run_in_good_order(tmp_path: Path) -> None:
     assert "endless stopped at" in err
     assert (tmp_path / "run" / "result.json").exists()
     assert kept(tmp_path / "run") >= 10
+
+
+def test_a_stopped_run_that_is_not_kept_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobsView, "numbers", lambda *_: pytest.fail("of a long tape that takes long"))
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,60,1\n5,30,2\n")
+    document = {
+        "scale": "jobs",
+        "trace": {"path": str(tmp_path / "jobs.csv")},
+        "cluster": {"nodes": 1, "gpus_per_node": 2},
+    }
+    monkeypatch.setattr(Scheduler, "run", lambda self, _progress: self.stop())
+    assert "without --out nothing is kept" in measured(typed(document, "test")).stopped

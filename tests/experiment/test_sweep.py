@@ -312,7 +312,7 @@ def test_a_cell_that_fails_is_recorded_and_run_again_only_on_request(
     words = ("jobs", "sweep", trace, "--gpus-per-node", "1", "--nodes", "1,8", "-o", tmp_path / "s")
     failed = call(*words, "--processes", "1")
     assert failed.status == 1
-    assert "failed: nodes=1, seed 0: InfeasibleJobError: " in failed.err
+    assert "failed: nodes=1, seed 0: job " in failed.err
     assert "1 of 2 cells failed; --retry runs them once more" in failed.err
     assert "2 of 2 cells are done already" in call(*words).err
     assert "1 of 2 cells are done already" in call(*words, "--retry", "--processes", "1").err
@@ -328,6 +328,9 @@ def test_a_cell_that_fails_is_recorded_and_run_again_only_on_request(
         (("--vary", "cluster.nodes"), "write it like cluster.nodes=40,80"),
         (("--policies", "fifo,srtf", "--baseline", "las"), "policy.name has the values fifo, srtf"),
         (("--policies", "fifo", "--baseline", "las"), "nothing varies"),
+        (("--loads", "0.8,."), "--loads '.' is not a number above 0: write it like --loads 0.8,0.9"),
+        (("--vary", "cluster.tenancy=walls,x"), "unknown tenancy 'x'"),
+        (("--cluster", "c.toml", "--policies", "fifo"), "the cluster has both files and nodes: give one"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_one_line(
@@ -338,6 +341,7 @@ def test_a_sweep_that_makes_no_sense_is_one_line(
     assert (ended.status, ended.out) == (2, "")
     assert line in ended.err
     assert ended.err.count("\n") == 1
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_folder_of_something_else_or_in_use_is_refused(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """A policy that changes what it is given has no result; and whatever its file raises is one line."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.cli import main
+from headway.errors import ChangedInputError, InfeasibleActionError, StalledRunError
+from headway.experiment.unchanged import unchanged
 
 JOBS = "submit_s,work_s,gpus,gpu_types\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3},\n" for i in range(20))
 FLAGS = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")
@@ -99,7 +103,43 @@ def test_a_policy_that_changes_the_workload_has_no_result(
     assert err.count("\n") == 1
     assert "changed what it was given: " in err
     assert said in err
-    assert not (here / "a" / "result.json").exists()
+    assert not (here / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"), [("js.gpus = 4", "job 0, gpus: 1 became 4"), ("js.attained += 5", "job 0, attained: 0 became 5")]
+)
+def test_a_policy_that_changes_the_state_of_a_job_is_told_which_and_what(
+    here: Path, body: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = policy(here, ORDER, body)
+    code, shown, err = call(capsys, "jobs", "simulate", *FLAGS, "--policy", own, "--json")
+    assert (code, shown) == (1, "")
+    assert f": key changed what it is shown: {said}; a policy may read a job, never change it" in err
+
+
+def _change(thing: Any, error: type[Exception]) -> None:
+    thing.gpus = 3
+    raise error("the consequence")
+
+
+@pytest.mark.parametrize("error", [InfeasibleActionError, StalledRunError])
+def test_a_change_is_the_cause_of_what_cannot_be_done_after_it(error: type[Exception]) -> None:
+    class Part:
+        gpus = 1
+
+    @dataclass
+    class Thing:
+        gpus: int = 1
+
+    thing = Thing()
+    with (
+        pytest.raises(ChangedInputError, match="policy p changed what it was given: job 0, gpus: 1 became 3"),
+        unchanged("p", [Part()], {"job": [thing]}),
+    ):
+        _change(thing, error)
+    with pytest.raises(error, match="the consequence"), unchanged("p", [Part()], {"job": [thing]}):
+        raise error("the consequence")
 
 
 @pytest.mark.parametrize(

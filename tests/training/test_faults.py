@@ -6,6 +6,8 @@ from functools import partial
 
 import pytest
 
+from headway.errors import ExperimentError
+from headway.sim import training
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.training.cluster import uniform
 from headway.training.events import NodeDrained, NodeFailed, NodeRecovered
@@ -55,6 +57,21 @@ def test_a_failure_costs_what_was_done_since_the_last_checkpoint(every_s: int, k
     restore = 7 * SECOND if kept_s else 0
     assert made.ends[0] == 60 * SECOND + restore + (100 - kept_s) * SECOND
     check_delivered(made)
+
+
+@pytest.mark.parametrize("every_s", [1, 1800])
+def test_a_run_ends_in_one_line_where_failures_let_no_job_keep_any_work(
+    every_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "MOST_FAILURES", 50)
+    monkeypatch.setattr(training, "MOST_FAILURES_A_NODE", 1)
+    job = Job(0, 0, 2 * HOUR, 4, checkpoint_every=every_s * SECOND)
+    failing = World(uniform(1, 4), workload([job]), lambda: Faults(1, 0, FailureModel(20 * SECOND, SECOND)))
+    if every_s == 1:  # far more failures, and work is kept
+        assert len(drive("fifo", failing).rows(Kind.NODE_FAILED)) > 200
+        return
+    with pytest.raises(ExperimentError, match="nodes failed 50 times since a job last arrived or ended, and no work"):
+        drive("fifo", failing)
 
 
 def test_a_drain_lets_jobs_finish_and_takes_no_new_ones() -> None:

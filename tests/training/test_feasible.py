@@ -42,7 +42,7 @@ def with_job(job: Job) -> TrainingState:
         (Job(0, 0, 1, 2), ((2, 0b11),), "node c is down or drained"),
         (Job(0, 0, 1, 2, gpu_types=("V100",)), ((0, 0b110),), "node a is not in partition any with GPU types V100"),
         (Job(0, 0, 1, 2, partition="q"), ((0, 0b110),), "node a is not in partition q with GPU types any"),
-        (Job(0, 0, 1, 2, nodes=2), ((0, 0b110),), "wants 1 GPUs on each of 2 nodes"),
+        (Job(0, 0, 1, 2, nodes=2), ((0, 0b110),), "wants 1 GPU on each of 2 nodes"),
         (Job(0, 0, 1, 2), (), "wants 2 GPUs, the placement has 0"),
         (Job(0, 0, 1, gpu_milli=600), ((0, 1),), "wants 600 thousandths, GPU 0 of node a has 500 free"),
         (Job(0, 0, 1, gpu_milli=600), ((0, 0b110),), "a share needs exactly one GPU, the placement has 2 on node a"),

@@ -80,6 +80,11 @@ def _told(problem: Any, words: Sequence[str]) -> str:
     from headway.cli.moved import hint
 
     line = str(problem.format_message())
+    rule = "a whole number" if "valid integer" in line else "a number" if "valid number" in line else ""
+    for option in getattr(getattr(problem, "param", None), "opts", ()) if rule else ():
+        for word, following in zip(words, [*words[1:], ""], strict=True):
+            if word == option or word.startswith(f"{option}="):
+                return f"{option}: {following if word == option else word.partition('=')[2]!r} is not {rule}"
     unknown = line.startswith("No such ")
     now = hint(words, getattr(problem, "option_name", "")) if unknown else ""
     return f"{line.partition('.')[0].partition(' (')[0]}: {now}" if now else line

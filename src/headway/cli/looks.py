@@ -29,7 +29,7 @@ def story(
 
     headway story runs/srtf 17
     """
-    stored = opened(folder, trust=trust, note=console.note)
+    stored = opened(folder, "what is there is told", trust=trust, note=console.note)
     told = Run(stored).story(job)
     for line in stored.scene.untold("story"):
         console.note(line)

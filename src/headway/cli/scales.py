@@ -1,5 +1,6 @@
 """Make the commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
 
+from dataclasses import replace
 from inspect import Parameter
 from math import inf
 from typing import Any
@@ -18,7 +19,6 @@ from headway.experiment.flags import Flag, split_policies, split_values
 from headway.experiment.registry import DOMAINS, domain
 
 RUN = common_flags.RUN
-POLICY = setting(common_flags.POLICY)
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
@@ -50,9 +50,11 @@ def group_of(scale: Domain) -> typer.Typer:
     settings = [setting(flag) for flag in scale.flags]
     first = [setting(common_flags.SEEDS), setting(common_flags.OUT), REPORT]
     sure = setting(common_flags.CONFIDENCE)
+    usual = f"{common_flags.POLICY.help} Else {scale.tables().policy.name}."
+    policy = setting(replace(common_flags.POLICY, help=usual))
     last = [setting(common_flags.SEED), JSON, *([BY] if "by" in scale.extras else []), SET]
 
-    @command(group, "simulate", [*work, POLICY, *settings, *first, sure, *last], _help(scale, "simulate"))
+    @command(group, "simulate", [*work, policy, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
         wanted = wanted_of(given)
         check_wanted(wanted, scale.view, given["out"])
@@ -155,5 +157,8 @@ def _numbers(text: str, flag: Flag) -> list[Any]:
     for value in found:
         good = isinstance(value, int | float if flag.kind is float else int) and not isinstance(value, bool)
         if not good or not 0 < value < inf:
-            raise ExperimentError(f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} 40,80")
+            example = "0.8,0.9" if flag.kind is float else "40,80"
+            raise ExperimentError(
+                f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} {example}"
+            )
     return found

@@ -6,8 +6,9 @@ Serving and kernels name theirs so; training's are made of parts and have a gram
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from headway.core.outside import place_of
 from headway.errors import ExperimentError, InputError, unknown_name
 from headway.units import Duration, exact_duration, parse_duration
 
@@ -15,10 +16,13 @@ Named = TypeVar("Named")
 
 _SPEC = re.compile(r"\s*([^()]+?)\s*(?:\(([^()]*)\))?\s*")
 _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
+_READABLE = (int, float, bool, str, Duration)
 
 
 def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example: str) -> tuple[type[Named], str]:
     """Return the class that a string names among ``policies``, and the text of its options."""
+    if spec.strip() in policies:  # an object that was given: its name in full is one word
+        return policies[spec.strip()], ""
     matched = _SPEC.fullmatch(spec)
     if matched is None:
         raise ExperimentError(f"policy {spec!r} is not understood: write it like {example}")
@@ -29,7 +33,7 @@ def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example
 
 def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, Any]) -> Named:
     """Return a policy with the options of a text; ``defaults``: those not given, where the policy has them."""
-    known = inspect.signature(policy).parameters
+    known = _options(policy)
     given: dict[str, Any] = {key: value for key, value in defaults.items() if key in known}
     for option in options.split(",") if options else ():
         key, equals, value = (piece.strip() for piece in option.partition("="))
@@ -37,15 +41,63 @@ def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, An
             raise ExperimentError(f"policy {name}: {unknown_name('option', key, known)}")
         if not equals or not value:
             raise ExperimentError(f"policy {name}: option {key} has no value, e.g. {key}={known[key].default}")
-        given[key] = _read(name, key, value, get_type_hints(policy.__init__).get(key, str))
-    for key, parameter in known.items():
+        given[key] = _read(name, key, value, readable(policy, name, key))
+    return built(policy, name, given)
+
+
+def readable(policy: type, name: str, key: str, *, tuples: bool = False) -> Any:
+    """Return the type of an option; refuse one that no text can be read as. ``tuples``: of such types are read too."""
+    kind = get_type_hints(policy.__init__).get(key)  # type: ignore[misc]
+    item = get_args(kind)[0] if tuples and get_origin(kind) is tuple and get_args(kind)[1:] == (...,) else kind
+    if item in _READABLE:
+        return kind
+    types = [each.__name__ for each in _READABLE] + ["tuple[int, ...]"] * tuples
+    said = "has no type" if kind is None else f"is of type {getattr(kind, '__name__', None) or kind}"
+    raise ExperimentError(
+        f"policy {name}: option {key} {said}, which cannot be read from text: declare it as {', '.join(types[:-1])} or "
+        f"{types[-1]}, or give the policy as an object from Python{place_of(policy)}"
+    )
+
+
+def built(policy: type[Named], name: str, given: Mapping[str, Any]) -> Named:
+    """Make a policy with these options; refuse it if one is missing, or not stored under its name."""
+    for key, parameter in _options(policy).items():
         if parameter.default is inspect.Parameter.empty and key not in given:
-            raise ExperimentError(f"policy {name}: option {key} has no default and is not given")
+            raise ExperimentError(f"policy {name}: option {key} has no default and is not given{place_of(policy)}")
     one = policy(**given)
-    for key in known:
-        if not hasattr(one, key):
-            raise ExperimentError(f"policy {name}: option {key} must be stored under its name, self.{key}")
+    stored_options(one, name)
     return one
+
+
+def stored_options(policy: object, name: str) -> dict[str, Any]:
+    """Return a policy's options and their values: what its constructor took, stored under the same names."""
+    known = _options(type(policy))
+    for key in known:
+        if not hasattr(policy, key):
+            rule = f"option {key} must be stored under its name, self.{key}"
+            raise ExperimentError(f"policy {name}: {rule}{place_of(type(policy))}")
+    return {key: getattr(policy, key) for key in known}
+
+
+def in_full(policy: object, name: str) -> str:
+    """Return a policy's name and the options that differ from their defaults, as Python shows them."""
+    known = _options(type(policy))
+    changed = [f"{k}={v!r}" for k, v in stored_options(policy, name).items() if not _same(v, known[k].default)]
+    return name + (f"({' '.join(', '.join(changed).splitlines())})" if changed else "")
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Whether an option has its default; arrays and their like compare item by item, and count as another value."""
+    try:
+        return bool(value == default)
+    except Exception:  # noqa: BLE001 - whatever the class of the value raises
+        return False
+
+
+def _options(policy: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a policy's constructor that have a name."""
+    unnamed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {key: each for key, each in inspect.signature(policy).parameters.items() if each.kind not in unnamed}
 
 
 def _read(name: str, key: str, text: str, kind: Any) -> Any:
@@ -69,9 +121,9 @@ def described(policy: object, name: str) -> str:
     """Return the string that makes the same policy: its name, and what differs from the defaults."""
     hints = get_type_hints(type(policy).__init__)
     given = []
-    for key, parameter in inspect.signature(type(policy)).parameters.items():
+    for key, parameter in _options(type(policy)).items():
         value = getattr(policy, key)
-        if value != parameter.default:
+        if not _same(value, parameter.default):
             text = "on" if value is True else "off" if value is False else str(value)
             given.append(f"{key}={exact_duration(value) if hints.get(key) is Duration else text}")
     return name + (f"({','.join(given)})" if given else "")

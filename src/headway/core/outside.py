@@ -15,7 +15,7 @@ def is_outside(policy: type) -> bool:
 def check_method(policy: Any, name: str, arguments: tuple[str, ...]) -> None:
     """Refuse a method that cannot be called with these arguments, before the first run."""
     method = getattr(policy, name)
-    rule = f"define it as {name}({', '.join(('self', *arguments))})"
+    rule = f"define it as {name}({', '.join(('self', *arguments))}){place_of(policy, name)}"
     if not callable(method):
         raise ExperimentError(f"policy {policy.name}: {name} = {method!r} is no method: {rule}")
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
@@ -28,6 +28,15 @@ def check_method(policy: Any, name: str, arguments: tuple[str, ...]) -> None:
     except (TypeError, ValueError):
         has = inspect.signature(method)
         raise ExperimentError(f"policy {policy.name}: {name}{has} has the wrong arguments: {rule}") from None
+
+
+def place_of(policy: type, method: str = "__init__") -> str:
+    """Where a class from outside the package defines a method, `` (class Mine in mine.py, line 12)``; else empty."""
+    code = getattr(getattr(policy, method, None), "__code__", None)
+    if not is_outside(policy):
+        return ""
+    where = f" in {file_name(code.co_filename)}, line {code.co_firstlineno}" if code is not None else ""
+    return f" (class {policy.__name__}{where})"
 
 
 def line_of(actions: object) -> str:

@@ -15,6 +15,7 @@ from headway.core.policy import Policy
 from headway.core.state import State
 from headway.core.tape import TapeWriter
 from headway.errors import InfeasibleActionError, StalledRunError
+from headway.units import exact_duration
 
 EventT = TypeVar("EventT")
 ActionT = TypeVar("ActionT")
@@ -108,7 +109,7 @@ class Scheduler(Generic[EventT, ActionT]):
 
     def _refuse(self, now: int, action: ActionT, reason: str) -> None:
         if self.exact:
-            raise InfeasibleActionError(f"{self.policy.name} at {now} ns: {reason}")
+            raise InfeasibleActionError(f"policy {self.policy.name} at {exact_duration(now)}: {reason}")
         self.tape.append(self.state.refused(now, action))
         self.tape.note(reason)
 

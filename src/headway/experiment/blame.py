@@ -1,11 +1,12 @@
 """Whose fault an unexpected exception is: one that passed through a part from outside the package is its author's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
 
-from headway.errors import HeadwayError, Terminated
+from headway.errors import ExperimentError, HeadwayError, Terminated
 from headway.kernels.policies import registry as kernels
 from headway.plugins import is_own
 from headway.serving.policies import registry as serving
@@ -30,6 +31,17 @@ def blamed(problem: BaseException) -> str | None:
     return f"{told}{type(problem).__name__} in {Path(frame.f_code.co_filename).name}, line {line}: {problem} ({MORE})"
 
 
+@contextmanager
+def own_code() -> Iterator[None]:
+    """Raise what a user's own code raises within as one line."""
+    try:
+        yield
+    except BaseException as problem:
+        if (line := blamed(problem)) is None:
+            raise
+        raise ExperimentError(line) from problem
+
+
 def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
     """The name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
     own = getattr(frame.f_locals.get("self"), "name", "")
@@ -42,7 +54,7 @@ def _foreign_modules() -> dict[str, list[str]]:
     tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
     found: dict[str, list[str]] = {}
     for table in (*tables, serving.POLICIES, kernels.POLICIES):
-        for name, part in table.items():
+        for part in table.values():
             for module in {kind.__module__ for kind in part.__mro__ if not is_own(kind)}:
-                found.setdefault(module, []).append(name)
+                found.setdefault(module, []).append(part.name)
     return found

@@ -315,6 +315,10 @@ class Domain(ABC):
     def policy_name(self, experiment: Any) -> str:
         """Return the policy of an experiment as it is written in full."""
 
+    def check(self, experiment: Any) -> None:
+        """Refuse what can be known to be wrong before anything is read or drawn: a policy that does not exist."""
+        self.policy_name(experiment)
+
     def file_and_more(self, value: str) -> tuple[str, str]:
         """Split a value of ``file_keys`` into what names a file and what is said of it: ``a.parquet`` and ``@3``."""
         return value, ""

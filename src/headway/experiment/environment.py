@@ -12,6 +12,7 @@ from typing import Any
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError
+from headway.experiment.blame import own_code
 from headway.experiment.measured import with_run
 from headway.experiment.registry import domain_of
 from headway.units import SECOND
@@ -24,6 +25,8 @@ class Environment:
     """One run that waits for actions at every instant."""
 
     def __init__(self, experiment: Any) -> None:
+        with own_code():
+            domain_of(experiment).check(experiment)
         self.experiment = experiment
         self.now = 0
         """The instant, in nanoseconds since the run began."""

@@ -128,6 +128,11 @@ def whole_or_nothing(folder: Path, unless: Callable[[], bool] = lambda: False) -
         raise
 
 
+def forget(folder: Path) -> None:
+    """Remove what a run that failed has left in the folder that was claimed for it, so that it can be tried again."""
+    _remove(folder, {folder / CLAIM_NAME}, keep=True)
+
+
 def _remove(folder: Path, but: set[Path], keep: bool) -> None:
     with suppress(OSError):
         for each in set(folder.iterdir()) - but:

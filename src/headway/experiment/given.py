@@ -88,6 +88,8 @@ def put_settings(document: toml.Document, flags: Iterable[Flag], settings: Mappi
     for key, value in toml.leaves(flagged):
         toml.put(document, key, value)
     own = settings.get("set") or ()
+    if not isinstance(own, Iterable):
+        raise ExperimentError(f"set is {own!r}: it must be a mapping like {{'cluster.tenancy': 'walls'}}, or lines")
     if isinstance(own, Mapping):
         for key, value in own.items():
             toml.put(document, str(key), plain(value, str(key)))
@@ -117,7 +119,7 @@ def policy_names(policies: Any) -> list[str]:
 
 def axis(key: str, values: Any) -> list[Any]:
     """Return the values of a key that a sweep varies; policies are text: their files say whether a cell is done."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise ExperimentError(f"vary {key} is {values!r}: it must be a list of values")
     found = list(values)
     for value in found if key == "policy.name" else ():
@@ -128,6 +130,30 @@ def axis(key: str, values: Any) -> list[Any]:
                 "./mine.py:MyPolicy"
             )
     return [plain(value, key) for value in found]
+
+
+def axes(vary: Any) -> dict[str, list[Any]]:
+    """Return the keys that a sweep varies, and their values."""
+    if not isinstance(vary, Mapping):
+        raise ExperimentError(f"vary is {vary!r}: it must be a mapping like {{'policy.name': ['fifo', 'srtf']}}")
+    return {str(key): axis(str(key), values) for key, values in vary.items()}
+
+
+def path(value: Any, what: str) -> Path:
+    """Return where a file or a folder lies."""
+    if not isinstance(value, str | os.PathLike):
+        raise ExperimentError(f"{what} is {value!r}: it must be a path, as text or as a pathlib.Path")
+    return Path(value)
+
+
+def moment(at: Any) -> str:
+    """Return a time in a run as text; a number is in seconds."""
+    value = plain(at, "at")
+    if isinstance(value, float):
+        return f"{value:.9f}"
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ExperimentError(f"at is {at!r}: it must be a time in the run, as text like '2h' or a number of seconds")
+    return str(value)
 
 
 def whole(value: Any, name: str) -> int:

@@ -14,7 +14,7 @@ from headway.experiment.folder import check_output, open_run, scale_name, unprov
 from headway.experiment.folder import read as read_folder
 from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import noted_order
-from headway.experiment.stored import Note, inside, what_followed
+from headway.experiment.stored import Note, cut_short, inside, what_followed
 from headway.files import write_whole
 from headway.plugins import as_named
 from headway.report import page
@@ -115,6 +115,8 @@ def opened(places: Sequence[Place], tell: Tell, note: Note, *, trust: bool = Fal
     for place in places:
         tell("reading", 0.0)
         found.append(_read(*_of_seeds(place, note), trust))
+        if not (last := found[-1].stored).complete:
+            note(f"note: {place.folder}: {cut_short(last)}; the report shows what is there")
     if shown := {run.seeds[0]["seed"] for run in found if run.seeds}:
         which = f"seed {shown.pop()}" if len(shown) == 1 else "the first of each"
         if domain_of(found[0].stored.scene.experiment).view.averages_on_page:
@@ -235,8 +237,8 @@ def check_target(target: Path, force: bool, flag: str = "-o", to_be_made: Sequen
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise ExperimentError(f"{flag} {target}: cannot be written")
     if target.exists() and not force and not _is_report(target):
-        way_out = "--force writes over it" if flag == "-o" else "choose another name"
-        raise ExperimentError(f"{flag} {target}: exists and is not a report; {way_out}")
+        over = ", or write over it by --force in a shell" if flag == "-o" else ""
+        raise ExperimentError(f"{flag} {target}: exists and is not a report; choose another name{over}")
 
 
 def _is_report(target: Path) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
+from headway.errors import HeadwayError
+from headway.experiment.blame import blamed
 from headway.experiment.domain import Progress, RunResult, Scene
-from headway.experiment.folder import claimed, store
+from headway.experiment.folder import claimed, forget, store
 from headway.experiment.registry import domain_of
 from headway.experiment.stopping import stops_on_interrupt
 from headway.experiment.unchanged import is_watched, refuse_findings, unchanged
@@ -32,8 +34,20 @@ def play(
 ) -> RunResult:
     """Run a prepared scene; from its beginning, or from where ``begin`` has led it.
 
-    The folder is one that whoever calls this has claimed.
+    The folder is one that whoever calls this has claimed. A run that fails, by a mistake of the policy say, leaves
+    nothing there; one that is stopped or killed leaves what was done.
     """
+    try:
+        return _play(scene, folder, progress, begin)
+    except BaseException as problem:
+        if folder is not None and (isinstance(problem, HeadwayError) or blamed(problem) is not None):
+            forget(folder)
+        raise
+
+
+def _play(
+    scene: Scene, folder: Path | None, progress: Progress | None, begin: Callable[[TapeWriter], Any] | None
+) -> RunResult:
     if folder is not None:
         store(scene, folder)
     with no_collection():  # a run makes no cycles, and the collector would walk the whole workload again and again

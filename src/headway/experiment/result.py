@@ -10,13 +10,15 @@ from typing import Any
 from weakref import finalize
 
 from headway.core.replay import first_difference
-from headway.errors import ExperimentError, unknown_name
+from headway.errors import ExperimentError, NoSuchRunError, unknown_name
 from headway.experiment.answer import Answer
+from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
-from headway.experiment.given import policy_name
+from headway.experiment.given import moment, policy_name, whole
+from headway.experiment.given import path as located
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
 from headway.experiment.registry import domain_of
@@ -27,6 +29,7 @@ from headway.plugins import GIVEN
 from headway.report import frames
 from headway.report.names import shortened
 from headway.report.progress import share_bar
+from headway.units import counted
 
 
 def silent(_line: str) -> None:
@@ -87,7 +90,7 @@ class Tabled(ABC):
 
     def report(self, path: str | Path, title: str = "") -> Path:
         """Make a page of it."""
-        target = Path(path)
+        target = located(path, "path")
         check_target(target, False)
         with share_bar("report") as tell:
             text = page_of(self.places, tell, silent, baseline=self.baseline, title=title, trust=self._trust)
@@ -143,22 +146,34 @@ class Run(Tabled):
 
     def story(self, subject: Any) -> Answer:
         """Tell what happened to one job, request or program."""
-        with unproven(self.folder, self.stored.result):
+        with own_code(), unproven(self.folder, self.stored.result):
             told = self.view.story(self.stored, str(subject))
         return Answer(told.record(), told.lines())
 
-    def explain(self, subject: Any, at: str | None = None, draws: int | None = None) -> Answer:
-        """Say why a job does not run at a time, what would make room, and when to expect its start."""
-        told = self.view.explain(self.stored, str(subject), at, draws)
+    def explain(self, subject: Any, at: Any = None, draws: int | None = None) -> Answer:
+        """Say why a job does not run at a time, what would make room, and when to expect its start.
+
+        A time is text, ``2h``, or a number of seconds.
+        """
+        at = None if at is None else moment(at)
+        if draws:
+            whole(draws, "draws")
+        with own_code():
+            told = self.view.explain(self.stored, str(subject), at, draws)
         return Answer(told.record(), told.lines())
 
-    def whatif(self, at: str, *, folder: str | Path | None = None, **changes: Any) -> Answer:
-        """Continue the run from a moment of it under changes, and say who gains and who loses."""
+    def whatif(self, at: Any, *, folder: str | Path | None = None, **changes: Any) -> Answer:
+        """Continue the run from a moment of it under changes, and say who gains and who loses.
+
+        The moment is text, ``2h`` or ``50%``, or a number of seconds.
+        """
+        place = None if folder is None else located(folder, "folder")
         if "policy" in changes:
             changes["policy"] = policy_name(changes["policy"])
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
-        found = self.view.whatif(self.stored, at, None if folder is None else Path(folder), changes)
+        with own_code():
+            found = self.view.whatif(self.stored, moment(at), place, changes)
         if found.stopped:
             raise KeyboardInterrupt(found.stopped)
         return found
@@ -170,7 +185,7 @@ class Run(Tabled):
     def replay(self) -> str | None:
         """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
         scene = self.stored.scene
-        with unproven(self.folder, self.stored.result):
+        with own_code(), unproven(self.folder, self.stored.result):
             again = scene.replay(self.stored.tape, complete=self.stored.complete)
         return first_difference(self.stored.tape, again, *scene.words())
 
@@ -193,7 +208,7 @@ class Run(Tabled):
 
     def save(self, folder: str | Path) -> "Run":
         """Copy it to a folder of its own, and return it from there; of several seeds the first."""
-        target = Path(folder)
+        target = located(folder, "folder")
         with claimed(target), whole_or_nothing(target):
             copytree(self.folder, target, dirs_exist_ok=True)
             document = toml.read(target / EXPERIMENT_NAME)
@@ -289,6 +304,8 @@ class Comparison(Tabled):
     def __getitem__(self, which: int | str) -> Run:
         """Return a run by its position, or by its name: in short, in full, or as it was asked for."""
         if isinstance(which, int):
+            if not -len(self) <= which < len(self):
+                raise NoSuchRunError(f"run {which}: there are {counted(len(self), 'run')}, counted from 0")
             return self.runs[which]
         asked = [each.policy.name.removeprefix(GIVEN) for _, each in self.experiments]
         for names in (self.names, [str(row["policy"]) for row in self.rows], asked):
@@ -309,8 +326,9 @@ class Comparison(Tabled):
 
 def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = False, keep: bool = False) -> Comparison:
     """Play some experiments. ``keep``: their tapes are needed afterwards, in a folder that goes with the result."""
-    for _, each in () if single else experiments:
-        domain_of(each).policy_name(each)  # one that cannot be made is refused before the first is played
+    with own_code():
+        for _, each in () if single else experiments:
+            domain_of(each).policy_name(each)  # one that cannot be made is refused before the first is played
     baseline = 0 if single else baseline_of(experiments)
     kept = None
     if keep and not all(each.run.out for _, each in experiments):

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from headway.core.tasks import Done, Far
-from headway.errors import ExperimentError
-from headway.experiment.blame import blamed
+from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Progress
 from headway.experiment.files import Named
 from headway.experiment.folder import check_folder
@@ -24,12 +23,8 @@ INDEX_NAME = "runs.json"
 def measure(task: Named, progress: Progress | None = None) -> Outcome:
     """Run an experiment and take its numbers; what a user's own code raises is one line."""
     label, experiment = task
-    try:
+    with own_code():  # here: no traceback comes back from another process
         return measured(experiment, label, progress)
-    except BaseException as problem:
-        if (line := blamed(problem)) is None:
-            raise
-        raise ExperimentError(line) from problem  # here: no traceback comes back from another process
 
 
 def apart(experiments: Sequence[Named]) -> list[Named]:

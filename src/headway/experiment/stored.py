@@ -7,6 +7,7 @@ from headway.core.tape import holds_tape
 from headway.errors import TapeError
 from headway.experiment.domain import StoredRun
 from headway.experiment.folder import CONTINUATION_NAME, EXPERIMENT_NAME, open_run, origin
+from headway.units import counted, format_duration
 
 Note = Callable[[str], None]
 """Told one line about what was found."""
@@ -25,8 +26,14 @@ def stored(folder: str | Path, checked: str = "", *, trust: bool = False, note: 
     if not len(found.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
     if checked and note is not None and not found.complete:
-        note(f"note: the run was cut short after {len(found.tape):,} rows; {checked}")
+        note(f"note: {cut_short(found)}; {checked}")
     return found
+
+
+def cut_short(run: StoredRun) -> str:
+    """Say of a run that is not complete how far it goes."""
+    last = format_duration(int(run.tape.column("time")[-1])) if len(run.tape) else "its beginning"
+    return f"the run is not complete: it was cut short at {last}, after {counted(len(run.tape), 'row')}"
 
 
 def what_followed(folder: Path) -> str | None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.tasks import Far, Pool
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, HeadwayError
+from headway.experiment.blame import own_code
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
 from headway.experiment.files import typed
@@ -68,7 +69,8 @@ def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
         each = in_place(typed(changed, f"{where}, {said}" if said else where))
         if each.variants:
             raise ExperimentError(f"{where}: a sweep has no variants; give [{TABLE}] keys with lists of values instead")
-        domain_of(each).policy_name(each)  # refuses one that does not exist
+        with own_code():
+            domain_of(each).check(each)
         cells += [Cell(chosen, run.run.seed, run, digest(run)) for run in seeded(each)]
     return cells
 
@@ -193,7 +195,7 @@ def run_cell(experiment: Any, progress: Progress | None) -> Record | None:
 
 
 def _line(problem: Exception | None) -> str:
-    return " ".join(f"{'' if isinstance(problem, ExperimentError) else type(problem).__name__ + ': '}{problem}".split())
+    return " ".join(f"{'' if isinstance(problem, HeadwayError) else type(problem).__name__ + ': '}{problem}".split())
 
 
 def _kept(cell: Cell, folder: Path) -> Any:

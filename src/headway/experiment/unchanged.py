@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headway.core.audit import Finding
-from headway.errors import ChangedInputError
+from headway.errors import ChangedInputError, InfeasibleActionError, StalledRunError
 from headway.experiment.blame import MORE, blamed
 from headway.plugins import is_own
 
@@ -38,6 +38,9 @@ def unchanged(policy: str, given: Mapping[str, Sequence[Any]], *, watched: bool)
     before = {what: [_plain(each) for each in things] for what, things in given.items()}
     try:
         yield
+    except (InfeasibleActionError, StalledRunError):  # which may come of the change
+        _look(policy, before, given)
+        raise
     except _ODD as problem:
         if blamed(problem) is not None:
             raise
@@ -45,6 +48,11 @@ def unchanged(policy: str, given: Mapping[str, Sequence[Any]], *, watched: bool)
             f"policy {policy}: the run broke down after it had decided ({type(problem).__name__}: {problem}; {MORE}); "
             "most likely it changed the state: a policy may read what it is shown, never change it"
         ) from problem
+    _look(policy, before, given)
+
+
+def _look(policy: str, before: Mapping[str, Sequence[Any]], given: Mapping[str, Sequence[Any]]) -> None:
+    """Raise if something is not what it was."""
     for what, things in given.items():
         for number, (was, thing) in enumerate(zip(before[what], things, strict=True)):
             if _plain(thing) != was:

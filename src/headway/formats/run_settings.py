@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from headway.errors import ExperimentError
 from headway.formats.training.cluster_table import within
 
 MOST_SEEDS = 1000
@@ -46,6 +47,8 @@ Measure = TypeVar("Measure", bound=MeasureTable)
 def check_measure(table: Measure) -> Measure:
     """Return the table, its numbers checked."""
     within("seeds", table.seeds, 1, MOST_SEEDS)
-    if table.confidence:
-        within("confidence", table.confidence, 0.5, 0.999)
+    if table.confidence and not 0.5 <= table.confidence <= 0.999:
+        raise ExperimentError(
+            f"confidence {table.confidence:g} must be 0 (no intervals), or lie in 0.5 to 0.999: 95 % is 0.95"
+        )
     return table

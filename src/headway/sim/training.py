@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
+from headway.errors import ExperimentError
 from headway.sim.faults import Faults
 from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.events import (
@@ -34,6 +35,9 @@ _END_RANK = {Outcome.FINISHES: _FINISHED, Outcome.FAILS: _FAILED, Outcome.CANCEL
 NodeEvent: TypeAlias = NodeFailed | NodeRecovered | NodeDrained
 _Entry: TypeAlias = tuple[int, int, int, int, NodeEvent | None]
 _IDLE_STEPS = 10_000
+MOST_FAILURES = 100_000
+"""Of nodes, without a job that arrives, ends or keeps work; more where nodes are many."""
+MOST_FAILURES_A_NODE = 100
 _NEVER = 1 << 63
 
 
@@ -58,6 +62,10 @@ class SimulatedCluster:
         """Ends that were moved because a neighbour came or went, by job."""
         self._wakes: set[int] = set()
         self._idle = 0
+        self._failures = 0
+        """Of nodes, since a job last arrived or ended, or work was last seen to grow."""
+        self._kept = 0
+        """Work of all jobs that are there, as it was seen last."""
         self._gone = 0
         """Nodes that will never come back."""
         for time, event in faults.first() if faults is not None else ():
@@ -163,11 +171,27 @@ class SimulatedCluster:
         state = self._state
         if state.over():
             return True
+        self._count_failures(events)
         if state.running or state.to_come or any(not isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events):
             self._idle = 0
         elif not self._away() or not all(isinstance(e, Woke) for e in events):
             self._idle += 1  # while a node is away, waking up is no sign that nothing will change
         return self._idle > _IDLE_STEPS
+
+    def _count_failures(self, events: list[Event]) -> None:
+        """Refuse to go on where nodes fail so often that no job will ever end."""
+        if not all(isinstance(e, NodeFailed | NodeRecovered | NodeDrained | Woke) for e in events):
+            self._failures = self._kept = 0
+            return
+        self._failures += sum(isinstance(e, NodeFailed) for e in events)
+        if self._failures >= max(MOST_FAILURES, MOST_FAILURES_A_NODE * len(self._state.on_node)):
+            kept = sum(js.done for js in self._state.jobs.values())
+            if kept <= self._kept:
+                raise ExperimentError(
+                    f"failures: nodes failed {self._failures:,} times since a job last arrived or ended, and no work "
+                    "was kept: no job can end; give a longer mtbf, or jobs that save their work more often"
+                )
+            self._failures, self._kept = 0, kept
 
     def _away(self) -> int:
         """Nodes that take no jobs now and will come back."""

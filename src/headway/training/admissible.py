@@ -12,7 +12,7 @@ from headway.training.cluster import Cluster, Eligible, Node, Tenant
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState
 from headway.training.pool import Pool, host_share, members
-from headway.units import WHOLE_GPU_MILLI, format_size
+from headway.units import WHOLE_GPU_MILLI, counted, format_size
 
 Place = Callable[[Pool, JobState], Placement | None]
 
@@ -66,11 +66,12 @@ def _misplaced(eligible: Eligible, empty: Pool, job: Job) -> str | None:
         fitting = sum(node.gpus >= each and _hosts(job, node, each) for node in nodes)
         if fitting >= job.nodes:
             return None
-        return f"it wants {each} GPUs on each of {job.nodes} nodes; the largest that fits has {fitting} such nodes"
+        wants = f"it wants {counted(each, 'GPU')} on each of {job.nodes} nodes"
+        return f"{wants}; the largest that fits has {fitting} such nodes"
     if job.gpus > gpus:
-        return f"it wants {job.gpus} GPUs; the largest job that fits {_where(job)}has {gpus}"
+        return f"it wants {counted(job.gpus, 'GPU')}; the largest job that fits {_where(job)}has {gpus}"
     if job.nodes == 1 and job.gpus > largest:
-        return f"it wants {job.gpus} GPUs on one node; the largest job that fits has {largest}"
+        return f"it wants {counted(job.gpus, 'GPU')} on one node; the largest job that fits has {largest}"
     if any(node.gpus >= job.gpus and _hosts(job, node, job.gpus) for node in nodes):
         return None
     if job.nodes == 1 or job.gpus <= 1:
@@ -118,7 +119,8 @@ def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
     if most is None or job.width_milli <= most * WHOLE_GPU_MILLI:
         return None
     wanted = job.width_milli / WHOLE_GPU_MILLI
-    return f"it wants {wanted:g} GPUs; the largest job that fits the {what} of tenant {tenant.name} has {most}"
+    gpus = "GPU" if wanted == 1 else "GPUs"
+    return f"it wants {wanted:g} {gpus}; the largest job that fits the {what} of tenant {tenant.name} has {most}"
 
 
 def _unplaced(eligible: Eligible, empty: Pool, job: Job, place: Place | None) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.units import counted
 
 
 class Life:
@@ -181,7 +182,7 @@ class Books:
                 yield "place", f"node {machine.name} has {machine.gpu_type}, the job wants {' or '.join(job.gpu_types)}"
         counts = [mask.bit_count() for _, mask in placement]
         if sum(counts) != job.gpus:
-            yield "shape", f"wants {job.gpus} GPUs and got {sum(counts)}"
+            yield "shape", f"wants {counted(job.gpus, 'GPU')} and got {sum(counts)}"
         if job.nodes and (len(counts) != job.nodes or len(set(counts)) > 1):
             yield "shape", f"wants {job.nodes} equal nodes and got {counts}"
 

@@ -6,7 +6,7 @@ from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.pool import Demand, host_share, storage_share
 from headway.training.wish import Wish
-from headway.units import WHOLE_GPU_MILLI
+from headway.units import WHOLE_GPU_MILLI, counted
 
 if TYPE_CHECKING:
     from headway.training.state import TrainingState
@@ -106,16 +106,16 @@ def placement_refusal(state: "TrainingState", js: JobState | Wish, placement: Pl
             if mask & ~pool.free_mask[node]:
                 has = f"{pool.free_count[node]} free (mask {pool.free_mask[node]:#x})"
                 name = state.cluster.nodes[node].name
-                return f"wants {mask.bit_count()} GPUs (mask {mask:#x}), node {name} has {has}"
+                return f"wants {counted(mask.bit_count(), 'GPU')} (mask {mask:#x}), node {name} has {has}"
         elif (refusal := _share_refusal(state, js, node, mask)) is not None:
             return refusal
         total += mask.bit_count()
     if total != js.gpus:
-        return f"wants {js.gpus} GPUs, the placement has {total}"
+        return f"wants {counted(js.gpus, 'GPU')}, the placement has {total}"
     if not placement:
         return "the placement names no node"
     if js.nodes and (len(placement) != js.nodes or any(m.bit_count() * js.nodes != js.gpus for _, m in placement)):
-        return f"wants {js.gpus // js.nodes} GPUs on each of {js.nodes} nodes"
+        return f"wants {counted(js.gpus // js.nodes, 'GPU')} on each of {js.nodes} nodes"
     if js.cpu_milli or js.memory_bytes or js.storage:
         return _host_refusal(state, js, placement)
     return None

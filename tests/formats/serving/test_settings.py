@@ -58,7 +58,10 @@ def test_what_is_written_reads_back_equal() -> None:
         ({"failures": {"every": 0}}, "failures every '0' must be above 0"),
         ({"failures": {"every": "30s", "repair": ""}}, "failures repair is empty: say how long a worker is down"),
         ({"measure": {"seeds": 0}}, "seeds 0 must lie in 1 to 1,000"),
-        ({"measure": {"confidence": 2.0}}, "confidence 2.0 must lie in 0.5 to 0.999"),
+        (
+            {"measure": {"confidence": 2.0}},
+            "confidence 2 must be 0 (no intervals), or lie in 0.5 to 0.999: 95 % is 0.95",
+        ),
     ],
 )
 def test_a_value_that_breaks_a_rule_is_one_line(tables: dict[str, Any], line: str) -> None:

@@ -98,4 +98,7 @@ def test_files_and_a_size_at_once_are_refused() -> None:
     document = {"cluster": {"file": "c.toml", "nodes": 3}, "trace": {"path": "jobs.csv"}}
     with pytest.raises(ExperimentError, match="both files and nodes"):
         prepare(toml.typed(document, Experiment, "test"))
+    document = {"cluster": {"file": "c.toml", "cpus_per_node": 3}, "trace": {"path": "jobs.csv"}}
+    with pytest.raises(ExperimentError, match=r"cpus_per_node = 3 stands beside c.toml, which says what each node has"):
+        prepare(toml.typed(document, Experiment, "test"))
     assert cluster_file.SOURCES is not None

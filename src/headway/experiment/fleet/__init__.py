@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headway.experiment.domain import Domain
 from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
-from headway.experiment.fleet.scene import FleetScene, load, policy_name, prepare
+from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare
 from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment
 from headway.scenarios import file as scenario_file
@@ -41,6 +41,11 @@ class FleetDomain(Domain):
     def policy_name(self, experiment: ServingExperiment) -> str:
         """Return the policy as it was written; one from a file by its own name."""
         return policy_name(experiment)
+
+    def check(self, experiment: ServingExperiment) -> None:
+        """Refuse a scenario or a policy that does not exist."""
+        scenario_file.path_of(experiment.serving.scenario)
+        policy_of(experiment)
 
 
 DOMAIN = FleetDomain()

@@ -149,7 +149,7 @@ class FleetScene(Scene):
 
 def policy_of(experiment: ServingExperiment) -> ServingPolicy:
     """The policy that an experiment names, with the options of its fidelity."""
-    return build(resolve(experiment.policy.name), authors=experiment.serving.fidelity == "authors")
+    return build(resolve(experiment.policy.name, "fleet"), authors=experiment.serving.fidelity == "authors")
 
 
 def prepare(experiment: ServingExperiment) -> FleetScene:

@@ -6,7 +6,7 @@ import msgspec
 
 from headway.experiment.domain import Domain
 from headway.experiment.gpu.flags import EXAMPLES, FLAGS, WORK
-from headway.experiment.gpu.scene import GpuScene, policy_of, prepare, setting_of
+from headway.experiment.gpu.scene import GpuScene, clients_of, policy_of, prepare, setting_of
 from headway.experiment.gpu.sources import files_of
 from headway.formats.kernels import clients as kernel_clients
 from headway.formats.kernels.settings import GpuExperiment
@@ -47,6 +47,12 @@ class GpuDomain(Domain):
     def policy_name(self, experiment: GpuExperiment) -> str:
         """Return the policy with the options that differ from their defaults."""
         return describe(policy_of(setting_of(experiment)))
+
+    def check(self, experiment: GpuExperiment) -> None:
+        """Refuse programs or a policy that do not exist."""
+        setting = setting_of(experiment)
+        clients_of(setting)
+        policy_of(setting)
 
 
 DOMAIN = GpuDomain()

@@ -246,7 +246,7 @@ def few(each: Setting, policies: Sequence[str]) -> list[str]:
 
 def policy_of(each: Setting) -> KernelsPolicy:
     """The policy that a run names, one from a file too."""
-    return build(resolve(each.policy), defaults=each.options)
+    return build(resolve(each.policy, "gpu"), defaults=each.options)
 
 
 def numbers(scene: GpuScene, tape: Tape) -> dict[str, Any]:

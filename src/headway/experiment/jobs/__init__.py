@@ -6,7 +6,7 @@ from typing import Any
 from headway.experiment.domain import Domain
 from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
 from headway.experiment.jobs.parts import policy_of
-from headway.experiment.jobs.scene import JobsScene, draws, load, prepare, same_jobs
+from headway.experiment.jobs.scene import JobsScene, checked, draws, load, prepare, same_jobs
 from headway.formats import pairs as pair_file
 from headway.formats.training import profile_file
 from headway.formats.training.settings import Experiment
@@ -45,6 +45,10 @@ class JobsDomain(Domain):
     def policy_name(self, experiment: Experiment) -> str:
         """Return the policy in full, every part of it."""
         return policy_of(experiment).name
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse a cluster, a policy, costs or failures that cannot be."""
+        checked(experiment)
 
     def draws(self, experiment: Any) -> bool:
         """Return whether jobs, models, failures, estimates, profiles or placement are drawn from the seed."""

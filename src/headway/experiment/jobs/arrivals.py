@@ -33,7 +33,10 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
     found = [name for name, value in given.items() if value]
     if len(found) != 1:
-        none = "no jobs: name a trace (headway jobs simulate TRACE …; in an experiment file trace.path)"
+        none = (
+            "no jobs: name a trace (headway jobs simulate TRACE …; in an experiment file trace.path), and a cluster: "
+            "--cluster FILE, or --nodes and --gpus-per-node"
+        )
         both = f"both a {' and a '.join(found)}: give one"
         raise ExperimentError(f"the experiment has {both if found else none}")
     drawn: Key = ()

@@ -32,7 +32,7 @@ def policy_of(experiment: Experiment) -> ComposedPolicy:
     if table.migration and table.migration not in MIGRATIONS:
         raise ExperimentError(unknown_name("migration", table.migration, MIGRATIONS))
     policy = build(
-        _seeded(resolve(table.name), experiment.run.seed),
+        _seeded(resolve(table.name, "jobs"), experiment.run.seed),
         backfill=resolve(table.backfill) or None,
         placement=_seeded(resolve(table.placement), experiment.run.seed) or None,
         migration=MIGRATIONS[table.migration] if table.migration else None,
@@ -57,7 +57,7 @@ def _often(policy: ComposedPolicy, what: str, every: int, otherwise: str) -> Non
 
 def _seeded(spec: str, seed: int) -> str:
     """Placement at random draws from the run's seed, unless it names one of its own."""
-    return re.sub(r"(?<![\w-])random(?![\w(-])", f"random(seed={seed})", spec) if seed else spec
+    return re.sub(r"(?<![\w-])random(?![\w(-]|[^()]*\))", f"random(seed={seed})", spec) if seed else spec
 
 
 class PolicyFacts(msgspec.Struct, frozen=True):

@@ -47,6 +47,8 @@ from headway.training.tenancy import divide
 from headway.units import exact_duration
 
 JOBS_NAME = "jobs.parquet"
+MOST_REPAIR = 100
+"""Times the mean time between failures: nodes are up 1 % of the time at least, so that runs come to an end."""
 POLICY_NAME = "policy.json"
 """In the folder of a run whose policy comes from a file: what can be known of it without the file."""
 
@@ -176,7 +178,13 @@ def failure_model(table: FailuresTable) -> FailureModel | None:
     if table.mtbf == "":
         return None
     mtbf = span(table.mtbf, "failures mtbf", least=LEAST_MTBF)
-    return FailureModel(mtbf, span(table.repair, "failures repair", least=1))
+    repair = span(table.repair, "failures repair", least=1)
+    if repair > MOST_REPAIR * mtbf:
+        raise ExperimentError(
+            f"failures mtbf {exact_duration(mtbf)}: nodes that take {exact_duration(repair)} to repair would hardly "
+            f"ever be up: mtbf must be at least repair / {MOST_REPAIR}"
+        )
+    return FailureModel(mtbf, repair)
 
 
 def check_failures(model: FailureModel | None, cluster: Cluster, jobs: Sequence[Job]) -> None:
@@ -212,10 +220,13 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
 
 
-def prepare(experiment: Experiment) -> JobsScene:
-    """Make the cluster and the jobs that fit it, with notes on what was left out."""
+def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], Cluster, ComposedPolicy]:
+    """Refuse what is wrong whatever the jobs are; return it with its cluster, notes on that, and its policy."""
     measure = check_measure(experiment.measure)
     check_texts(measure.jobs, measure.warmup)
+    table = experiment.cluster
+    if not (table.file or table.nodes or table.gpus_per_node or table.node_groups):
+        source(experiment.trace, 0)  # what lacks jobs too is told of both
     experiment, about = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
@@ -223,7 +234,13 @@ def prepare(experiment: Experiment) -> JobsScene:
     costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
-    table = experiment.trace
+    return experiment, about, cluster, policy
+
+
+def prepare(experiment: Experiment) -> JobsScene:
+    """Make the cluster and the jobs that fit it, with notes on what was left out."""
+    experiment, about, cluster, policy = checked(experiment)
+    table, measure = experiment.trace, experiment.measure
     made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
     jobs, notes = made[0], [*about, *made[1]]
     if table.leave_out:
@@ -289,7 +306,14 @@ def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
     given = "nodes" if table.nodes is not None else "node_groups" if table.node_groups else ""
     if given:
         raise ExperimentError(f"the cluster has both files and {given}: give one")
-    found, notes = cluster_file.read([table.file] if isinstance(table.file, str) else table.file)
+    files = [table.file] if isinstance(table.file, str) else table.file
+    for key in cluster_table.EQUAL_NODES:
+        if (value := getattr(table, key)) != _PLAIN[key]:
+            raise ExperimentError(
+                f"cluster: {key} = {value!r} stands beside {', '.join(files)}, which says what each node has: "
+                "leave it out"
+            )
+    found, notes = cluster_file.read(files)
     own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
     written = msgspec.structs.replace(found, **{**own, "file": ""})
     return msgspec.structs.replace(experiment, cluster=written), notes

@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 60
 FASTEST = 1_000.0
 TENANCIES = ("pool", "walls", "quotas", "borrow")
 SIZINGS = ("gpu-time", "equal")
-_EQUAL_NODES = ("nodes", "gpus_per_node", "cpus_per_node", "memory_per_node", "storage_per_node", "gpu_type")
+EQUAL_NODES = ("nodes", "gpus_per_node", "cpus_per_node", "memory_per_node", "storage_per_node", "gpu_type")
 """Keys that describe a cluster whose nodes are all equal."""
 
 
@@ -142,7 +142,7 @@ def within(what: str, value: Any, least: float, most: float) -> Any:
 def _one_size(table: ClusterTable) -> None:
     """Refuse what describes equal nodes beside groups of nodes, where it would have no effect."""
     plain = ClusterTable()
-    for key in _EQUAL_NODES if table.node_groups else ():
+    for key in EQUAL_NODES if table.node_groups else ():
         if (given := getattr(table, key)) != getattr(plain, key):
             raise ExperimentError(
                 f"cluster: {key} = {given!r} stands beside node_groups, which say what each node has: leave one out"
@@ -152,7 +152,9 @@ def _one_size(table: ClusterTable) -> None:
 def _only_group(table: ClusterTable) -> NodeGroup:
     if table.nodes is None or table.gpus_per_node is None:
         missing = "nodes" if table.nodes is None else "gpus_per_node"
-        raise ExperimentError(f"the cluster has no size: give {missing} (--nodes and --gpus-per-node, or node_groups)")
+        raise ExperimentError(
+            f"the cluster has no size: give {missing} (--nodes and --gpus-per-node, or --cluster FILE)"
+        )
     return NodeGroup(
         nodes=within("nodes", table.nodes, 1, MOST_NODES),
         gpus=within("gpus_per_node", table.gpus_per_node, 1, MOST_GPUS_A_NODE),

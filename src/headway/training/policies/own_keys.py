@@ -1,17 +1,21 @@
 """The keys of an order from outside the package, looked at when they are computed: nan and mixed types are refused.
 
-Nothing sorts by nan, and text cannot be compared with a number. The orders that come with the package have numbers or
-tuples of numbers for keys, and run without this.
+Nothing sorts by nan, and text cannot be compared with a number. A job must be the same after its key was computed.
+The orders that come with the package have numbers or tuples of numbers for keys, and run without this.
 """
 
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from headway.core.outside import is_outside
-from headway.errors import ExperimentError
+from headway.errors import ChangedInputError, ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
+
+_SLOTS = JobState.__slots__
+_slots = attrgetter(*_SLOTS)
 
 
 def with_checked_keys(order: type[Order]) -> type[Order]:
@@ -28,8 +32,15 @@ class _CheckedKeys(Order):
     """In front of an order."""
 
     def key(self, now: int, js: JobState) -> Key:
-        """What the order behind it says, if keys can be sorted by it."""
+        """What the order behind it says, if keys can be sorted by it and the job is as it was."""
+        before = _slots(js)
         key = super().key(now, js)  # type: ignore[safe-super]
+        if before != (after := _slots(js)):
+            what, was, became = next(each for each in zip(_SLOTS, before, after, strict=True) if each[1] != each[2])
+            raise ChangedInputError(
+                f"policy {self.name}: key changed what it is shown: job {before[_SLOTS.index('id')]}, {what}: {was!r} "
+                f"became {became!r}; a policy may read a job, never change it"
+            )
         if _has_nan(key):
             raise ExperimentError(f"policy {self.name}: the key of job {js.id} is {key!r}: nothing sorts by nan")
         seen: dict[object, tuple[Key, int]] = self.__dict__.setdefault("_kinds_of_keys", {})

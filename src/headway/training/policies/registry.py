@@ -9,9 +9,9 @@ and builds the same policy. To add a part: its file, and one line here.
 
 import inspect
 import re
-from collections.abc import Callable
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
+from headway.core.named import built, readable
 from headway.errors import ExperimentError, unknown_name
 from headway.training.policies.allocations.headway.policy import Headway
 from headway.training.policies.allocations.synergy.drf import DrfDemands
@@ -188,19 +188,20 @@ def _slot(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _part(term: str, table: dict[str, Any], what: str) -> Any:
-    match = _TERM.fullmatch(term)
-    if match is None:
-        raise ExperimentError(f"{what} {term!r} is not understood: write it like tiresias(thresholds=1h/10h)")
-    name, options = match.group(1), match.group(2)
+    name, options = term.strip(), ""
+    if name not in table:  # of an object that was given the whole term is a name
+        match = _TERM.fullmatch(term)
+        if match is None:
+            raise ExperimentError(f"{what} {term!r} is not understood: write it like tiresias(thresholds=1h/10h)")
+        name, options = match.group(1), match.group(2) or ""
     if name not in table:
         raise ExperimentError(unknown_name(what, name, table))
     part = with_checked_keys(table[name]) if table is ORDERS else table[name]
-    return _construct(part, name, options or "")
+    return _construct(part, name, options)
 
 
-def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
-    hints = get_type_hints(part.__init__)
-    valid = [p for p in inspect.signature(part).parameters if p in hints]
+def _construct(part: type[Part], name: str, options: str) -> Part:
+    valid = list(inspect.signature(part).parameters)
     given: dict[str, Any] = {}
     for option in filter(None, (text.strip() for text in options.split(","))):
         key, equals, value = (piece.strip() for piece in option.partition("="))
@@ -208,8 +209,8 @@ def _construct(part: Callable[..., Part], name: str, options: str) -> Part:
             raise ExperimentError(unknown_name(f"option of {name}", key, valid or ["none"]))
         if key in given:
             raise ExperimentError(f"option {key} of {name} is given twice")
-        given[key] = _value(hints[key], value, f"{name}({key}=...)")
-    return part(**given)
+        given[key] = _value(readable(part, name, key, tuples=True), value, f"{name}({key}=...)")
+    return built(part, name, given)
 
 
 def _value(kind: Any, text: str, what: str) -> Any:
@@ -222,7 +223,8 @@ def _value(kind: Any, text: str, what: str) -> Any:
             return {"true": True, "false": False}[text.lower()]
         return kind(text)
     except (ValueError, KeyError) as wrong:
-        raise ExperimentError(f"{what}: {text!r} is not a {getattr(kind, '__name__', kind)}") from wrong
+        rule = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise ExperimentError(f"{what}: {text!r} is not {rule}") from wrong
 
 
 def options_of(part: Part) -> dict[str, Any]:
