@@ -144,7 +144,7 @@ def test_questions_to_a_run_fail_with_the_same_line(capsys: pytest.CaptureFixtur
     ("python", "line"),
     [
         (lambda: hw.simulate(jobs(), by="tenant"), "unknown setting 'by'"),
-        (lambda: hw.simulate(hw.gpu("vgg16"), warmup="10%"), "unknown setting 'warmup'"),
+        (lambda: hw.simulate(hw.gpu("vgg16"), warmup="10%"), "setting warmup is one of jobs, not of gpu"),
         (lambda: hw.simulate(jobs(), nodse=3), "unknown setting 'nodse'; did you mean 'nodes'?"),
         (lambda: hw.simulate(jobs(), nodes=object()), "setting nodes: a object is neither text, a number, a list nor"),
         (lambda: hw.simulate("jobs.csv"), r"what is scheduled is hw.jobs(…), hw.fleet(…) or hw.gpu(…), not a str"),

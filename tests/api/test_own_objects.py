@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import headway as hw
+from headway import plugins
 from headway.cli import main
-from headway.formats import plugins
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.serving.policies.hash import Hash
 from headway.training.policies import registry

@@ -112,7 +112,9 @@ def test_a_policy_that_changes_the_workload_has_no_result(
 def test_a_policy_that_changes_the_state_of_a_job_is_told_which_and_what(
     here: Path, body: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = policy(here, ORDER, body)
+    """The job that is changed is another one than is asked about: what ``key`` is shown is compared on the spot."""
+    turn = "seen.append(js); other = seen[0]"
+    own = policy(here, ORDER, f"{turn}\n        if other is not js:\n            {body}", top="seen = []")
     code, shown, err = call(capsys, "jobs", "simulate", *FLAGS, "--policy", own, "--json")
     assert (code, shown) == (1, "")
     assert f": key changed what it is shown: {said}; a policy may read a job, never change it" in err
@@ -125,9 +127,6 @@ def _change(thing: Any, error: type[Exception]) -> None:
 
 @pytest.mark.parametrize("error", [InfeasibleActionError, StalledRunError])
 def test_a_change_is_the_cause_of_what_cannot_be_done_after_it(error: type[Exception]) -> None:
-    class Part:
-        gpus = 1
-
     @dataclass
     class Thing:
         gpus: int = 1
@@ -135,24 +134,26 @@ def test_a_change_is_the_cause_of_what_cannot_be_done_after_it(error: type[Excep
     thing = Thing()
     with (
         pytest.raises(ChangedInputError, match="policy p changed what it was given: job 0, gpus: 1 became 3"),
-        unchanged("p", [Part()], {"job": [thing]}),
+        unchanged("p", {"job": [thing]}, watched=True),
     ):
         _change(thing, error)
-    with pytest.raises(error, match="the consequence"), unchanged("p", [Part()], {"job": [thing]}):
+    with pytest.raises(error, match="the consequence"), unchanged("p", {"job": [thing]}, watched=True):
         raise error("the consequence")
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("js.done += 10**9", "its run does not pass the audit: row "),
-        ("js.job = None", "the run broke down after it had decided (AttributeError: "),
+        ("other.done += 10**9", "its run does not pass the audit: row "),
+        ("other.job = None", "the run broke down after it had decided (AttributeError: "),
     ],
 )
 def test_a_policy_that_changes_the_state_has_no_result(
     here: Path, body: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = policy(here, ORDER, body)
+    """The job that is changed is another one than is asked about: what ``key`` is shown is compared on the spot."""
+    turn = "seen.append(js); other = seen[0]"
+    own = policy(here, ORDER, f"{turn}\n        if other is not js:\n            {body}", top="seen = []")
     code, shown, err = call(capsys, "jobs", "simulate", *FLAGS, "--policy", own, "--out", "a", "--json")
     assert (code, shown) == (1, "")
     assert err.count("\n") == 1

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
 from headway.cli.results import show_answer
@@ -41,4 +42,5 @@ def explain(
 
     headway explain runs/srtf 17 --at "2d 3h"
     """
-    show_answer(Run(stored(folder, trust=trust)).explain(job, at, draws), as_json)
+    found = stored(folder, "what is there is explained", trust=trust, note=console.note)
+    show_answer(Run(found).explain(job, at, draws), as_json)
