@@ -118,7 +118,7 @@ def test_a_run_that_is_led_by_hand_hands_over_what_the_loop_hands_over() -> None
 
 
 def test_an_infeasible_action_on_an_exact_view_raises_with_its_reason() -> None:
-    with pytest.raises(InfeasibleActionError, match=r"^takes at 5 ns: Take\(3\): is odd$"):
+    with pytest.raises(InfeasibleActionError, match=r"^takes at 0.005us: Take\(3\): is odd$"):
         run([(5, [3])])
 
 

@@ -15,6 +15,7 @@ from headway.core.policy import Policy
 from headway.core.state import State
 from headway.core.tape import TapeWriter
 from headway.errors import InfeasibleActionError, StalledRunError
+from headway.units import format_duration
 
 EventT = TypeVar("EventT")
 ActionT = TypeVar("ActionT")
@@ -112,7 +113,7 @@ class Scheduler(Generic[EventT, ActionT]):
 
     def _refuse(self, now: int, action: ActionT, reason: str) -> None:
         if self.exact:
-            raise InfeasibleActionError(f"{self.policy.name} at {now} ns: {reason}")
+            raise InfeasibleActionError(f"{self.policy.name} at {format_duration(now)}: {reason}")
         self.tape.append(self.state.refused(now, action))
         self.tape.note(reason)
 

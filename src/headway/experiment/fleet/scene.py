@@ -157,12 +157,13 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     within("seed", experiment.run.seed, 0, 2**63 - 1)
     built = scenario_file.load(experiment)
     policy_of(experiment)
-    requests = serving_arrivals.draw(experiment, built)
+    notes = [*built.notes]
+    requests = serving_arrivals.draw(experiment, built, notes)
     named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
     resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
     rate = serving_arrivals.chosen(experiment, built).rate
     note = check_rate(experiment, built, rate) if rate else ""
-    scene = FleetScene(resolved, built, requests, (*built.notes, *([note] if note else ())))
+    scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())))
     scene.faults()
     scene.state()
     return scene

@@ -249,10 +249,15 @@ def policy_of(each: Setting) -> KernelsPolicy:
     return build(resolve(each.policy), defaults=each.options)
 
 
-def numbers(scene: GpuScene, tape: Tape) -> dict[str, Any]:
-    """Return what a tape says: slow-down above, harvest below, and each program by itself."""
+def summary(scene: GpuScene, tape: Tape, *, complete: bool) -> dict[str, Any]:
+    """Return slow-down above, harvest below, and each program by itself; of a run cut short, up to its last step."""
     setting = scene.setting
-    found = summarise(scene.clients, setting.device, tape, setting.horizon, setting.settle)
+    return summarise(scene.clients, setting.device, tape, setting.horizon if complete else 0, setting.settle)
+
+
+def numbers(scene: GpuScene, tape: Tape, *, complete: bool = True) -> dict[str, Any]:
+    """Return what a tape says, under the name of its policy."""
+    found = summary(scene, tape, complete=complete)
     return {"policy": scene.policy_name(), **found, "events": len(tape), "digest": tape.digest}
 
 
@@ -273,7 +278,10 @@ def compare(
     rows = []
     for at, (name, scene) in enumerate(zip(names, scenes, strict=True)):
         told = None if tell is None else _teller(tell, name, at, len(scenes))
-        rows.append(numbers(scene, play(scene, progress=told).tape))
+        result = play(scene, progress=told)
+        if result.stopped:
+            raise KeyboardInterrupt
+        rows.append(numbers(scene, result.tape))
     return rows
 
 
