@@ -39,7 +39,7 @@ def _bytes(value: float | None) -> str:
     return "" if value is None else format_size(round(value))
 
 
-def _change(value: float | None) -> str:
+def change_text(value: float | None) -> str:
     """With its sign; what rounds to nothing has none."""
     if value is None:
         return ""
@@ -61,7 +61,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("seeds", "seeds", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
     ("95 %", "slowdown_mean_range", _text, 0),
-    ("vs {baseline}", "slowdown_change", _change, 0),
+    ("vs {baseline}", "slowdown_change", change_text, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),
     ("latency p50", "latency_p50_s", _seconds, 0),
@@ -71,11 +71,11 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
     ("$/1000", "cost_per_request_usd", _usd, -1),
-    ("$ vs {baseline}", "cost_change", _change, 0),
+    ("$ vs {baseline}", "cost_change", change_text, 0),
     ("cache hits", "cache_hit_rate", _share, 0),
     ("fetched", "bytes_fetched", _bytes, 0),
     ("cold starts", "cold_starts", _count, 0),
-    ("workers", "workers_used", _count, 0),
+    ("workers used", "workers_used", _count, 0),
     ("GPU use", "gpu_utilisation", _share, 0),
     ("batch", "batch_mean", _mean, 0),
     ("tasks/s", "tasks_per_s", _count, 0),
@@ -125,7 +125,7 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     names = shortened(labels(rows))
     table.add_column("variant" if any("variant" in row for row in rows) else "policy", no_wrap=True)
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
-    baseline = _baseline(rows, names)
+    baseline = baseline_name(rows, names)
     for heading, _, _, _ in shown:
         table.add_column(heading.format(baseline=baseline), justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
@@ -144,7 +144,7 @@ def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
     return table, count
 
 
-def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
+def baseline_name(rows: Sequence[Row], names: Sequence[str]) -> str:
     """The run that changes are against, by its short name; the first goes without one."""
     whole = labels(rows)
     named = str(rows[0].get("baseline", "")) if rows else ""

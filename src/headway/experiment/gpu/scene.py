@@ -238,10 +238,18 @@ def notes(clients: Sequence[Client]) -> list[str]:
 
 
 def few(each: Setting, policies: Sequence[str]) -> list[str]:
-    """What is to be said of a run so short that the first moments of headway's dial are much of it."""
-    if each.horizon >= 4 * SETTLE or not any(policy.startswith("headway") for policy in policies):
+    """What is to be said of a run so short that the moments in which headway settles are much of what counts."""
+    usual = ((each.high, 0), (each.low, LOW_PRIORITY))
+    priorities = {prioritised(text, priority)[1] for texts, priority in usual for text in texts}
+    settles = SETTLE - each.settle
+    if len(priorities) < 2 or settles <= 0 or each.seconds * SECOND >= 3 * settles:
         return []
-    return [f"headway's dial settles within {SETTLE / SECOND:g} s or so, and they count here: try --seconds 3"]
+    if not any(policy.startswith("headway") for policy in policies):
+        return []
+    return [
+        f"the first {SETTLE / SECOND:g} s or so, until headway lets a steady amount through, are much of these "
+        f"{each.seconds:g} s: try --seconds 3, or leave them out with --set gpu.settle={format_duration(SETTLE)}"
+    ]
 
 
 def policy_of(each: Setting) -> KernelsPolicy:
