@@ -33,7 +33,9 @@ def check_version(document: toml.Document, where: str) -> None:
     version = document.pop("version", None)
     if version != SCHEMA_VERSION:
         said = "no version" if version is None else f"version {version!r}"
-        raise TapeError(f"{where}: has {said}, and this headway reads version {SCHEMA_VERSION}: run the experiment again")
+        raise TapeError(
+            f"{where}: has {said}, and this headway reads version {SCHEMA_VERSION}: run the experiment again"
+        )
 
 
 def _again(document: toml.Document, path: Path) -> None:
@@ -49,6 +51,8 @@ def _again(document: toml.Document, path: Path) -> None:
 def scale_of(document: toml.Document, where: str) -> Domain:
     """Return the scale that a document names."""
     if "scale" not in document:
+        if "graphs" in document and "functions" in document:
+            raise ExperimentError(f"{where}: is a scenario, not an experiment: headway fleet simulate {where}")
         raise ExperimentError(f'{where}: does not say what is scheduled: add scale = "jobs" ({", ".join(DOMAINS)})')
     return domain(str(document["scale"]))
 

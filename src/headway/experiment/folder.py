@@ -44,9 +44,14 @@ _MOST_SHOWN = 12
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder for a run that holds anything, or that lies in the folder of another run."""
+    """Refuse a folder for a run that holds anything, or that lies in the folder of another run.
+
+    One that a run claimed which was killed before its tape began may be taken over.
+    """
     try:
-        if folder.is_dir() and any(each.name != CLAIM_NAME for each in folder.iterdir()):
+        names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+        begun = CLAIM_NAME in names and not holds_tape(folder)  # by one that was killed, or that ``_locked`` finds
+        if names - {CLAIM_NAME} and not begun:
             holds = "a run" if holds_tape(folder) else "files"
             raise TapeError(f"run folder {folder} already holds {holds}: choose another folder or remove it")
         if folder.exists() and not folder.is_dir():

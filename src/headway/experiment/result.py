@@ -28,7 +28,6 @@ from headway.report import frames
 from headway.report.names import shortened
 from headway.report.progress import share_bar
 
-
 _MOST_NAMED = 3
 """Folders of runs, in a line."""
 

@@ -114,8 +114,9 @@ def with_texts(row: Row) -> Row:
 
 
 def dropped_of_all(row: Row) -> str:
-    """How many requests were dropped of all that arrived, those of the warm-up among them."""
-    return f"{row['dropped']:,.0f} of {row['requests']:,.0f}"
+    """How many requests were dropped of all that arrived, and how many of them in the warm-up, which is not measured."""
+    early = f", {row['dropped_warmup']:,.0f} in the warm-up" if row.get("dropped_warmup") else ""
+    return f"{row['dropped']:,.0f} of {row['requests']:,.0f}{early}"
 
 
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:

@@ -108,6 +108,14 @@ class FleetScene(Scene):
         running = sum(len(worker.running) for worker in state.workers)
         return Far(now, self.requests[-1].arrival, total, total - state.to_come - alive, alive, running)
 
+    def subjects(self) -> str:
+        """Return the numbers of its requests."""
+        return f"0 to {len(self.requests) - 1}"
+
+    def left(self, state: ServingState) -> list[str]:
+        """Return the requests that are not answered."""
+        return [f"request {number}" for number in state.requests]
+
     def alive(self, state: ServingState, now: int) -> int:
         """Count the requests that are not answered; several tasks of one may run at a time."""
         return len(state.requests)

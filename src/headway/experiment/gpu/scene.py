@@ -114,6 +114,14 @@ class GpuScene(Scene):
         horizon = self.setting.horizon
         return Far(now, horizon, horizon, min(now, horizon), len(state.waiting), len(self.clients) - len(state.waiting))
 
+    def subjects(self) -> str:
+        """Return the names of its programs."""
+        return ", ".join(client.name for client in self.clients)
+
+    def left(self, state: KernelsState) -> list[str]:
+        """Return the programs that have not left."""
+        return [f"program {each.client.name}" for each in state.clients if not each.left]
+
     def store(self, folder: Path) -> "GpuExperiment":
         """Write what each program launches: stores and traces change."""
         from headway.formats import kernel_clients
