@@ -186,7 +186,9 @@ class Twice(ServingPolicy):
         for request, task in list(here.queue):
             yield MoveTask(request, task, 1)
         if there.queue and not there.running:
-            yield RunBatch(1, (min(there.queue),), evict=tuple(m for m in there.memory.order if there.memory.evictable(m)))
+            yield RunBatch(
+                1, (min(there.queue),), evict=tuple(m for m in there.memory.order if there.memory.evictable(m))
+            )
 
 
 def test_a_story_follows_the_tape_within_an_instant() -> None:
@@ -201,7 +203,11 @@ def test_a_story_follows_the_tape_within_an_instant() -> None:
 @pytest.mark.parametrize(
     ("cold_ms", "deadline_ms", "why"),
     [
-        (2000, 1500, "it takes 2,150.0 ms more at least, for a process of draw is there in 2,000.0 ms, and its deadline"),
+        (
+            2000,
+            1500,
+            "it takes 2,150.0 ms more at least, for a process of draw is there in 2,000.0 ms, and its deadline",
+        ),
         (0, 100, "it takes 150.0 ms more at least, and its deadline is in 100.0 ms"),
         (0, 1500, "the policy gave no reason"),
         (0, 0, "the policy gave no reason"),

@@ -25,7 +25,7 @@ MOST_FAILURES_TOLD = 5
 
 
 def run_sweep(scale: Domain, document: toml.Document, axes: Axes, given: Given) -> None:
-    """Run what is left to do of a grid and show what came out; one that was stopped ends the program with 130 or 143."""
+    """Run what is left to do of a grid and show what came out; one that was stopped ends with 130 or 143."""
     folder, keep = Path(given["out"]), given["keep_runs"]
     pool = _pool(given["engine"], given["address"], given["processes"], keep)
     grid = grid_of(document, axes, folder, given["grid"])

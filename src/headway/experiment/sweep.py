@@ -169,10 +169,9 @@ def _refuse_other(cells: Sequence[Cell], store: Store) -> None:
     except InputError:  # what it names is gone: its results cannot be had again
         return
     if gone := len(before - {_settings(cell) for cell in cells}):
-        raise TapeError(
-            f"sweep folder {store.folder}: holds another grid, of which {gone:,} of {counted(len(before), 'combination')} "
-            "are not in this one: choose another folder, or give longer lists of values to add to it"
-        )
+        whole = f"{gone:,} of its {counted(len(before), 'combination')} are not in this one"
+        remedy = "choose another folder, or give longer lists of values to add to it"
+        raise TapeError(f"sweep folder {store.folder}: holds another grid, and {whole}: {remedy}")
 
 
 def _settings(cell: Cell) -> str:

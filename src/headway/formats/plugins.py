@@ -114,7 +114,8 @@ def as_named(spec: str) -> str:
 def check_trusted(spec: str, what: str) -> None:
     """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
     if is_disarmed(spec):
-        why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST} (from Python: trust=True)"
+        why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
+        why += ", or trust=True in Python"
         if GIVEN in spec:
             why = "was given as a Python object, and is not known in this program: give it where its class is defined"
         raise TapeError(f"{what} {as_named(spec)}: {why}")

@@ -195,10 +195,11 @@ class _Teller:
         if least <= left:
             return "the policy gave no reason"
         cold = [(starts[task], task) for task, time in enumerate(needs) if time and starts[task]]
-        who = "".join(
-            f", for a process of {clipped(self.catalogue.functions[self.graph.functions[task]].name)} is there in {_ms(time)}"
-            for time, task in sorted(cold)[-1:]
-        )
+        who = ""
+        if cold:
+            time, task = max(cold)
+            function = self.catalogue.functions[self.graph.functions[task]]
+            who = f", for a process of {clipped(function.name)} is there in {_ms(time)}"
         return f"it takes {_ms(least)} more at least{who}, and its deadline is in {_ms(left)}"
 
     def _process_in(self, function: int, now: int) -> int:
@@ -257,7 +258,9 @@ class _Teller:
         if stay.start > stay.begin and (before := self._before_start(stay)):
             self._say(stay.start, self.batches[Kind.LOADED, stay.lease], f"{name} has {before}")
         if stay.end >= 0:
-            self._say(stay.end, self.batches[Kind.FINISHED, stay.lease], f"{name} is done, in {_ms(stay.end - stay.start)}")
+            self._say(
+                stay.end, self.batches[Kind.FINISHED, stay.lease], f"{name} is done, in {_ms(stay.end - stay.start)}"
+            )
 
     def _lost(self, passage: Passage, name: str) -> str:
         stay = passage.stay

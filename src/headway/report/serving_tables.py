@@ -114,7 +114,7 @@ def with_texts(row: Row) -> Row:
 
 
 def dropped_of_all(row: Row) -> str:
-    """How many requests were dropped of all that arrived, and how many of them in the warm-up, which is not measured."""
+    """How many requests were dropped of all that arrived, and how many of them in the warm-up."""
     early = f", {row['dropped_warmup']:,.0f} in the warm-up" if row.get("dropped_warmup") else ""
     return f"{row['dropped']:,.0f} of {row['requests']:,.0f}{early}"
 

@@ -254,10 +254,9 @@ def few(each: Setting, policies: Sequence[str]) -> list[str]:
         return []
     if not any(policy.startswith("headway") for policy in policies):
         return []
-    return [
-        f"the first {SETTLE / SECOND:g} s or so, until headway lets a steady amount through, are much of these "
-        f"{each.seconds:g} s: try --seconds 3, or leave them out with --set gpu.settle={format_duration(SETTLE)}"
-    ]
+    first = f"the first {SETTLE / SECOND:g} s or so, until headway lets a steady amount through,"
+    left_out = f"leave them out with --set gpu.settle={format_duration(SETTLE)}"
+    return [f"{first} are much of these {each.seconds:g} s: try --seconds 3, or {left_out}"]
 
 
 def policy_of(each: Setting) -> KernelsPolicy:
