@@ -42,8 +42,9 @@ class _Checked(ServingPolicy):
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield what the policy behind it decides."""
+        own = super().decide  # type: ignore[safe-super]
         try:
-            actions: Any = super().decide(now, state)  # type: ignore[safe-super]
+            actions: Any = own(now, state)
             if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, *_ACTIONS)):
                 wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {wrong}")
@@ -55,7 +56,7 @@ class _Checked(ServingPolicy):
                     raise ExperimentError(f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {found}")
                 yield action
         except (SystemExit, RuntimeError) as problem:
-            if said := own_end(problem, super().decide):
+            if said := own_end(problem, own):
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {said}") from problem
             raise
 
