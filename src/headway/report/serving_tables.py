@@ -67,7 +67,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("latency p50", "latency_p50_s", _seconds, 0),
     ("p99", "latency_p99_s", _seconds, 0),
     ("in time", "slo_hit_rate", _share, 1),
-    ("dropped", "dropped_of_all", _text, 0),
+    ("dropped", "dropped_when", _text, 0),
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
     ("$/1000", "cost_per_request_usd", _usd, -1),
@@ -93,7 +93,10 @@ _NOTHING: Mapping[str, float] = {
     "seeds": 1,
 }
 """What a column need not say where all runs have it."""
-FORMATS: Mapping[str, Callable[[Any], str]] = {key: written for _, key, written, _ in _COLUMNS}
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **{key: written for _, key, written, _ in _COLUMNS},
+    "dropped_of_all": _text,
+}
 """How each number is written, by its key."""
 
 
@@ -103,20 +106,22 @@ def telling(rows: Sequence[Row], key: str) -> bool:
 
 
 def with_texts(row: Row) -> Row:
-    """The row with two numbers as one text: requests dropped of all, and where the mean slow-down lies over seeds.
+    """The row with some numbers as texts: requests dropped of all, and where the mean slow-down lies over seeds.
 
     Drops are told wherever there are deadlines, though there be none: what is in time is of measured requests alone.
     """
     low, high = row.get("slowdown_mean_low"), row.get("slowdown_mean_high")
     ranged = {} if low is None or high is None else {"slowdown_mean_range": f"[{low:.2f}, {high:.2f}]"}
     told = row.get("dropped") is not None and (row["dropped"] or row.get("slo_hit_rate") is not None)
-    return {**row, **ranged, **({"dropped_of_all": dropped_of_all(row)} if told else {})}
+    if not told:
+        return {**row, **ranged}
+    early = f", {row['dropped_warmup']:,.0f} in the warm-up" if row.get("dropped_warmup") else ""
+    return {**row, **ranged, "dropped_of_all": dropped_of_all(row), "dropped_when": f"{dropped_of_all(row)}{early}"}
 
 
 def dropped_of_all(row: Row) -> str:
-    """How many requests were dropped of all that arrived, and how many of them in the warm-up."""
-    early = f", {row['dropped_warmup']:,.0f} in the warm-up" if row.get("dropped_warmup") else ""
-    return f"{row['dropped']:,.0f} of {row['requests']:,.0f}{early}"
+    """How many requests were dropped of all that arrived, those of the warm-up among them."""
+    return f"{row['dropped']:,.0f} of {row['requests']:,.0f}"
 
 
 def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
@@ -172,7 +177,7 @@ def graphs(row: Row) -> Table:
         ("slow-down", "slowdown_mean", _ratio),
         ("latency p99", "latency_p99_s", _seconds),
         ("in time", "slo_hit_rate", _share),
-        ("dropped", "dropped_of_all", _text),
+        ("dropped", "dropped_when", _text),
         ("$/1000", "cost_per_request_usd", _usd),
     )
     found = [with_texts(each) for each in row.get("graphs", ())]
