@@ -164,6 +164,7 @@ def check_trusted(spec: str, what: str) -> None:
     """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
     if is_disarmed(spec):
         why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
+        why += ", or trust=True in Python"
         if GIVEN in spec:
             why = "was given as a Python object, and is not known in this program: give it where its class is defined"
         raise TapeError(f"{what} {as_named(spec)}: {why}")
@@ -202,6 +203,8 @@ def _term(term: str) -> str:
         return term.strip().removeprefix(GIVEN)
     match = _FROM_FILE.fullmatch(term)
     if match is None:
+        if (alone := Path(term.partition("(")[0].strip())).suffix == ".py":
+            raise ExperimentError(f"policy {term.strip()}: which class of the file? Write {alone}:CLASS")
         return term
     path, name, options = match.groups()
     classes = {key: value for key, value in vars(_module(Path(path).expanduser().resolve())).items() if _kind(value)}

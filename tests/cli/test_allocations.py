@@ -81,7 +81,7 @@ def test_the_numbers_say_what_was_divided(folder: Path, capsys: pytest.CaptureFi
 def test_the_tape_is_sound_and_the_policy_decides_the_same_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "nothing found" in call(capsys, "audit", "run").out
+    assert "nothing wrong" in call(capsys, "audit", "run").out
     assert "identical" in call(capsys, "replay", "run").out
 
 
@@ -171,7 +171,7 @@ def test_a_run_goes_on_under_changes(
     assert ended.status == 0, ended.err
     assert ended.json["changes"] == [told]
     if (folder / "changed" / "result.json").exists():
-        assert "nothing found" in call(capsys, "audit", "changed").out
+        assert "nothing wrong" in call(capsys, "audit", "changed").out
 
 
 def test_a_run_without_an_allocation_goes_on_with_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,7 @@ def test_a_kept_run_is_audited_replayed_told_exported_and_shown(
     shown = _run(capsys, "fleet", "simulate", *SMALL, *words)
     assert "compass" in shown
     assert "translation" in shown
-    assert "nothing found" in _run(capsys, "audit", run)
+    assert "nothing wrong" in _run(capsys, "audit", run)
     assert "identical" in _run(capsys, "replay", run)
     told = _run(capsys, "story", run, "7")
     assert told.startswith("request 7: ")

@@ -321,7 +321,7 @@ def test_two_runs_do_not_share_a_folder(trace: Path, capsys: pytest.CaptureFixtu
 def test_a_stored_run_can_be_audited_replayed_and_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = trace / "run"
     call(capsys, "jobs", "simulate", trace / "ok.csv", *SIZE, "--policy", "srtf", "--out", folder)
-    assert "nothing found" in call(capsys, "audit", folder).out
+    assert "nothing wrong" in call(capsys, "audit", folder).out
     assert "identical" in call(capsys, "replay", folder).out
     story = call(capsys, "story", folder, "d")
     assert story.status == 0

@@ -195,3 +195,14 @@ def test_a_block_that_finds_no_room_is_the_brokers_last_word(
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("headway: no memory for the shared block: it takes 39.98 MB")
     assert list(tmp_path.glob("headway-share-*")) == []
+
+
+def test_without_a_gpu_the_compute_mode_is_not_fine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(gpus.ANY_GPU)
+    monkeypatch.setattr(gpus, "gpus", list)
+    with pytest.raises(SystemExit):
+        main(["share", "doctor", "--json"])
+    (check,) = [row for row in json.loads(capsys.readouterr().out)["checks"] if row["name"] == "compute mode"]
+    assert (check["ok"], check["found"]) == (False, "unknown: there is no GPU")

@@ -27,7 +27,7 @@ def test_a_run_of_one_gpu_is_kept_and_asked_as_the_page_says(
     assert shown[-1] == "…"
     assert said[1].splitlines()[: len(shown) - 1] == shown[:-1]
     assert "request 3 at " in said[2]
-    assert said[3].startswith("nothing found")
+    assert said[3].startswith("sound: ")
     assert said[4].startswith("identical")
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "pair.html", "kernels.json", "tables"}
     run = headway.open(tmp_path / "runs" / "pair")

@@ -56,7 +56,7 @@ def test_the_commands_of_the_readme_run_one_after_the_other(folder: Path, capsys
     assert "2 nodes added" in said["whatif"]
     assert (folder / "report.html").is_file()
     assert (folder / "gpus.json").is_file()
-    assert said["audit"].startswith("nothing found")
+    assert said["audit"].startswith("sound: ")
     assert said["replay"].startswith("identical")
     assert "conservative" in said["policies"]
 

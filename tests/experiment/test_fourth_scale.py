@@ -75,7 +75,7 @@ def test_it_runs_from_the_command_line_and_its_run_is_stored_opened_replayed_and
     assert stored.complete
     assert stored.tape.digest == row["digest"]
     assert said("replay", "run") == f"identical: {row['events']} rows, digest {row['digest']}\n"
-    assert said("audit", "run") == f"nothing found in {row['events']} rows, digest {row['digest']}\n"
+    assert said("audit", "run") == f"sound: {row['events']} rows checked, nothing wrong; digest {row['digest']}\n"
 
 
 def test_its_audit_finds_what_was_forged() -> None:

@@ -1,23 +1,31 @@
 """Signals: the first stops a run in good order, another ends it where it is, and what was done is kept."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pytest
 
+import headway as hw
 from headway.core.scheduler import Scheduler
 from headway.errors import Terminated
 from headway.experiment.files import typed
 from headway.experiment.folder import open_run
+from headway.experiment.gpu.predict import predict
+from headway.experiment.gpu.scene import summary
 from headway.experiment.jobs.view import JobsView
 from headway.experiment.measured import measured
+from headway.experiment.play import play
 from headway.experiment.stopping import stops_on_interrupt
+from headway.units import SECOND
 
 JOBS = "submit_s,work_s,gpus\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3}\n" for i in range(20))
 ENDLESS = '''
@@ -103,6 +111,54 @@ def test_after_a_grace_one_sigterm_is_enough() -> None:
     assert ended.value.code == 143
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_of_one_gpu_ends_soon_after_the_first_signal_and_with_its_status(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    words = ["gpu", "simulate", "resnet50", "resnet101-b64", "--seconds", "500", "--out", "run"]
+    command = [sys.executable, "-c", PROGRAM, *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            while not (tmp_path / "run" / "tape.arrow").exists():
+                assert running.poll() is None, running.communicate()
+                sleep(0.01)
+            sleep(0.5)
+            running.send_signal(number)
+            _, err = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    row = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert running.returncode == code
+    assert row["stopped"] is True
+    assert 0 < row["seconds"] < 100
+    assert row["clients"][0]["requests_alone"] < 100 * 1000
+    assert "stopped at" in err
+
+
+def test_a_prediction_that_is_stopped_plays_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def stopped(scene: Any, **_: Any) -> Any:
+        begun.append(scene)
+        return replace(play(scene), stopped=True)
+
+    monkeypatch.setattr("headway.experiment.gpu.scene.play", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        predict("resnet50", "resnet101-b64", seconds=0.01)
+    assert len(begun) == 1
+
+
+def test_the_numbers_of_a_run_that_was_cut_short_are_of_what_was_played(tmp_path: Path) -> None:
+    run = hw.simulate(hw.gpu("resnet50", "resnet101-b64", policy="mps", seconds=0.05, out=str(tmp_path / "run")))
+    cut = replace(run.stored, complete=False)
+    scene: Any = cut.scene
+    longer = replace(scene, setting=replace(scene.setting, seconds=600.0, settle=SECOND))
+    row = summary(longer, cut.tape, complete=False)
+    assert row["seconds"] == 0  # all of it was before what counts
+    played = summary(replace(longer, setting=replace(longer.setting, settle=0)), cut.tape, complete=False)
+    assert played["seconds"] == int(cut.tape.column("time")[-1]) / SECOND < 0.1
+
+
 def test_who_returns_within_the_grace_ends_in_good_order() -> None:
     before = signal.getsignal(signal.SIGTERM)
     stopped = []
@@ -141,7 +197,7 @@ def test_a_sigterm_stops_a_run_in_good_order(tmp_path: Path) -> None:
         assert running.stderr.readline().startswith("headway: SIGTERM")
         (tmp_path / "go").touch()
         _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 143
     assert "endless stopped at" in err
     assert (tmp_path / "run" / "result.json").exists()
     assert kept(tmp_path / "run") >= 10

@@ -145,7 +145,7 @@ def test_a_cell_is_the_run_that_simulate_makes_and_its_tape_can_be_kept(swept: G
     assert kept.json[3][swept.number] == alone[swept.number]
     runs = sorted(Path("s/runs").iterdir())
     assert len(runs) == 4
-    assert "nothing found" in call("audit", runs[0]).out
+    assert "nothing wrong" in call("audit", runs[0]).out
     assert "identical" in call("replay", runs[0]).out
     assert "4 of 4 cells are done already" in call(scale, "sweep", "-o", "s", "--keep-runs").err
 

@@ -112,9 +112,7 @@ def test_a_policy_that_changes_the_workload_has_no_result(
 def test_a_policy_that_changes_the_state_of_a_job_is_told_which_and_what(
     here: Path, body: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The job that is changed is another one than is asked about: what ``key`` is shown is compared on the spot."""
-    turn = "seen.append(js); other = seen[0]"
-    own = policy(here, ORDER, f"{turn}\n        if other is not js:\n            {body}", top="seen = []")
+    own = policy(here, ORDER, body)
     code, shown, err = call(capsys, "jobs", "simulate", *FLAGS, "--policy", own, "--json")
     assert (code, shown) == (1, "")
     assert f": key changed what it is shown: {said}; a policy may read a job, never change it" in err
@@ -151,9 +149,9 @@ def test_a_change_is_the_cause_of_what_cannot_be_done_after_it(error: type[Excep
 def test_a_policy_that_changes_the_state_has_no_result(
     here: Path, body: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The job that is changed is another one than is asked about: what ``key`` is shown is compared on the spot."""
-    turn = "seen.append(js); other = seen[0]"
-    own = policy(here, ORDER, f"{turn}\n        if other is not js:\n            {body}", top="seen = []")
+    """The jobs that are changed are others than is asked about: what ``key`` is shown is compared on the spot."""
+    others = f"for other in seen:\n            {body}\n        seen.append(js)"
+    own = policy(here, ORDER, others, top="seen = []")
     code, shown, err = call(capsys, "jobs", "simulate", *FLAGS, "--policy", own, "--out", "a", "--json")
     assert (code, shown) == (1, "")
     assert err.count("\n") == 1

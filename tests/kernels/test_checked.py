@@ -160,7 +160,9 @@ def test_a_sound_one_decides_the_same_whether_it_is_looked_at_or_not() -> None:
 def test_the_gpu_itself_refuses_a_time_that_is_not_later() -> None:
     with pytest.raises(InfeasibleActionError, match=r"^WakeAt\(time=6\) at 6 ns: must be later than now$"):
         drive(Eager(0), CLIENTS)
-    with pytest.raises(ExperimentError, match=r"^policy eager at 6 ns \(test_checked.py, line \d+\): WakeAt\(time=6\)"):
+    with pytest.raises(
+        ExperimentError, match=r"^policy eager at 0.006us \(test_checked.py, line \d+\): WakeAt\(time=6\)"
+    ):
         drive(checked(Eager)(0), CLIENTS)
 
 

@@ -1,7 +1,7 @@
 """The command line. This module is the program around the commands; it imports them once it can say what goes wrong.
 
 Results go to stdout and nothing else does; progress, notes and errors go to stderr. Wrong input is one line and exit
-status 2, a bug is one line and 1, a run stopped in good order exits with 130, one that SIGTERM had to end with 143.
+status 2, a bug is one line and 1, a run that Ctrl-C stopped exits with 130, one that SIGTERM stopped with 143.
 ``HEADWAY_DEBUG=1`` shows tracebacks.
 """
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except HeadwayError as problem:
         _fail(str(problem), 2 if isinstance(problem, InputError) else 1, problem)
     except KeyboardInterrupt:
-        _fail("stopped", STOPPED)
+        _fail("stopped", _stopped_status())
     except Terminated as ended:
         sys.stderr.write("headway: ended by SIGTERM\n")
         sys.exit(ended.code)
@@ -43,6 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _fail(line, 2, problem)
         _fail(f"internal error: {type(problem).__name__}: {problem}; HEADWAY_DEBUG=1 shows all", 1, problem)
     sys.exit(status)
+
+
+def _stopped_status() -> int:
+    if "headway.experiment.stopping" not in sys.modules:  # no run was begun
+        return STOPPED
+    from headway.experiment.stopping import status
+
+    return status()
 
 
 def _blamed(problem: BaseException) -> str | None:

@@ -83,7 +83,7 @@ def demo(given: Given) -> None:
     "policies",
     [JSON],
     "List every part that a policy can be made of.\n\n"
-    'Parts are joined by +, options stand in brackets: headway jobs simulate … --policy "tiresias(queues=2)+easy"\n\n'
+    'Parts are joined by +, options stand in brackets: headway jobs simulate … --policy "tiresias(promote=8)+easy"\n\n'
     'Those of a fleet and of a GPU are whole: headway gpu simulate … --policy "headway(slo=1.1)"',
 )
 def policies(given: Given) -> None:

@@ -1,5 +1,6 @@
 """``headway profile kernels``: run a program once, and see where it leaves the GPU idle."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -65,6 +66,8 @@ def kernels(
     _check_targets(out, perfetto)
     if not given:
         raise ProfileError("no program was given: headway profile kernels -- python serve.py")
+    if shutil.which(given[0]) is None:
+        raise ProfileError(f"{given[0]}: there is no such program")
     found = gpus.usable(gpus.chosen(gpu))
     program = name or program_key(given)
     recorded = run(given, seconds, library=library(), program=program, say=console.note)

@@ -8,6 +8,8 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
 from headway.cli.results import show_answer
+from headway.errors import ExperimentError
+from headway.experiment.registry import domain_of
 from headway.experiment.result import Run
 from headway.experiment.stored import stored as opened
 
@@ -16,12 +18,12 @@ from headway.experiment.stored import stored as opened
 def story(
     folder: RunArgument,
     job: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="A job, by its id in the trace or its number; a request, by its number; a program, by its name.",
             metavar="JOB",
         ),
-    ],
+    ] = None,
     trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -30,6 +32,10 @@ def story(
     headway story runs/srtf 17
     """
     stored = opened(folder, "what is there is told", trust=trust, note=console.note)
+    if job is None:
+        what = domain_of(stored.scene.experiment).subject
+        known = f" ({stored.scene.subjects()})" if stored.scene.subjects() else ""
+        raise ExperimentError(f"story of which {what}? Write headway story {folder} {what.upper()}{known}")
     told = Run(stored).story(job)
     for line in stored.scene.untold("story"):
         console.note(line)
@@ -64,4 +70,4 @@ def audit(folder: RunArgument, trust: TrustFlag = False) -> None:
     if findings:
         console.note(f"{len(findings):,} findings in {len(stored.tape):,} rows")
         raise typer.Exit(1)
-    console.say(f"nothing found in {len(stored.tape):,} rows, digest {stored.tape.digest}")
+    console.say(f"sound: {len(stored.tape):,} rows checked, nothing wrong; digest {stored.tape.digest}")

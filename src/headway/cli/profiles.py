@@ -80,7 +80,8 @@ def job(
             )
     except InputError as problem:
         for lines in getattr(problem, "__notes__", ()):
-            console.note(lines)
+            for line in lines.splitlines():
+                console.note(line)
         raise
     if found.found_again:
         console.note(f"measured before: {found.path} (--again measures anew)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.cli import STOPPED, console
+from headway.cli import console
 from headway.cli.options import Given
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
@@ -15,6 +15,7 @@ from headway.experiment.domain import View
 from headway.experiment.folder import check_output
 from headway.experiment.pages import Place, check_target, page_of, write
 from headway.experiment.result import Comparison
+from headway.experiment.stopping import status
 from headway.files import write_whole
 from headway.report.progress import share_bar
 from headway.report.terminal import width_of
@@ -68,7 +69,7 @@ def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
 
 
 def show_result(found: Comparison, wanted: Wanted) -> None:
-    """Print what came of some runs; one that was stopped ends the program with 130."""
+    """Print what came of some runs; one that was stopped ends the program with 130 or 143."""
     rows = found.rows
     if wanted.as_json and (rows or not found.single):
         console.print_json(rows[0] if found.single else rows)
@@ -84,11 +85,11 @@ def show_result(found: Comparison, wanted: Wanted) -> None:
         write_page(found.places, Path(wanted.report), baseline=found.baseline, trust=True, flag="--report")
     if found.stopped:
         console.note(found.stopped if wanted.report is None else f"{found.stopped}; no report was made")
-        sys.exit(STOPPED)
+        sys.exit(status())
 
 
 def show_answer(found: Answer, as_json: bool) -> None:
-    """Print the answer to a question; one that was stopped ends the program with 130."""
+    """Print the answer to a question; one that was stopped ends the program with 130 or 143."""
     if as_json and found.record() is not None:
         console.print_json(found.record())
     elif not as_json:
@@ -99,7 +100,7 @@ def show_answer(found: Answer, as_json: bool) -> None:
         console.note(line)
     if found.stopped:
         console.note(found.stopped)
-        sys.exit(STOPPED)
+        sys.exit(status())
 
 
 def write_page(

@@ -107,7 +107,7 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter]) -> None
         *work,
         option("policies", str | None, f"Policies: {scale.example_policies}.", panel="Grid"),
         *(option(flag.name, str | None, flag.help, panel="Grid") for flag in scale.axes),
-        option("vary", list[str] | None, "Any key: costs.preemption=0s,60s.", panel="Grid", metavar="KEY=V1,V2"),
+        option("vary", list[str] | None, f"Any key: {scale.example_axis}.", panel="Grid", metavar="KEY=V1,V2"),
         option(
             "grid", str | None, "An experiment as TOML, with a table named sweep.", panel="Grid", metavar="FILE.toml"
         ),
@@ -146,7 +146,7 @@ def _axes(scale: Domain, given: Given) -> dict[str, list[Any]]:
     for text in given["vary"] or ():
         key, equals, values = text.partition("=")
         if not equals or not key.strip() or not values.strip():
-            raise ExperimentError(f"--vary {text!r} is not understood: write it like cluster.nodes=40,80")
+            raise ExperimentError(f"--vary {text!r} is not understood: write it like {scale.example_axis}")
         axes[key.strip()] = split_values(values, "--vary")
     return axes
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from headway.cli import STOPPED, console
+from headway.cli import console
 from headway.cli.options import Given
 from headway.cli.results import show
 from headway.core.tasks import Pool
@@ -14,6 +14,7 @@ from headway.errors import ExperimentError
 from headway.experiment.cells import Axes, outstanding
 from headway.experiment.domain import Domain
 from headway.experiment.pool import LocalPool
+from headway.experiment.stopping import status
 from headway.experiment.sweep import Sweep, compared_key, grid_of, sweep
 from headway.formats import toml
 from headway.live.ray_pool import RayPool
@@ -24,7 +25,7 @@ MOST_FAILURES_TOLD = 5
 
 
 def run_sweep(scale: Domain, document: toml.Document, axes: Axes, given: Given) -> None:
-    """Run what is left to do of a grid and show what came out; one that was stopped ends the program with 130."""
+    """Run what is left to do of a grid and show what came out; one that was stopped ends with 130 or 143."""
     folder, keep = Path(given["out"]), given["keep_runs"]
     pool = _pool(given["engine"], given["address"], given["processes"], keep)
     grid = grid_of(document, axes, folder, given["grid"])
@@ -33,7 +34,7 @@ def run_sweep(scale: Domain, document: toml.Document, axes: Axes, given: Given) 
         left = len(outstanding(found.cells, found.store, keep=keep))
         again = f"headway {scale.name} sweep -o {folder}{' --keep-runs' if keep else ''}"
         console.note(f"stopped with {left:,} of {len(found.cells):,} cells to do: {again} goes on")
-        sys.exit(STOPPED)
+        sys.exit(status())
     _show(scale, found, given["as_json"])
     if found.failed:
         raise typer.Exit(1)

@@ -46,17 +46,22 @@ def line_of(actions: object) -> str:
     return f" ({file_name(actions.gi_code.co_filename)}, line {actions.gi_frame.f_lineno})"
 
 
-def stopped(problem: BaseException) -> str:
-    """Return what a policy did that ended itself by ``exit()`` or ``StopIteration``, and where."""
+def own_end(problem: BaseException, decide: Any) -> str:
+    """What a policy did that ended itself by ``exit()``, ``StopIteration`` or calls without end, and where; else empty.
+
+    ``decide`` is its method: a generator that hands on to itself is in no frame of its own when the calls are too many.
+    """
+    if isinstance(problem, RecursionError):
+        code = decide.__code__
+        if any(frame.f_code is code for frame, _ in walk_tb(problem.__traceback__)):
+            return ""  # the traceback says where
+        return f"decide calls itself without end ({file_name(code.co_filename)}, line {code.co_firstlineno})"
+    if not isinstance(problem, SystemExit) and not isinstance(problem.__cause__, StopIteration):
+        return ""
     raised = problem if isinstance(problem, SystemExit) else problem.__cause__ or problem
     places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(raised.__traceback__)]
     file, line = [place for place in places if not place[0].startswith("<")][-1]  # quit() is in none
     return f"{type(raised).__name__} in {file_name(file)}, line {line}; decide ends by itself or by return"
-
-
-def ends_itself(problem: BaseException) -> bool:
-    """Return whether an exception is of a policy that ended itself."""
-    return isinstance(problem, SystemExit) or isinstance(problem.__cause__, StopIteration)
 
 
 def file_name(path: str) -> str:

@@ -106,6 +106,14 @@ class Scene(ABC):
         """Return what is needed to tell of a row in words."""
         return self.rows()[0], self.about
 
+    def subjects(self) -> str:
+        """Return what a story can be about, where that is short: the names of programs, the numbers of requests."""
+        return ""
+
+    def left(self, state: Any) -> Sequence[str]:
+        """Return what has arrived and not ended, by name."""
+        return ()
+
     def untold(self, verb: str) -> list[str]:
         """Return what a story or an audit leaves out because the policy's own file is not trusted."""
         return []
@@ -298,6 +306,8 @@ class Domain(ABC):
     view_module: str
     example_policies: str
     """As an example in messages: 'fifo,srtf+easy'."""
+    example_axis: str
+    """A key with some values, as an example in help and messages: 'cluster.nodes=40,80'."""
     file_keys: Mapping[str, Callable[[str], list[Path]]]
     """Keys whose values may name files, and which files a value means; none where it is only a name."""
     policy_keys: tuple[str, ...] = ("policy.name",)

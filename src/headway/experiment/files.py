@@ -6,13 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, TapeError
 from headway.experiment import common_flags
 from headway.experiment.domain import Domain
 from headway.experiment.given import put_settings
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.formats import toml
 
+SCHEMA_VERSION = 2
+"""Of a run folder. It grows when folders written before can no longer be read."""
 Named = tuple[str, Any]
 """What a run is called, '' for its policy; and its experiment."""
 
@@ -20,13 +22,37 @@ Named = tuple[str, Any]
 def read(path: str | PathLike[str], overrides: Any = (), **settings: Any) -> list[Named]:
     """Return the experiments of a TOML file by name, with some settings changed that every scale has."""
     document = toml.read(Path(path))
+    if "version" in document:
+        _again(document, Path(path))
     put_settings(document, common_flags.ALL, {**settings, "set": overrides})
     return list(variants(document, str(path)))
+
+
+def check_version(document: toml.Document, where: str) -> None:
+    """Take the version of a run folder out of its experiment; one that this headway does not read is refused."""
+    version = document.pop("version", None)
+    if version != SCHEMA_VERSION:
+        said = "no version" if version is None else f"version {version!r}"
+        raise TapeError(
+            f"{where}: has {said}, and this headway reads version {SCHEMA_VERSION}: run the experiment again"
+        )
+
+
+def _again(document: toml.Document, path: Path) -> None:
+    """Make the experiment of a run folder one to run again: with the files beside it, into no folder unless told."""
+    check_version(document, str(path))
+    keys = scale_of(document, str(path)).file_keys
+    for key, value in list(toml.leaves(document)):
+        if key in keys and isinstance(value, str) and value and (path.parent / value).is_file():
+            toml.put(document, key, str((path.parent / value).resolve()))
+    toml.put(document, "run.out", "")
 
 
 def scale_of(document: toml.Document, where: str) -> Domain:
     """Return the scale that a document names."""
     if "scale" not in document:
+        if "graphs" in document and "functions" in document:
+            raise ExperimentError(f"{where}: is a scenario, not an experiment: headway fleet simulate {where}")
         raise ExperimentError(f'{where}: does not say what is scheduled: add scale = "jobs" ({", ".join(DOMAINS)})')
     return domain(str(document["scale"]))
 

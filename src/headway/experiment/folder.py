@@ -21,7 +21,8 @@ from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, holds_tape
 from headway.core.tape import read as read_tape
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment.domain import Domain, StoredRun
-from headway.experiment.files import scale_of
+from headway.experiment.files import SCHEMA_VERSION as SCHEMA_VERSION
+from headway.experiment.files import check_version, scale_of
 from headway.files import write_whole
 from headway.formats import toml
 
@@ -33,8 +34,6 @@ RESULT_NAME = "result.json"
 WHATIF_NAME = "whatif.json"
 CONTINUATION_NAME = "continuation"
 """In a folder of a what-if that is no run: the tape of what followed the changes."""
-SCHEMA_VERSION = 2
-"""Of a run folder. It grows when folders written before can no longer be read."""
 CLAIM_NAME = ".claim"
 """Locked by the process that writes the folder. The lock ends with the process, however that ends."""
 _MOST_SHOWN = 12
@@ -45,9 +44,14 @@ _MOST_SHOWN = 12
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder for a run that holds anything, or that lies in the folder of another run."""
+    """Refuse a folder for a run that holds anything, or that lies in the folder of another run.
+
+    One that a run claimed which was killed before its tape began may be taken over.
+    """
     try:
-        if folder.is_dir() and any(each.name != CLAIM_NAME for each in folder.iterdir()):
+        names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+        begun = CLAIM_NAME in names and not holds_tape(folder)  # by one that was killed, or that ``_locked`` finds
+        if names - {CLAIM_NAME} and not begun:
             holds = "a run" if holds_tape(folder) else "files"
             raise TapeError(f"run folder {folder} already holds {holds}: choose another folder or remove it")
         if folder.exists() and not folder.is_dir():
@@ -239,13 +243,7 @@ def _scale(folder: Path) -> tuple[Domain, toml.Document]:
     if not path.is_file():
         raise TapeError(f"run folder {folder}: {EXPERIMENT_NAME} is missing beside the tape")
     document = toml.read(path)
-    version = document.pop("version", None)
-    if version != SCHEMA_VERSION:
-        said = "no version" if version is None else f"version {version!r}"
-        raise TapeError(
-            f"run folder {folder}: has {said}, and this headway reads version {SCHEMA_VERSION}: "
-            "run the experiment again"
-        )
+    check_version(document, f"run folder {folder}")
     return scale_of(document, str(path)), document
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
+from headway.experiment.cells import CELLS_NAME
 from headway.experiment.domain import Row, Shown, Tell
 from headway.experiment.folder import check_output, open_run, scale_name, unproven
 from headway.experiment.folder import read as read_folder
@@ -70,6 +71,9 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
         if (line := what_followed(folder)) is not None:
             raise TapeError(line)
         below = [(folder,)] if holds_tape(folder) else list(_below(folder, note))
+        if not below and (folder / CELLS_NAME).is_dir():
+            kept = f"headway SCALE sweep -o {folder} --keep-runs"
+            raise TapeError(f"{folder} is the folder of a sweep, and no tape of its cells was kept: {kept} keeps them")
         if not below:
             raise TapeError(
                 f"run folder {folder} holds no run, and neither do the folders in it and those in them: "

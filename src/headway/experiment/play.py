@@ -2,14 +2,14 @@
 
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, StalledRunError
 from headway.experiment.blame import blamed
 from headway.experiment.domain import Progress, RunResult, Scene
 from headway.experiment.folder import claimed, forget, store
@@ -62,6 +62,8 @@ def _play(
             try:
                 with stops_on_interrupt(scheduler.stop):
                     scheduler.run(None if progress is None else lambda now: progress(scene.far(state, now)))
+            except StalledRunError as problem:
+                raise StalledRunError(f"{problem}{_left(scene.left(state))}") from None
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started
@@ -70,3 +72,11 @@ def _play(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     took = (scheduler.stopped, wall_s, peak, folder, scheduler.decide_ns or ())
     return RunResult(scene, scene.policy_name(), closed, *took, begun)
+
+
+def _left(names: Sequence[str]) -> str:
+    """Say who is left in a run in which nothing will happen any more, and that the policy has no wish."""
+    if not names:
+        return ""
+    others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f": {names[0]}{others} {'is' if len(names) == 1 else 'are'} left, and the policy asked for nothing more"

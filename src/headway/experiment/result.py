@@ -10,13 +10,13 @@ from typing import Any
 from weakref import finalize
 
 from headway.core.replay import first_difference
-from headway.errors import ExperimentError, NoSuchRunError, unknown_name
+from headway.errors import ExperimentError, NoSuchRunError, TapeError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
-from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, unproven, whole_or_nothing
+from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, read, unproven, whole_or_nothing
 from headway.experiment.given import moment, policy_name, whole
 from headway.experiment.given import path as located
 from headway.experiment.measured import against, baseline_of, seeded, with_run
@@ -30,6 +30,9 @@ from headway.report import frames
 from headway.report.names import shortened
 from headway.report.progress import share_bar
 from headway.units import counted
+
+_MOST_NAMED = 3
+"""Folders of runs, in a line."""
 
 
 def silent(_line: str) -> None:
@@ -338,15 +341,39 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
     runs = apart(experiments)
     ended: list[Outcome] = []
     stopped = ""
-    for outcome in play(runs, processes):
-        if kept is None and not ended:
-            note_order(runs)
-        if outcome.stopped:
-            told, tape, _ = outcome.stopped.partition("; the tape is ")
-            stopped = f"{told}; without --out nothing is kept" if tape and kept is not None else outcome.stopped
-            break
-        ended.append(outcome)
+    try:
+        for outcome in play(runs, processes):
+            if kept is None and not ended:
+                note_order(runs)
+            if outcome.stopped:
+                told, tape, _ = outcome.stopped.partition("; the tape is ")
+                stopped = f"{told}; without --out nothing is kept" if tape and kept is not None else outcome.stopped
+                break
+            ended.append(outcome)
+    except KeyboardInterrupt:  # in the middle of a step, or between two runs
+        if single:
+            raise
+        stopped = "stopped"
+    if stopped and not single:
+        stopped = f"{stopped}; {_done(runs, len(ended), kept is None)}"
     return Comparison(runs, ended, baseline=baseline, single=single, stopped=stopped, kept=kept)
+
+
+def _done(runs: Sequence[Named], ended: int, kept: bool) -> str:
+    """Say how many of several runs are done, and where they lie if they are kept."""
+    folders = [Path(each.run.out) for _, one in runs for each in seeded(one) if one.run.out] if kept else []
+    if not folders:
+        return f"{ended:,} of {len(runs):,} runs are done"
+    done = [str(folder) for folder in folders if _is_done(folder)]
+    named = ", ".join(done[:_MOST_NAMED]) + (f" and {len(done) - _MOST_NAMED:,} more" if done[_MOST_NAMED:] else "")
+    return f"{len(done):,} of {len(folders):,} runs are done{': ' if done else ''}{named}"
+
+
+def _is_done(folder: Path) -> bool:
+    try:
+        return read(folder).complete
+    except TapeError:
+        return False
 
 
 def _text(view: View, rows: Sequence[Row], notes: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ The first Ctrl-C (or SIGTERM) lets the step in progress end. A second Ctrl-C rai
 program is, in an endless loop of somebody's policy too. A second SIGTERM, or a grace of some seconds after the first,
 raises ``Terminated`` there. What is on the tape by then is kept. A policy that swallows even that, or that is in code
 which is not Python and never returns, is ended after another grace: what it had written to the disk is kept. So it is
-where a second Ctrl-C was swallowed.
+where a second Ctrl-C was swallowed. ``status`` is what the program exits with after a stop in good order.
 """
 
 import os
@@ -23,6 +23,13 @@ _SAID = {
     signal.SIGINT: b"headway: stops after the step in progress; a second Ctrl-C ends it now\n",
     signal.SIGTERM: b"headway: SIGTERM: stops after the step in progress; a second one ends it now\n",
 }
+_heard: list[signal.Signals] = []
+"""What stopped the run in progress, or the last one: signals are the process's own."""
+
+
+def status() -> int:
+    """Return the exit status after a stop in good order: 143 where SIGTERM stopped the last run, else 130."""
+    return 128 + (_heard[0] if _heard else signal.SIGINT)
 
 
 @contextmanager
@@ -31,6 +38,7 @@ def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> It
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _heard.clear()
     over = threading.Event()
     waiting: list[threading.Thread] = []
     times = 0
@@ -39,6 +47,7 @@ def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> It
         nonlocal times
         times += 1
         if times == 1:
+            _heard.append(signal.SIGINT)
             stop()
             _say(signal.SIGINT)
             return
@@ -49,6 +58,7 @@ def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> It
     def terminated(_number: int, _frame: FrameType | None) -> None:
         if waiting:
             raise Terminated
+        _heard.append(signal.SIGTERM)
         waiting.append(threading.Thread(target=_end_after, args=(over, grace_s), daemon=True))
         waiting[0].start()
         stop()

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from headway.core.tasks import Far, Pool
-from headway.errors import ExperimentError, HeadwayError
+from headway.errors import ExperimentError, HeadwayError, InputError, TapeError
 from headway.experiment.blame import own_code
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
@@ -30,6 +32,7 @@ from headway.formats import toml
 from headway.metrics.compare import Batches, Sample, batches, over_seeds
 from headway.report import frames, pivot
 from headway.report.progress import Board
+from headway.units import counted
 
 Row = Mapping[str, Any]
 MOST_CELLS = 100_000
@@ -148,12 +151,35 @@ def sweep(
     check_baseline(cells, table.baseline)
     store = Store(folder)
     with store.locked():
+        _refuse_other(cells, store)
         store.keep_grid(document, axes)
         stopped = _run(cells, store, pool, note, keep=keep, retry=retry)
         pivot.store(flat(cells, store), folder)
     if table.seeds > 1 and not any(domain_of(cell.experiment).draws(cell.experiment) for cell in cells):
         note(f"note: {NOTHING_DRAWN}")
     return Sweep(cells, store, table.baseline, table.confidence, stopped)
+
+
+def _refuse_other(cells: Sequence[Cell], store: Store) -> None:
+    """Refuse a folder of another grid, whose results would be replaced; a grid that adds to its own may go on."""
+    path = store.folder / GRID_NAME
+    if not path.is_file():
+        return
+    try:
+        document = toml.read(path)
+        before = {_settings(cell) for cell in cells_of(document, axes_of(document), str(path))}
+    except InputError:  # what it names is gone: its results cannot be had again
+        return
+    if gone := len(before - {_settings(cell) for cell in cells}):
+        whole = f"{gone:,} of its {counted(len(before), 'combination')} are not in this one"
+        remedy = "choose another folder, or give longer lists of values to add to it"
+        raise TapeError(f"sweep folder {store.folder}: holds another grid, and {whole}: {remedy}")
+
+
+def _settings(cell: Cell) -> str:
+    """Return what a cell is about, whatever its seed and however it is compared."""
+    tables = msgspec.to_builtins(cell.experiment)
+    return json.dumps({key: value for key, value in tables.items() if key not in ("run", "measure")}, sort_keys=True)
 
 
 def _run(cells: Sequence[Cell], store: Store, pool: Pool, note: Note, *, keep: bool, retry: bool) -> bool:

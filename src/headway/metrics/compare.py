@@ -233,4 +233,5 @@ def _merged_groups(tables: Sequence[Sequence[Row]], key: str) -> list[dict[str, 
     for table in tables:
         for member in table:
             members.setdefault(str(member[key]), []).append(member)
-    return [{field: merged([each[field] for each in same]) for field in same[0]} for _, same in sorted(members.items())]
+    named = list(members) if len(members) == len(tables[0]) else sorted(members)  # where all have the same: as they do
+    return [{field: merged([each[field] for each in members[name]]) for field in members[name][0]} for name in named]

@@ -28,9 +28,10 @@ def summarise(
 ) -> dict[str, Any]:
     """Return one row for a run: the clients above first, then what those below got, then each client by itself.
 
-    ``since``: what was before that does not count.
+    ``horizon``: how long they were played, 0: up to the last step. ``since``: what was before that does not count.
     """
     until = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
+    since = min(since, until)  # a run that was cut short may have ended before
     each = [client_row(clients, index, device, tape, until, since) for index in range(len(clients))]
     highest = min(client.priority for client in clients)
     above = [row for row in each if row["priority"] == highest]

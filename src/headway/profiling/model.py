@@ -12,6 +12,7 @@ are measured whole, to say how far the sums are off. Every measurement is a line
 taken again. torch is imported by the processes that measure only.
 """
 
+import ast
 import math
 import os
 import re
@@ -23,7 +24,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
-from headway.errors import ProfileError
+from headway.errors import ProfileError, unknown_name
 from headway.profiling import store
 from headway.profiling.model_process import SHARES
 from headway.profiling.model_session import Effort, Grid, Log, Session
@@ -129,6 +130,7 @@ def check(factory: str, grid: Grid) -> None:
         raise ProfileError(f"{factory!r} is not understood: write PROGRAM.py:FACTORY")
     if not Path(path).is_file():
         raise ProfileError(f"{factory}: there is no file {path}")
+    _check_defined(Path(path), function)
     for axis, values, most in (
         ("batch sizes", grid.batches, 1 << 16),
         ("CPU counts", grid.cpus, len(os.sched_getaffinity(0))),
@@ -139,6 +141,19 @@ def check(factory: str, grid: Grid) -> None:
             raise ProfileError(f"{axis} {told}: must be different whole numbers from 1 to {most}")
     if find_spec("torch") is None:
         raise ProfileError("torch is not installed: a network cannot be measured without it")
+
+
+def _check_defined(path: Path, function: str) -> None:
+    """Refuse a function that a file does not define, before it is run; one that imports everything may have it."""
+    try:
+        parts = list(ast.walk(ast.parse(path.read_bytes())))
+    except (SyntaxError, ValueError):
+        return  # who runs it says where
+    defined = {each.name for each in parts if isinstance(each, ast.FunctionDef)}
+    taken = {each.asname or each.name for each in parts if isinstance(each, ast.alias)}
+    assigned = {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    if not {function, "*"} & (defined | taken | assigned):
+        raise ProfileError(f"{path}: {unknown_name('function', function, defined or ['none'])}")
 
 
 def log_of(factory: str, device: str, effort: Effort) -> Path:

@@ -80,6 +80,10 @@ class Builder:
         self.profiles = profiles
         if table.law is not None:
             serving_profile.check_law(table.law, where)
+            types = [kind.gpu for kind in table.fleet.workers]
+            for gpu in table.law.gpus:
+                if gpu not in types and "" not in types:  # a worker without a type is of the profile's
+                    raise ProfileError(f"{where}, law: {unknown_name('type of GPU', gpu, types)}")
         elif experiment.serving.profile == LAW:
             raise ProfileError(f"{where}: has no law; its functions take what it says")
 
@@ -242,10 +246,9 @@ class Builder:
                     raise ExperimentError(
                         f"{self.where}, interference: {unknown_name('function', name, self.functions)}"
                     )
-            if not 0 < row.slower < 1000:
-                raise ExperimentError(
-                    f"{self.where}, interference of {row.function}: slower is {row.slower:g}: must be above 0"
-                )
+            if not 1 <= row.slower < 1000:
+                rule = "must be at least 1 and below 1000 (1.15: it takes 15 % longer)"
+                raise ExperimentError(f"{self.where}, interference of {row.function}: slower is {row.slower:g}: {rule}")
             ppm = round(row.slower * REFERENCE_SPEED_PPM)
             for a, (_, mine) in enumerate(used.values()):
                 for b, (_, other) in enumerate(used.values()):
@@ -258,10 +261,13 @@ class Builder:
     def _workload(self) -> WorkloadDefaults:
         parts = [self.table.workload]
         asked = self.experiment.serving.setting
+        settings = self._entries(self.table.settings, WorkloadPart, "setting")
+        for part in settings.values():
+            self._check_part(part)
         if asked:
-            if asked not in self.table.settings:
-                raise ExperimentError(unknown_name("setting", asked, self.table.settings or ["none"]))
-            parts.append(toml.typed(self.table.settings[asked], WorkloadPart, f"{self.where}, setting {asked}"))
+            if asked not in settings:
+                raise ExperimentError(unknown_name("setting", asked, settings or ["none"]))
+            parts.append(settings[asked])
         given: dict[str, Any] = {}
         for part in parts:
             self._check_part(part)

@@ -38,6 +38,7 @@ def load(experiment: ServingExperiment) -> Built:
     else:
         where = f"scenario {experiment.serving.scenario}"
         table = toml.typed(found, ScenarioTable, where)
+        _check_measured(experiment, table, where)
         profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
         built = Builder(experiment, table, profiles, where).build()
     return with_pairs(experiment, built)
@@ -177,6 +178,15 @@ def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple
         raise ProfileError(f"scenario {experiment.serving.scenario}: no measured profile belongs to it; name a file")
     beside = path_of(experiment.serving.scenario).parent
     return tuple(_beside(beside, name) for name in named)
+
+
+def _check_measured(experiment: ServingExperiment, table: ScenarioTable, where: str) -> None:
+    """Refuse a measured profile, used in this run or not, that has none of the scenario's functions."""
+    beside = path_of(experiment.serving.scenario).parent
+    for name in [table.measured] if isinstance(table.measured, str) else table.measured:
+        path = _beside(beside, name)
+        if path.is_file() and not (found := serving_profile.read(path).functions).keys() & table.functions.keys():
+            raise ProfileError(f"{where}: measured profile {name} has none of its functions, but {', '.join(found)}")
 
 
 def _beside(folder: Path, name: str) -> Path:

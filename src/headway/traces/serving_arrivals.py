@@ -20,6 +20,7 @@ from headway.scenarios.limits import check_rate, deadlines, mix_of
 from headway.serving.request import Request
 from headway.streams import stream
 from headway.traces.requests import load_requests
+from headway.traces.trace import dropped_note
 from headway.units import SECOND, counted
 
 Times = npt.NDArray[np.float64]
@@ -69,10 +70,13 @@ def _own_rate(arrivals: str) -> float | None:
     return SECOND / (sum(_bounds(options, arrivals)) / 2) if kind == "uniform" else None
 
 
-def draw(experiment: ServingExperiment, built: Built) -> tuple[Request, ...]:
-    """Return the requests of a run, in order of arrival; the same for the same experiment."""
+def draw(experiment: ServingExperiment, built: Built, notes: list[str] | None = None) -> tuple[Request, ...]:
+    """Return the requests of a run, in order of arrival; the same for the same experiment.
+
+    ``notes`` gets a line about rows of a trace that were dropped.
+    """
     what, seed = chosen(experiment, built), experiment.run.seed
-    times = _times(what, experiment, built)
+    times = _times(what, experiment, built, [] if notes is None else notes)
     count = len(times)
     if count and times[-1] > _LATEST:
         raise ExperimentError(f"{counted(count, 'request')} at this rate span over 100 years: raise the rate")
@@ -93,13 +97,13 @@ def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int
     return np.minimum(drawn, below - 1)
 
 
-def _times(workload: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+def _times(workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]) -> Times:
     kind, _, options = workload.arrivals.partition(":")
     if kind in _GAPS:
         assert workload.rate is not None
         check_rate(experiment, built, workload.rate)
         return _GAPS[kind](experiment.run.seed, workload.requests, SECOND / workload.rate, options)
-    return _from_trace(workload, experiment, built)
+    return _from_trace(workload, experiment, built, notes)
 
 
 # --- drawn ------------------------------------------------------------------------------------------------------
@@ -173,12 +177,14 @@ _GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
 # --- recorded ---------------------------------------------------------------------------------------------------
 
 
-def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built) -> Times:
+def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]) -> Times:
     """Return the first arrivals of a trace, at their own pace or stretched to a rate."""
     path = Path(workload.arrivals).expanduser()
     if not path.exists():
         raise ExperimentError(f"arrivals {workload.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
     trace = load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
+    if trace.dropped:
+        notes.append(dropped_note(trace.dropped, trace.rows, path))
     wanted = experiment.workload.requests
     if wanted is not None and wanted > len(trace):
         raise TraceError(f"trace {path}: holds {counted(len(trace), 'request')}, {wanted:,} were asked for")

@@ -102,7 +102,7 @@ def test_a_file_with_variants_is_a_row_for_each_and_keeps_their_folders(
 def test_a_kept_run_is_audited_replayed_told_exported_and_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("free_red", "held"):
         run = str(kept / "runs" / name)
-        assert "nothing found" in call(capsys, "audit", run)
+        assert "nothing wrong" in call(capsys, "audit", run)
         assert "identical" in call(capsys, "replay", run)
     told = call(capsys, "story", run, "vgg16")
     assert told.startswith("vgg16, priority 0: ")
@@ -164,7 +164,7 @@ def test_a_policy_of_ones_own_is_found_again_from_anywhere_and_run_only_if_trust
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert "identical" in call(capsys, "replay", "../run", "--trust")
     assert "is not run unless you trust it: --trust" in refused(capsys, "replay", "../run")
-    assert "nothing found" in call(capsys, "audit", "../run"), "which needs no policy"
+    assert "nothing wrong" in call(capsys, "audit", "../run"), "which needs no policy"
     assert call(capsys, "story", "../run", "vgg16").startswith("vgg16, priority 0")
     call(capsys, "report", "../run", "--out", "page.html")
 
@@ -187,7 +187,7 @@ def test_seeds_become_one_row_with_intervals_and_a_page(tmp_path: Path, capsys: 
         assert {each["client"] for each in row["clients"]} == {"vgg16", "resnet101-b64"}
     assert page.stat().st_size > 100_000
     assert sorted(each.name for each in (tmp_path / "runs" / "mps").iterdir()) == ["seed-0", "seed-1", "seed-2"]
-    assert "nothing found" in call(capsys, "audit", str(tmp_path / "runs" / "mps" / "seed-2"))
+    assert "nothing wrong" in call(capsys, "audit", str(tmp_path / "runs" / "mps" / "seed-2"))
 
 
 def test_a_sweep_runs_every_cell_once_and_tells_them_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ class ToyDomain(Domain):
     }
     view_module = "tests.experiment.toy.view"
     example_policies = "in-order,shortest"
+    example_axis = "toy.busy=1,2"
     file_keys = {}  # noqa: RUF012
 
     def prepare(self, experiment: ToyExperiment) -> ToyScene:

@@ -144,6 +144,7 @@ def test_graphs_are_measured_one_by_one_and_pay_for_what_they_used() -> None:
         "requests": 1,
         "measured": 1,
         "dropped": 0,
+        "dropped_warmup": 0,
         "slowdown_mean": pytest.approx(160 / 150),
         "latency_p99_s": pytest.approx(0.16),
         "slo_hit_rate": 1.0,

@@ -1,5 +1,6 @@
 """Stories of requests: every nanosecond of a latency is accounted for, and each way to end reads as what it was."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from headway.core.tape import Tape
 from headway.metrics.serving.ledger import Ledger
 from headway.report.serving.passages import Passages
 from headway.report.serving.story import RequestStory, story
-from headway.serving.actions import DropRequest, PlaceRequest, RunBatch
+from headway.serving.actions import DropRequest, MoveTask, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Model
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
@@ -170,3 +171,58 @@ def test_a_request_without_an_answer_says_where_its_tasks_are() -> None:
         "request 1: show, due at 1.000 s",
         "not arrived: the run ended at 0.008 s",
     ]
+
+
+class Twice(ServingPolicy):
+    """Places on the first worker, sends what is queued there to the second, and runs it there."""
+
+    name = "twice"
+    central = True
+
+    def decide(self, now: int, state: ServingState) -> Any:
+        for number in (*state.landed, *state.displaced):
+            yield PlaceRequest(number, (0,) * len(state.requests[number].stage))
+        here, there = state.workers
+        for request, task in list(here.queue):
+            yield MoveTask(request, task, 1)
+        if there.queue and not there.running:
+            yield RunBatch(
+                1, (min(there.queue),), evict=tuple(m for m in there.memory.order if there.memory.evictable(m))
+            )
+
+
+def test_a_story_follows_the_tape_within_an_instant() -> None:
+    run = drive(Twice(), world(Request(0, 0, 0, 0, 0, 0)))
+    text = lines(run, 0)
+    queued, moved, leaves = (
+        text.index(part) for part in ("t0 is queued at w0", "t0 goes to w1 instead of w0", "t0 leaves the queue of w0")
+    )
+    assert queued < moved < leaves
+
+
+@pytest.mark.parametrize(
+    ("cold_ms", "deadline_ms", "why"),
+    [
+        (
+            2000,
+            1500,
+            "it takes 2,150.0 ms more at least, for a process of draw is there in 2,000.0 ms, and its deadline",
+        ),
+        (0, 100, "it takes 150.0 ms more at least, and its deadline is in 100.0 ms"),
+        (0, 1500, "the policy gave no reason"),
+        (0, 0, "the policy gave no reason"),
+    ],
+)
+def test_a_request_that_was_given_up_says_why(cold_ms: int, deadline_ms: int, why: str) -> None:
+    class GivesUp(ServingPolicy):
+        name = "gives-up"
+
+        def decide(self, now: int, state: ServingState) -> Any:
+            for request in list(state.requests):
+                yield DropRequest(request)
+
+    made = world(Request(0, 0, 0, 0, deadline_ms * MILLISECOND, 0))
+    draw, tell = made.catalogue.functions
+    cold = replace(draw, cold_start=cold_ms * MILLISECOND)
+    run = drive(GivesUp(), replace(made, catalogue=replace(made.catalogue, functions=(cold, tell))))
+    assert f"given up, with 0 of 2 tasks done: {why}" in lines(run, 0)

@@ -23,6 +23,7 @@ class FleetDomain(Domain):
     examples = EXAMPLES
     view_module = "headway.experiment.fleet.view"
     example_policies = "hash,compass,headway"
+    example_axis = "workload.rate=2,4"
     file_keys = {  # noqa: RUF012
         "serving.scenario": scenario_file.files_of,
         "serving.profile": lambda value: [] if value in scenario_file.NAMED_PROFILES else [Path(value).expanduser()],

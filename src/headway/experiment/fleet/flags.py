@@ -1,6 +1,6 @@
 """The settings of a run of a fleet that have a flag. Whatever has none is set by its key: --set serving.profile=law."""
 
-from headway.experiment.common_flags import WARMUP
+from headway.experiment.common_flags import STATISTICS
 from headway.experiment.flags import Flag
 
 FLEET = "Fleet"
@@ -30,7 +30,7 @@ FLAGS = (
     Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path."),
     Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),
     Flag("skip_bad_rows", "workload.skip_bad_rows", "Go on, however many are dropped.", bool, FLEET),
-    WARMUP,
+    Flag("warmup", "measure.warmup", "Do not measure the first 10% of the requests.", panel=STATISTICS),
     Flag(
         "failures",
         "failures.*",

@@ -145,6 +145,12 @@ def answer(experiment: ServingExperiment, target: float) -> Answer:
 def scenario_with(graph: str, scenario: str = "") -> str:
     """The scenario that has a graph of this name: the one given, or the first of those that ship."""
     known: list[str] = []
+    if graph in SHIPPED and not scenario:
+        table = msgspec.structs.replace(ServingExperiment().serving, scenario=graph)
+        names = [each.name for each in scenario_file.load(ServingExperiment(serving=table)).catalogue.graphs]
+        raise ExperimentError(
+            f"{graph} is a scenario; name one of its graphs: {', '.join(names)} (headway fleet plan {names[0]} …)"
+        )
     for name in (scenario,) if scenario else SHIPPED:
         table = msgspec.structs.replace(ServingExperiment().serving, scenario=name)
         built = scenario_file.load(ServingExperiment(serving=table))

@@ -109,6 +109,14 @@ class FleetScene(Scene):
         running = sum(len(worker.running) for worker in state.workers)
         return Far(now, self.requests[-1].arrival, total, total - state.to_come - alive, alive, running)
 
+    def subjects(self) -> str:
+        """Return the numbers of its requests."""
+        return f"0 to {len(self.requests) - 1}"
+
+    def left(self, state: ServingState) -> list[str]:
+        """Return the requests that are not answered."""
+        return [f"request {number}" for number in state.requests]
+
     def alive(self, state: ServingState, now: int) -> int:
         """Count the requests that are not answered; several tasks of one may run at a time."""
         return len(state.requests)
@@ -158,12 +166,13 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     within("seed", experiment.run.seed, 0, 2**63 - 1)
     built = scenario_file.load(experiment)
     policy_of(experiment)
-    requests = serving_arrivals.draw(experiment, built)
+    notes = [*built.notes]
+    requests = serving_arrivals.draw(experiment, built, notes)
     named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
     resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
     rate = serving_arrivals.chosen(experiment, built).rate
     note = check_rate(experiment, built, rate) if rate else ""
-    scene = FleetScene(resolved, built, requests, (*built.notes, *([note] if note else ())))
+    scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())))
     scene.faults()
     scene.state()
     return scene

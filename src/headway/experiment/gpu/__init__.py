@@ -26,6 +26,7 @@ class GpuDomain(Domain):
     examples = EXAMPLES
     view_module = "headway.experiment.gpu.view"
     example_policies = "time-slicing,mps,headway"
+    example_axis = "gpu.think=0ms,5ms"
     file_keys = dict.fromkeys(("gpu.high", "gpu.low"), files_of)
 
     def prepare(self, experiment: GpuExperiment) -> GpuScene:

@@ -2,11 +2,16 @@
 
 from headway.experiment.flags import Flag
 
+PROGRAMS = (
+    *("alexnet", "bert", "bert-b32", "compiled", "densenet201", "googlenet", "gpt2", "graph", "graph-b64", "matmul"),
+    *("resnet101-b64", "resnet50", "training", "vgg16", "vit"),
+)
+"""Those that come with headway; written out, for help is shown without reading any."""
 WORK = (
     Flag(
         "high",
         "gpu.high",
-        "The program above, by name or a .parquet; several with commas.",
+        f"The program above: {', '.join(PROGRAMS)}, or a .parquet; several with commas.",
         metavar="HIGH",
         several=True,
     ),

@@ -114,6 +114,14 @@ class GpuScene(Scene):
         horizon = self.setting.horizon
         return Far(now, horizon, horizon, min(now, horizon), len(state.waiting), len(self.clients) - len(state.waiting))
 
+    def subjects(self) -> str:
+        """Return the names of its programs."""
+        return ", ".join(client.name for client in self.clients)
+
+    def left(self, state: KernelsState) -> list[str]:
+        """Return the programs that have not left."""
+        return [f"program {each.client.name}" for each in state.clients if not each.left]
+
     def store(self, folder: Path) -> "GpuExperiment":
         """Write what each program launches: stores and traces change."""
         from headway.formats.kernels import clients as kernel_clients
@@ -238,10 +246,17 @@ def notes(clients: Sequence[Client]) -> list[str]:
 
 
 def few(each: Setting, policies: Sequence[str]) -> list[str]:
-    """What is to be said of a run so short that the first moments of headway's dial are much of it."""
-    if each.horizon >= 4 * SETTLE or not any(policy.startswith("headway") for policy in policies):
+    """What is to be said of a run so short that the moments in which headway settles are much of what counts."""
+    usual = ((each.high, 0), (each.low, LOW_PRIORITY))
+    priorities = {prioritised(text, priority)[1] for texts, priority in usual for text in texts}
+    settles = SETTLE - each.settle
+    if len(priorities) < 2 or settles <= 0 or each.seconds * SECOND >= 3 * settles:
         return []
-    return [f"headway's dial settles within {SETTLE / SECOND:g} s or so, and they count here: try --seconds 3"]
+    if not any(policy.startswith("headway") for policy in policies):
+        return []
+    first = f"the first {SETTLE / SECOND:g} s or so, until headway lets a steady amount through,"
+    left_out = f"leave them out with --set gpu.settle={format_duration(SETTLE)}"
+    return [f"{first} are much of these {each.seconds:g} s: try --seconds 3, or {left_out}"]
 
 
 def policy_of(each: Setting) -> KernelsPolicy:
@@ -249,10 +264,15 @@ def policy_of(each: Setting) -> KernelsPolicy:
     return build(resolve(each.policy, "gpu"), defaults=each.options)
 
 
-def numbers(scene: GpuScene, tape: Tape) -> dict[str, Any]:
-    """Return what a tape says: slow-down above, harvest below, and each program by itself."""
+def summary(scene: GpuScene, tape: Tape, *, complete: bool) -> dict[str, Any]:
+    """Return slow-down above, harvest below, and each program by itself; of a run cut short, up to its last step."""
     setting = scene.setting
-    found = summarise(scene.clients, setting.device, tape, setting.horizon, setting.settle)
+    return summarise(scene.clients, setting.device, tape, setting.horizon if complete else 0, setting.settle)
+
+
+def numbers(scene: GpuScene, tape: Tape, *, complete: bool = True) -> dict[str, Any]:
+    """Return what a tape says, under the name of its policy."""
+    found = summary(scene, tape, complete=complete)
     return {"policy": scene.policy_name(), **found, "events": len(tape), "digest": tape.digest}
 
 
@@ -273,7 +293,10 @@ def compare(
     rows = []
     for at, (name, scene) in enumerate(zip(names, scenes, strict=True)):
         told = None if tell is None else _teller(tell, name, at, len(scenes))
-        rows.append(numbers(scene, play(scene, progress=told).tape))
+        result = play(scene, progress=told)
+        if result.stopped:
+            raise KeyboardInterrupt
+        rows.append(numbers(scene, result.tape))
     return rows
 
 

@@ -7,9 +7,8 @@ from typing import Any
 from rich.table import Table
 
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
-from headway.experiment.gpu.scene import GpuScene, numbers
+from headway.experiment.gpu.scene import GpuScene, numbers, summary
 from headway.metrics.compare import Replication, change
-from headway.metrics.kernels import summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.kernels import export as kernel_export
 from headway.report.kernels import page as kernel_page
@@ -37,7 +36,7 @@ class GpuView(View):
     def numbers(self, result: RunResult) -> Outcome:
         """Take slow-down above, harvest below, and each program by itself."""
         scene = _scene(result)
-        return Outcome(numbers(scene, result.tape), scene.notes)
+        return Outcome(numbers(scene, result.tape, complete=not result.stopped), scene.notes)
 
     def how_far(self, result: RunResult) -> str:
         """Say how much of the time was played."""
@@ -92,5 +91,5 @@ def _scene(result: RunResult) -> GpuScene:
 def _shown(run: Shown) -> kernel_page.Shown:
     scene: GpuScene = run.stored.scene
     setting, tape = scene.setting, run.stored.tape
-    row = summarise(scene.clients, setting.device, tape, setting.horizon, setting.settle) | {"seed": setting.seed}
+    row = summary(scene, tape, complete=run.stored.complete) | {"seed": setting.seed}
     return kernel_page.Shown(run.label, row, scene.clients, setting.device, tape)

@@ -26,6 +26,7 @@ class JobsDomain(Domain):
     examples = EXAMPLES
     view_module = "headway.experiment.jobs.view"
     example_policies = "fifo,srtf+easy"
+    example_axis = "cluster.nodes=40,80"
     file_keys = {  # noqa: RUF012
         "trace.path": lambda value: [Path(value).expanduser()],
         "cluster.file": lambda value: [Path(value).expanduser()],

@@ -141,6 +141,10 @@ class JobsScene(Scene):
         """Return the job or node of a row."""
         return about(row)
 
+    def left(self, state: TrainingState) -> list[str]:
+        """Return the jobs that have not ended."""
+        return [f"job {number}" for number in state.jobs]
+
     def untold(self, verb: str) -> list[str]:
         """Say what only the policy itself could tell."""
         if self.kept_facts is None:

@@ -209,7 +209,7 @@ def check_prices(fleet: Fleet, where: str) -> Fleet:
 
 def _check_kind(kind: WorkersTable, where: str) -> None:
     at = f"{where}, workers {kind.name!r}"
-    within(f"{at}: count", kind.count, 0, MOST_WORKERS)
+    within(f"{at}: count", kind.count, 1, MOST_WORKERS)
     within(f"{at}: cpus", kind.cpus, 1, MOST_CPUS)
     within(f"{at}: per_host", kind.per_host, 1, MOST_WORKERS)
     if kind.slices is not None:

@@ -10,13 +10,14 @@ from numbers import Integral
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from headway.core.outside import check_method, ends_itself, is_outside, line_of, stopped
+from headway.core.outside import check_method, is_outside, line_of, own_end
 from headway.errors import ExperimentError
 from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.device import Sharing
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.reflex import Reason
 from headway.kernels.state import ClientState, KernelsState
+from headway.units import format_duration
 
 MOST_ACTIONS = 1_000
 """In one instant: each client has one launch at the gate, and a time to be asked again at is needed once."""
@@ -59,21 +60,21 @@ class _Checked(KernelsPolicy):
             actions: Any = super().decide(now, state)
             if not isinstance(actions, Iterable) or isinstance(actions, str | bytes | LetGo | WakeAt):
                 wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
-                raise ExperimentError(f"policy {self.name} at {now} ns: {wrong}")
+                raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {wrong}")
             for count, action in enumerate(actions, 1):
                 found = _changed(before, state) or _wrong(now, action) or state.check(action)
                 if found is None and count > MOST_ACTIONS:
                     found = f"decide yields without end: more than {MOST_ACTIONS} actions in this instant"
                 if found is not None:
-                    raise ExperimentError(f"policy {self.name} at {now} ns{line_of(actions)}: {found}")
+                    raise ExperimentError(f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {found}")
                 yield action
                 before = _seen(state)
         except (SystemExit, RuntimeError) as problem:
-            if ends_itself(problem):
-                raise ExperimentError(f"policy {self.name} at {now} ns: {stopped(problem)}") from problem
+            if said := own_end(problem, super().decide):
+                raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {said}") from problem
             raise
         if (found := _changed(before, state)) is not None:
-            raise ExperimentError(f"policy {self.name} at {now} ns: {found}")
+            raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {found}")
 
 
 def _wrong(now: int, action: object) -> str | None:

@@ -77,8 +77,10 @@ def _driver(gpu: Gpu | None) -> Check:
 
 
 def _compute_mode(gpu: Gpu | None) -> Check:
-    mode = gpu.compute_mode if gpu else "unknown"
-    fine = mode in ("Default", "Exclusive_Process", "unknown")
+    if gpu is None:
+        return Check("compute mode", False, "unknown: there is no GPU")
+    mode = gpu.compute_mode
+    fine = mode in ("Default", "Exclusive_Process")
     advice = "" if fine else "nvidia-smi -c DEFAULT lets several programs use the GPU"
     if mode == "Exclusive_Process":
         advice = "only under MPS can several programs use it: --mps on, or nvidia-smi -c DEFAULT"

@@ -176,6 +176,7 @@ def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs)
                 "requests": int(own.sum()),
                 "measured": int((own & measured).sum()),
                 "dropped": int((own & ledger.dropped).sum()),
+                "dropped_warmup": int((own & ledger.dropped & ~measured).sum()),
                 "slowdown_mean": numbers["slowdown_mean"],
                 "latency_p99_s": numbers["latency_p99_s"],
                 "slo_hit_rate": numbers["slo_hit_rate"],

@@ -1,12 +1,13 @@
 """Runs of kernels on one GPU, for a terminal: policies side by side, and the clients of one run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from headway.profiling.kernels_summary import readable
 from headway.report.names import labels
+from headway.report.serving.tables import baseline_name, change_text
 
 Row = Mapping[str, Any]
 
@@ -23,27 +24,60 @@ def _ms(value: float | None) -> str:
     return "" if value is None else f"{1000 * value:,.2f} ms"
 
 
+def _range(row: Row) -> str:
+    low, high = row.get("slowdown_p50_low"), row.get("slowdown_p50_high")
+    return "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+_RANGE = "slowdown_p50_range"
+_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("seeds", "seeds", _count),
+    ("slow-down p50", "slowdown_p50", _ratio),
+    ("interval", _RANGE, _range),
+    ("vs {baseline}", "slowdown_change", change_text),
+    ("slow-down p99", "slowdown_p99", _ratio),
+    ("latency p50", "latency_p50_s", _ms),
+    ("latency p99", "latency_p99_s", _ms),
+    ("low share", "low_share", _share),
+    ("low share vs {baseline}", "low_share_change", change_text),
+    ("busy alone", "busy_share_alone", _share),
+    ("busy", "busy_share", _share),
+    ("gated", "gated_s", _ms),
+    ("held up", "held_up_s", _ms),
+)
+"""Heading, key, and how it is written."""
+_NOT_ALWAYS = ("seeds", _RANGE, "slowdown_change", "low_share_change")
+"""Columns of several seeds, or of a comparison."""
+
+
 def comparison(rows: Sequence[Row]) -> Table:
     """Return one line a run."""
     table = Table(box=None)
     table.add_column("variant" if any(row.get("variant") for row in rows) else "policy")
-    for name in ("slow-down p50", "p99", "p50", "p99", "low share", "busy alone", "busy", "gated", "held up"):
-        table.add_column(name, justify="right")
-    for name, row in zip(labels(rows), rows, strict=True):
-        table.add_row(
-            *(name, _ratio(row["slowdown_p50"]), _ratio(row["slowdown_p99"])),
-            *(_ms(row["latency_p50_s"]), _ms(row["latency_p99_s"]), _share(row["low_share"])),
-            *(_share(row["busy_share_alone"]), _share(row["busy_share"])),
-            *(_ms(row["gated_s"]), _ms(row["held_up_s"])),
-        )
+    names = labels(rows)
+    shown = [column for column in _COLUMNS if column[1] not in _NOT_ALWAYS or _is_told(rows, column[1])]
+    for heading, _, _ in shown:
+        table.add_column(heading.format(baseline=baseline_name(rows, names)), justify="right")
+    for name, row in zip(names, rows, strict=True):
+        table.add_row(name, *(written(row if key == _RANGE else row.get(key)) for _, key, written in shown))
     return table
+
+
+def _is_told(rows: Sequence[Row], key: str) -> bool:
+    if key == "seeds":
+        return any(row.get(key, 1) > 1 for row in rows)
+    return any(row.get("slowdown_p50_low" if key == _RANGE else key) is not None for row in rows)
 
 
 def clients(row: Row) -> Table:
     """Return one line a client, with the kernel that held it up the longest."""
     table = Table(box=None)
     table.add_column("client")
-    for name in ("priority", "requests", "slow-down p50", "p99", "throughput", "gated", "held up"):
+    for name in ("priority", "requests", "slow-down p50", "slow-down p99", "throughput", "gated", "held up"):
         table.add_column(name, justify="right")
     table.add_column("most by")
     for each in row["clients"]:
@@ -61,7 +95,7 @@ def prediction(modes: Mapping[str, Row], below: int) -> Table:
     """Return one line a way to share, by the policy that plays it; ``below``: how many programs are."""
     table = Table(box=None)
     rates = "rate of the one below" if below == 1 else "rates below, added up"
-    for name in ("policy", "slow-down p50", "p99", rates, "GPU busy"):
+    for name in ("policy", "slow-down p50", "slow-down p99", rates, "GPU busy"):
         table.add_column(name, justify="left" if name == "policy" else "right")
     for name, row in modes.items():
         times = [_ratio(row[key]) or "–" for key in ("slowdown_p50", "slowdown_p99")]

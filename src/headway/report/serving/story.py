@@ -1,9 +1,10 @@
 """What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.report.serving.passages import Passage, Passages, Stay
@@ -16,7 +17,8 @@ from headway.serving.rows import Kind
 from headway.units import MILLISECOND, format_size, to_seconds
 
 _MOST_NEIGHBOURS = 3
-_ENDED, _LOST, _DECIDED, _QUEUED, _BEGUN = range(5)
+_LEAVES = frozenset((int(Kind.PLACE), int(Kind.MOVE), int(Kind.DROP)))
+"""Rows that take a task out of a queue."""
 _WORDS = {
     "run": "computing",
     "load": "loading",
@@ -31,8 +33,8 @@ class Step:
     """A moment of the story."""
 
     time: int
-    rank: int
-    """What comes first in an instant: ends, then losses, then what is decided, then what begins."""
+    row: float
+    """Of the tape: within an instant the story follows it."""
     text: str
 
 
@@ -122,19 +124,29 @@ class _Teller:
         self.workers = [clipped(worker.name) for worker in fleet.workers]
         self.steps: list[Step] = []
         self.passages = Passages(catalogue, requests, tape)
-        self.rows = [TapeRow(*row) for row in tape.rows[tape.column("subject") == request.id].tolist()]
+        self.latency = LatencyModel(catalogue, fleet)
+        own = np.flatnonzero(tape.column("subject") == request.id).tolist()
+        self.rows = [(index, TapeRow(*tape.rows[index].tolist())) for index in own]
+        self.last: dict[int, int] = {}
+        """By task, the row of the tape up to which it is told."""
+        self.batches: dict[tuple[int, int], int] = {}
+        """By kind and lease, the row of the tape on which a batch began to compute or ended."""
+        for index in np.flatnonzero(np.isin(tape.column("kind"), (Kind.LOADED, Kind.FINISHED))).tolist():
+            self.batches[int(tape.column("kind")[index]), int(tape.column("lease")[index])] = index
 
     def tell(self) -> RequestStory:
         found, number = self.passages, self.request.id
-        for row in self.rows:
-            self._read(row)
-        placed = [row for row in self.rows if row.kind == Kind.PLACE]
-        for time, rows in groupby(placed, key=lambda row: row.time):
+        placed: dict[int, list[tuple[int, TapeRow]]] = {}
+        for index, row in self.rows:
+            self._read(index, row)
+            if row.kind == Kind.PLACE:
+                placed.setdefault(row.time, []).append((index, row))
+        for time, rows in placed.items():
             self._place(time, rows)
         for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
-        self.steps.sort(key=lambda step: (step.time, step.rank))
-        least = LatencyModel(self.catalogue, self.fleet).critical_path(self.graph)
+        self.steps.sort(key=lambda step: (step.time, step.row))
+        least = self.latency.critical_path(self.graph)
         return RequestStory(
             self.request,
             self.graph.name,
@@ -150,22 +162,56 @@ class _Teller:
 
     # --- what was decided about it ---
 
-    def _place(self, time: int, rows: Iterable[TapeRow]) -> None:
+    def _place(self, time: int, rows: list[tuple[int, TapeRow]]) -> None:
         """Tell all that is placed at once in one line, worker by worker."""
         by_worker: dict[int, list[str]] = {}
-        for row in rows:
+        for _, row in rows:
             by_worker.setdefault(row.place, []).append(self.names[row.detail])
         placed = "; ".join(f"{listed(tasks)} on {self.workers[worker]}" for worker, tasks in by_worker.items())
-        self._say(time, _DECIDED, f"placed: {placed}")
+        self._say(time, rows[0][0], f"placed: {placed}")
 
-    def _read(self, row: TapeRow) -> None:
+    def _read(self, index: int, row: TapeRow) -> None:
         if row.kind == Kind.ARRIVED:
-            self._say(row.time, _DECIDED, f"came in at {self.workers[row.place]}")
+            self._say(row.time, index, f"came in at {self.workers[row.place]}")
         elif row.kind == Kind.MOVE:
             came = "" if row.value < 0 else f" instead of {self.workers[row.value]}"
-            self._say(row.time, _DECIDED, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
+            self._say(row.time, index, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
         elif row.kind == Kind.DROP:
-            self._say(row.time, _DECIDED, f"given up, with {row.value} of {len(self.names)} tasks done")
+            done = f"{row.value} of {len(self.names)} tasks done"
+            self._say(row.time, index, f"given up, with {done}: {self._why(row.time)}")
+
+    def _why(self, now: int) -> str:
+        """Why it was given up, as far as the tape and the profiles show it."""
+        left = self.request.deadline - now
+        if not self.request.deadline or left < 0:
+            return "its deadline has passed" if self.request.deadline else "the policy gave no reason"
+        starts = [self._process_in(task.function, now) for task in self.graph.tasks]
+        needs = [
+            0 if attempts[-1].stay is not None else starts[task] + self._fastest(self.graph.functions[task])
+            for task, attempts in enumerate(self.passages.tasks[self.request.id])
+        ]
+        least = self.graph.critical_path(needs)
+        if least <= left:
+            return "the policy gave no reason"
+        cold = [(starts[task], task) for task, time in enumerate(needs) if time and starts[task]]
+        who = ""
+        if cold:
+            time, task = max(cold)
+            function = self.catalogue.functions[self.graph.functions[task]]
+            who = f", for a process of {clipped(function.name)} is there in {_ms(time)}"
+        return f"it takes {_ms(least)} more at least{who}, and its deadline is in {_ms(left)}"
+
+    def _process_in(self, function: int, now: int) -> int:
+        """How long it is at least until a process of a function can compute; 0: one was there."""
+        stays = (each.start for each in self.passages.stays.values() if each.function == function and each.begin <= now)
+        asked = (each.end for each in self.passages.ahead.values() if each.function == function and each.begin <= now)
+        whole = now + self.catalogue.functions[function].cold_start
+        return max(0, min([whole, *(start for start in (*stays, *asked) if start >= 0)]) - now)
+
+    def _fastest(self, function: int) -> int:
+        """What one task of a function takes at least, on any GPU of the fleet."""
+        first = {worker.gpu: index for index, worker in enumerate(self.fleet.workers)}
+        return min(min(self.latency.cells(index, function).values()) for index in first.values())
 
     # --- what became of each task ---
 
@@ -178,22 +224,42 @@ class _Teller:
                 came = (
                     "" if index or since <= passage.ready else f", its inputs {_ms(since - passage.ready)} on their way"
                 )
-                self._say(since, _QUEUED, f"{name} is queued at {self.workers[worker]}{came}")
+                row = self._row(passage.task, since, Kind.TASK_ARRIVED, Kind.QUEUED)
+                self._say(since, row, f"{name} is queued at {self.workers[worker]}{came}")
             if until >= 0 and until not in (begin, passage.lost):
-                self._say(until, _LOST, f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}")
+                row = self._row(passage.task, until, *_LEAVES)
+                text = f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}"
+                self._say(until, row + 0.5, text)  # that row is why
         if stay is not None:
             self._ran(passage, stay, name)
         if passage.lost >= 0:
-            self._say(passage.lost, _LOST, self._lost(passage, name))
+            row = self._row(passage.task, passage.lost, Kind.LOST)
+            self._say(passage.lost, row, self._lost(passage, name))
+
+    def _row(self, task: int, time: int, *kinds: int) -> int:
+        """Return the next row of the tape on which something of these kinds befell a task at a time."""
+        found = next(
+            index
+            for index, row in self.rows
+            if index > self.last.get(task, -1)
+            and row.time == time
+            and row.kind in kinds
+            and (row.detail == task or row.kind == Kind.DROP)
+        )
+        self.last[task] = found
+        return found
 
     def _ran(self, passage: Passage, stay: Stay, name: str) -> None:
         since = passage.stops[-1][1] if passage.stops else passage.ready
         waited = f" after {_ms(stay.begin - since)} of waiting{self._behind(stay, since)}" if stay.begin > since else ""
-        self._say(stay.begin, _BEGUN, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
+        row = self._row(passage.task, stay.begin, Kind.TASK)
+        self._say(stay.begin, row, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
         if stay.start > stay.begin and (before := self._before_start(stay)):
-            self._say(stay.start, _BEGUN, f"{name} has {before}")
+            self._say(stay.start, self.batches[Kind.LOADED, stay.lease], f"{name} has {before}")
         if stay.end >= 0:
-            self._say(stay.end, _ENDED, f"{name} is done, in {_ms(stay.end - stay.start)}")
+            self._say(
+                stay.end, self.batches[Kind.FINISHED, stay.lease], f"{name} is done, in {_ms(stay.end - stay.start)}"
+            )
 
     def _lost(self, passage: Passage, name: str) -> str:
         stay = passage.stay
@@ -262,8 +328,8 @@ class _Teller:
                 before = self.graph.predecessors[passage.task]
                 yield f"{name} waits for {listed([self.names[task] for task in before])}"
 
-    def _say(self, time: int, rank: int, text: str) -> None:
-        self.steps.append(Step(time, rank, text))
+    def _say(self, time: int, row: float, text: str) -> None:
+        self.steps.append(Step(time, row, text))
 
 
 def _ms(time: int) -> str:

@@ -40,7 +40,7 @@ def _bytes(value: float | None) -> str:
     return "" if value is None else format_size(round(value))
 
 
-def _change(value: float | None) -> str:
+def change_text(value: float | None) -> str:
     """With its sign; what rounds to nothing has none."""
     return "" if value is None else f"{signed(value)} %"
 
@@ -59,21 +59,21 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("seeds", "seeds", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
     ("95 %", "slowdown_mean_range", _text, 0),
-    ("vs {baseline}", "slowdown_change", _change, 0),
+    ("vs {baseline}", "slowdown_change", change_text, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),
     ("latency p50", "latency_p50_s", _seconds, 0),
     ("p99", "latency_p99_s", _seconds, 0),
     ("in time", "slo_hit_rate", _share, 1),
-    ("dropped", "dropped_of_all", _text, 0),
+    ("dropped", "dropped_when", _text, 0),
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
     ("$/1000", "cost_per_request_usd", _usd, -1),
-    ("$ vs {baseline}", "cost_change", _change, 0),
+    ("$ vs {baseline}", "cost_change", change_text, 0),
     ("cache hits", "cache_hit_rate", _share, 0),
     ("fetched", "bytes_fetched", _bytes, 0),
     ("cold starts", "cold_starts", _count, 0),
-    ("workers", "workers_used", _count, 0),
+    ("workers used", "workers_used", _count, 0),
     ("GPU use", "gpu_utilisation", _share, 0),
     ("batch", "batch_mean", _mean, 0),
     ("tasks/s", "tasks_per_s", _count, 0),
@@ -91,7 +91,10 @@ _NOTHING: Mapping[str, float] = {
     "seeds": 1,
 }
 """What a column need not say where all runs have it."""
-FORMATS: Mapping[str, Callable[[Any], str]] = {key: written for _, key, written, _ in _COLUMNS}
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **{key: written for _, key, written, _ in _COLUMNS},
+    "dropped_of_all": _text,
+}
 """How each number is written, by its key."""
 
 
@@ -101,14 +104,17 @@ def telling(rows: Sequence[Row], key: str) -> bool:
 
 
 def with_texts(row: Row) -> Row:
-    """The row with two numbers as one text: requests dropped of all, and where the mean slow-down lies over seeds.
+    """The row with some numbers as texts: requests dropped of all, and where the mean slow-down lies over seeds.
 
     Drops are told wherever there are deadlines, though there be none: what is in time is of measured requests alone.
     """
     low, high = row.get("slowdown_mean_low"), row.get("slowdown_mean_high")
     ranged = {} if low is None or high is None else {"slowdown_mean_range": f"[{low:.2f}, {high:.2f}]"}
     told = row.get("dropped") is not None and (row["dropped"] or row.get("slo_hit_rate") is not None)
-    return {**row, **ranged, **({"dropped_of_all": dropped_of_all(row)} if told else {})}
+    if not told:
+        return {**row, **ranged}
+    early = f", {row['dropped_warmup']:,.0f} in the warm-up" if row.get("dropped_warmup") else ""
+    return {**row, **ranged, "dropped_of_all": dropped_of_all(row), "dropped_when": f"{dropped_of_all(row)}{early}"}
 
 
 def dropped_of_all(row: Row) -> str:
@@ -121,7 +127,7 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     rows = [with_texts(row) for row in rows]
     names = shortened(labels(rows))
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
-    baseline = _baseline(rows, names)
+    baseline = baseline_name(rows, names)
     first = "variant" if any("variant" in row for row in rows) else "policy"
     table = framed([first], [heading.format(baseline=baseline) for heading, _, _, _ in shown])
     for name, row in zip(names, rows, strict=True):
@@ -135,7 +141,7 @@ def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
     return fitted(partial(comparison, rows), [key for key in _EXPENDABLE if telling(rows, key)], width)
 
 
-def _baseline(rows: Sequence[Row], names: Sequence[str]) -> str:
+def baseline_name(rows: Sequence[Row], names: Sequence[str]) -> str:
     """Return the run that changes are against, by its short name; the first goes without one."""
     whole = labels(rows)
     named = str(rows[0].get("baseline", "")) if rows else ""
@@ -161,7 +167,7 @@ def graphs(row: Row) -> Table:
         ("slow-down", "slowdown_mean", _ratio),
         ("latency p99", "latency_p99_s", _seconds),
         ("in time", "slo_hit_rate", _share),
-        ("dropped", "dropped_of_all", _text),
+        ("dropped", "dropped_when", _text),
         ("$/1000", "cost_per_request_usd", _usd),
     )
     found = [with_texts(each) for each in row.get("graphs", ())]

@@ -241,7 +241,7 @@ def parts() -> list[dict[str, Any]]:
         {
             "kind": kind,
             "name": name,
-            "description": (inspect.getdoc(part) or "").partition("\n")[0],
+            "description": (inspect.getdoc(part) or "").partition("\n")[0].replace("``", ""),
             "preempts": bool(getattr(part, "preempts", False)),
             "options": _options(part),
         }

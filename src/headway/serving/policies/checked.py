@@ -9,11 +9,12 @@ from functools import cache
 from numbers import Integral
 from typing import Any, TypeVar, get_args
 
-from headway.core.outside import check_method, ends_itself, is_outside, line_of, stopped
+from headway.core.outside import check_method, is_outside, line_of, own_end
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, WakeAt
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
+from headway.units import format_duration
 
 MOST_ACTIONS = 1_000_000
 """In one instant: each task of each request that is there may be placed, moved and run in it."""
@@ -41,21 +42,22 @@ class _Checked(ServingPolicy):
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield what the policy behind it decides."""
+        own = super().decide  # type: ignore[safe-super]
         try:
-            actions: Any = super().decide(now, state)  # type: ignore[safe-super]
+            actions: Any = own(now, state)
             if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, *_ACTIONS)):
                 wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
-                raise ExperimentError(f"policy {self.name} at {now} ns: {wrong}")
+                raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {wrong}")
             for count, action in enumerate(actions, 1):
                 found = _wrong(now, action) or state.check(action)
                 if found is None and count > MOST_ACTIONS:
                     found = f"decide yields without end: more than {MOST_ACTIONS:,} actions in this instant"
                 if found is not None:
-                    raise ExperimentError(f"policy {self.name} at {now} ns{line_of(actions)}: {found}")
+                    raise ExperimentError(f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {found}")
                 yield action
         except (SystemExit, RuntimeError) as problem:
-            if ends_itself(problem):
-                raise ExperimentError(f"policy {self.name} at {now} ns: {stopped(problem)}") from problem
+            if said := own_end(problem, own):
+                raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {said}") from problem
             raise
 
 
