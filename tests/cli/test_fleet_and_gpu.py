@@ -12,7 +12,7 @@ from headway.experiment.gpu.flags import PROGRAMS
 from headway.experiment.gpu.scene import Setting, few
 from headway.experiment.registry import domain
 from headway.experiment.result import played
-from headway.formats import kernel_programs
+from headway.formats.kernels import programs as kernel_programs
 from headway.metrics.compare import over_seeds
 
 Told = tuple[int, str, str]

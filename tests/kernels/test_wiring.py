@@ -138,7 +138,7 @@ def test_a_program_from_the_profile_store(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_runs_beside_a_gpu_needs_neither_polars_nor_msgspec() -> None:
-    modules = "sim.kernels", "metrics.kernels", "formats.kernel_programs", "formats.kernel_profile", "kernels.replay"
+    modules = "sim.kernels", "metrics.kernels", "formats.kernels.programs", "formats.kernels.profile", "kernels.replay"
     lines = [
         "import sys",
         "sys.modules.update({name: None for name in ('polars', 'msgspec', 'plotly')})",

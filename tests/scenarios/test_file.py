@@ -194,7 +194,7 @@ def test_the_python_file_on_the_page_is_a_scenario(tmp_path: Path) -> None:
 def test_a_python_file_may_make_everything_itself(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from headway.formats import scenario_file\n"
+        "from headway.scenarios import file as scenario_file\n"
         "from headway.formats.serving.settings import ServingExperiment, ServingTable\n"
         "def scenario(experiment):\n"
         "    return scenario_file.load(ServingExperiment(serving=ServingTable(scenario='esg')))\n"
