@@ -125,7 +125,8 @@ class _Scores:
         best, least = -1, 0
         alike = 0 if self._most_cpu or self._most_memory else nodes & ~pool.sharing
         for free in range(count, len(pool.buckets)):
-            here = pool.buckets[free] & nodes
+            if not (here := pool.buckets[free] & nodes):
+                continue
             firsts = [first(same) for kind in self._kinds if (same := here & kind & alike)]
             for node in (*firsts, *members(here & ~alike)):
                 added = self.added(pool, js, node, count)
