@@ -91,6 +91,10 @@ def test_every_allocation_keeps_its_promises_where_many_jobs_meet(allocation: st
     check_divided(lambda: build(any_policy(seed, allocation)), crowded(seed))
 
 
+def test_opt_does_not_move_back_what_a_migration_has_just_moved() -> None:
+    check_divided(lambda: build("tetris+conservative+fgd+migrate-always+opt"), crowded(73520))
+
+
 @pytest.mark.parametrize("allocation", OWN)
 @pytest.mark.parametrize("order", _own(ORDERS))
 def test_every_order_composes_with_every_allocation(order: str, allocation: str) -> None:

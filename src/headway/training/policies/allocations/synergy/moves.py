@@ -116,6 +116,8 @@ class Moves:
             return None
         if not span and js.base > now:
             return None
+        if js.since == now and js.lease != js.turn:
+            return None  # it was moved at this instant: no move is undone at once
         cells = self._shelves.kinds.cells(js, js.placement)
         left = span or js.remaining(now) * REFERENCE_SPEED_PPM // max(1, js.speed)
         return Mover(js, cells, max(1, min(left, self._horizon)), state.costs.of_migration(js.job) * cells[-1].worth)
