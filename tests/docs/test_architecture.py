@@ -1,16 +1,17 @@
-"""docs/architecture.md: what it draws exists, and no solid arrow leads back."""
+"""ARCHITECTURE.md: what it draws exists, no solid arrow leads back, and layers and folders are those of the source."""
 
 import ast
 import re
+import tomllib
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import pytest
 
-from tests.architecture.source import FILES
-from tests.docs.pages import read
+from tests.architecture.source import FILES, PACKAGE, ROOT
+from tests.docs.pages import blocks, read
 
-PAGE = read("docs/architecture.md")
+PAGE = read("ARCHITECTURE.md")
 DRAWN = re.findall(r"```mermaid\n(.*?)```", PAGE, re.DOTALL)
 _NODE = r"(\w+)(?:\[[^\]]*\])?"
 
@@ -66,3 +67,39 @@ def test_what_is_drawn_exists() -> None:
 
 def test_four_ways_are_drawn() -> None:
     assert len(DRAWN) == 4
+
+
+def test_the_layers_are_those_of_the_contract() -> None:
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("__main__\n"))
+    assert shown.splitlines() == [re.sub(r"[()]", "", layer) for layer in layers]
+
+
+def test_what_lies_where_lies_there_and_nothing_is_left_out() -> None:
+    (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("src/headway/\n"))
+    inside = [line for line in shown.splitlines()[1:] if line.startswith("  ")]
+    listed = {path.rstrip("/") for line in inside for path in _paths(line)}
+    assert [path for path in sorted(listed) if not (PACKAGE / path).exists()] == []
+    found = {path.relative_to(PACKAGE).parts[0] for path in (*FILES, *PACKAGE.rglob("*.toml"))}
+    assert found - listed == {"__init__.py", "__main__.py"}
+    for line in shown.splitlines()[1:]:
+        if not line.startswith("  "):
+            assert all((ROOT / path).is_dir() for path in _paths(line)), line
+
+
+def _paths(line: str) -> list[str]:
+    """Return the files and folders that a line begins with; two blanks end a path."""
+    return [part for part in re.split(r"\s{2,}", line.strip()) if re.fullmatch(r"[\w/]+(?:/|\.py)", part)]
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_files_that_a_page_names_exist(page: str) -> None:
+    """Whole paths, and those without the name of the package; SCALE and x stand for any."""
+    paths = re.findall(r"`((?:[\w-]+/)+(?:[\w.-]+)?)`", read(page))
+    named = [path for path in paths if "SCALE" not in path and "/x." not in path]
+    assert len(named) >= 10
+    roots = (ROOT, PACKAGE, PACKAGE / "training" / "policies")
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+    bare = set(re.findall(r"`(\w+\.py)`", read(page)))
+    assert bare - {path.name for path in FILES} == set()

@@ -1,4 +1,8 @@
-"""The README does what it says: its commands run in their order, its policy is compared, its numbers are the demo's."""
+"""The README does what it says: its commands run in their order, its policy is compared, its numbers are the demo's.
+
+So do the blocks of other pages that it leads to: the section of the tutorial about any table, the table of the demo in
+docs/metrics.md, and the commands of docs/kernels/README.md.
+"""
 
 import re
 import shlex
@@ -15,10 +19,11 @@ from headway.cli.program import app
 from tests.docs.pages import ROOT, blocks, read, spans
 
 README = read("README.md")
+ANY_TABLE = read("docs/tutorial-slurm.md").partition("\n## 7. Without Slurm: any table\n")[2].partition("\n## ")[0]
 PROGRAM = ".venv/bin/headway "
 COMMANDS = [
     shlex.split(line.removeprefix(PROGRAM), comments=True)
-    for block in blocks(README)
+    for block in blocks(ANY_TABLE)
     for line in block.text.splitlines()
     if line.startswith(PROGRAM)
 ]
@@ -28,8 +33,9 @@ ROWS = "".join(f"{20 * i},{600 + 97 * i % 5000},{2 ** (i % 6)}\n" for i in range
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with nothing but the smallest trace that the README asks for."""
-    assert "A CSV with `submit_s, work_s, gpus` is enough" in README
+    """A working folder with nothing but the smallest trace that the pages ask for."""
+    for page in (README, ANY_TABLE):
+        assert "A CSV with `submit_s, work_s, gpus` is enough" in page
     (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,gpus\n{ROWS}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -43,7 +49,7 @@ def _call(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
     return out
 
 
-def test_the_commands_of_the_readme_run_one_after_the_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_on_any_table_run_one_after_the_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verbs = [words[1] if words[0] == "jobs" else words[0] for words in COMMANDS]
     assert verbs == [
         *("compare", "simulate", "story", "explain", "whatif", "report", "export", "audit", "replay", "policies"),
@@ -75,12 +81,29 @@ def test_the_policy_of_the_readme_stands_beside_the_published_ones(folder: Path)
     assert [line.split()[0] for line in ended.stdout.splitlines()[1:]] == ["fifo", "narrow", "narrow+easy"]
 
 
-def test_the_flags_of_the_readme_exist_and_work_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = [word for span in spans(README) if span.startswith("--") for word in span.split()]
+def test_the_flags_on_any_table_exist_and_work_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [word for span in spans(ANY_TABLE) if span.startswith("--") for word in span.split()]
     assert "--preemption-cost" in flags
     shown = _call(capsys, ["jobs", "simulate", "--help"])
     assert [flag for flag in flags if flag.startswith("--") and flag not in shown] == []
     assert _call(capsys, [*COMMANDS[1][:-2], *flags])
+
+
+def test_the_readme_is_short_and_begins_with_the_picture_and_two_commands() -> None:
+    assert len(README.split()) < 700
+    assert README.index("(docs/demo.svg)") < README.index("./scripts/demo") < README.index("\n## ")
+    assert len(blocks(README)[0].text.splitlines()) == 2
+
+
+def test_the_commands_for_a_pipeline_under_a_deadline_run(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block.text for block in blocks(README) if "headway fleet compare" in block.text)
+    compare, plan, profile = (shlex.split(line, comments=True)[1:] for line in block.splitlines())
+    told = _call(capsys, [*compare, "--requests", "50"])
+    assert [line.split()[0] for line in told.splitlines()[1:]] == ["stagewise", "plan-once", "esg", "headway"]
+    assert "workers" in _call(capsys, [*plan, "--requests", "100", "--in-time", "0.5"])
+    shown = _call(capsys, [*profile[:2], "--help"])
+    assert "--out" in profile
+    assert "--out" in shown
 
 
 def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
@@ -91,7 +114,7 @@ def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
     assert len(commands.DEMO_POLICIES) == 11
     assert "through eleven policies" in text
     assert f"on {8 * commands.DEMO_NODES:,} GPUs" in text
-    (table,) = (block.text for block in blocks(README) if block.text.startswith("policy "))
+    (table,) = (block.text for block in blocks(read("docs/metrics.md")) if block.text.startswith("policy "))
     shown = [line.split()[0] for line in table.splitlines()[1:]]
     assert shown == list(commands.DEMO_POLICIES[: len(shown)])
     assert all(f" {jobs:,} " in line for line in table.splitlines()[1:])
@@ -113,7 +136,7 @@ def test_the_commands_from_a_slurm_dump_run_on_the_example(
 
 
 def test_the_commands_for_programs_on_one_gpu_run_without_one(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = (block.text for block in blocks(README) if "headway gpu compare" in block.text)
+    (block,) = (block.text for block in blocks(read("docs/kernels/README.md")) if "headway gpu compare" in block.text)
     compare, predict = (shlex.split(line)[1:] for line in block.splitlines())
     told = _call(capsys, [*compare, "--seconds", "0.05"])
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["time-slicing", "mps", "headway"]
