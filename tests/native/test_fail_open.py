@@ -255,14 +255,18 @@ def test_programs_end_while_random_bytes_rain_on_the_block(
 ) -> None:
     noise = random.Random(f"{where} {beats}")
     with MiniBroker(share) as broker:
-        flags = ("--launch", "2000", "--kernel", "a:5", "--kernel", "b:20", "--sync-every", "20")
+        enough = tmp_path / "enough"
+        flags = ("--until", str(enough), "--kernel", "a:5", "--kernel", "b:20", "--sync-every", "20")
         clients = [
             built.start(tmp_path, share, *flags, "--threads", str(1 + n % 2), priority=3 * n, name=f"c{n}")
             for n in range(3)
         ]
         broker.until(lambda slot: slot.ledger.kernels > 100, "c0")
         broker.frozen = True
+        end = time.monotonic() + 0.5
         while any(client.process.poll() is None for client in clients):
+            if time.monotonic() > end:
+                enough.touch()
             for _ in range(50):
                 spoil(broker.block, where, noise)
             if beats:

@@ -130,7 +130,6 @@ def check(factory: str, grid: Grid) -> None:
         raise ProfileError(f"{factory!r} is not understood: write PROGRAM.py:FACTORY")
     if not Path(path).is_file():
         raise ProfileError(f"{factory}: there is no file {path}")
-    _check_defined(Path(path), function)
     for axis, values, most in (
         ("batch sizes", grid.batches, 1 << 16),
         ("CPU counts", grid.cpus, len(os.sched_getaffinity(0))),
@@ -139,6 +138,7 @@ def check(factory: str, grid: Grid) -> None:
         if not values or len(set(values)) < len(values) or not all(1 <= value <= most for value in values):
             told = ", ".join(map(str, values)) or "none"
             raise ProfileError(f"{axis} {told}: must be different whole numbers from 1 to {most}")
+    _check_defined(Path(path), function)
     if find_spec("torch") is None:
         raise ProfileError("torch is not installed: a network cannot be measured without it")
 
@@ -146,10 +146,11 @@ def check(factory: str, grid: Grid) -> None:
 def _check_defined(path: Path, function: str) -> None:
     """Refuse a function that a file does not define, before it is run; one that imports everything may have it."""
     try:
-        parts = list(ast.walk(ast.parse(path.read_bytes())))
+        tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return  # who runs it says where
-    defined = {each.name for each in parts if isinstance(each, ast.FunctionDef)}
+    parts = list(ast.walk(tree))
+    defined = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     taken = {each.asname or each.name for each in parts if isinstance(each, ast.alias)}
     assigned = {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     if not {function, "*"} & (defined | taken | assigned):

@@ -67,7 +67,9 @@ def _library() -> Path:
 
 def test_the_doctor_tells_all_that_it_could_check(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
     found = {check.name: check for check in checks(None, _library)}
-    assert [name for name, check in found.items() if not check.ok] == ["GPU", "driver", "MPS", "library"]
+    assert [name for name, check in found.items() if not check.ok] == [
+        *("GPU", "driver", "compute mode", "MPS", "library")
+    ]
     assert not found["MPS"].needed
     assert all(check.advice for check in found.values() if not check.ok)
     monkeypatch.setenv(ANY_GPU, "1")

@@ -78,7 +78,7 @@ def _driver(gpu: Gpu | None) -> Check:
 
 def _compute_mode(gpu: Gpu | None) -> Check:
     if gpu is None:
-        return Check("compute mode", False, "unknown: there is no GPU")
+        return Check("compute mode", False, "unknown: there is no GPU", "the first line says why")
     mode = gpu.compute_mode
     fine = mode in ("Default", "Exclusive_Process")
     advice = "" if fine else "nvidia-smi -c DEFAULT lets several programs use the GPU"
