@@ -1,4 +1,7 @@
-"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle."""
+"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle.
+
+The group of all commands that measure is made here, because this one needs nothing that a GPU machine may lack.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -11,7 +14,6 @@ from rich.table import Table
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.profile_group import profile
 from headway.cli.share_wiring import library, program_key
 from headway.errors import ProfileError
 from headway.formats.kernels import trace as kernel_trace
@@ -26,7 +28,19 @@ from headway.profiling.kernels_summary import THRESHOLD_NS, GapBin, Summary, rea
 from headway.report.kernels import timeline as kernel_timeline
 from headway.units import exact_duration, format_duration, parse_duration
 
-__all__ = ["app", "kernels"]
+__all__ = ["app", "kernels", "profile"]
+
+profile = typer.Typer(
+    name="profile",
+    help="Measure what CPUs and memory do for a program, batch, CPUs and shares of a GPU for a network, "
+    "or where the kernels of a program leave the GPU idle.\n\n"
+    "Start with: headway profile job -- python train.py, headway profile model serve.py:factory, "
+    "or headway profile kernels -- python serve.py",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(profile)
 
 _SHOWN = 12
 """Kernels in the table; all are in the profile."""

@@ -13,7 +13,7 @@ import typer
 from headway import traces
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.cli.flags import BadRowsFlag, ForceFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
 from headway.cli.options import Given, argument, command, option
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.folder import check_output
@@ -52,7 +52,6 @@ FromArgument = Annotated[str, typer.Argument(help="The trace to read.", metavar=
 ToArgument = Annotated[
     str, typer.Argument(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="OUT", show_default=False)
 ]
-ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 @trace.command()
