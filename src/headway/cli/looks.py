@@ -101,8 +101,8 @@ def explain(
 
     headway explain runs/srtf 17 --at "2d 3h"
     """
-    found = opened(folder, "what is there is explained", trust=trust, note=console.note)
-    show_answer(Run(found).explain(job, at, draws), as_json)
+    run = Run(opened(folder, "what is there is explained", trust=trust, note=console.note))
+    show_answer(run.explain(job, at, draws), as_json)
 
 
 _changed = partial(option, panel="Changes")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
@@ -184,17 +185,13 @@ def _show(document: store.Document, path: Path, as_json: bool, again: bool = Fal
     out.print(_points(document))
     if checks := document["measured"].get("checks"):
         out.print(_checks(checks))
-    for line in _verdict(document):
-        console.say(line)
-    console.say(f"profile: {path}")
+    console.say(*_verdict(document), f"profile: {path}")
 
 
 def _points(document: store.Document) -> Table:
     points = document["measured"]["points"]
     most = points[-1]["fitted_per_second"]
-    table = Table(box=None)
-    for name in ("CPUs", "samples/s", "± %", "of the most"):
-        table.add_column(name, justify="right")
+    table = Table(*console.right("CPUs", "samples/s", "± %", "of the most"), box=None)
     for point in points:
         share = 100 * point["fitted_per_second"] / most
         cells = (f"{point['fitted_per_second']:.4g}", f"{100 * point['error']:.1f}", f"{share:.0f} %")
@@ -203,9 +200,7 @@ def _points(document: store.Document) -> Table:
 
 
 def _checks(checks: list[dict[str, Any]]) -> Table:
-    table = Table(box=None)
-    for name in ("check at CPUs", "measured", "± %", "predicted", "off by"):
-        table.add_column(name, justify="right")
+    table = Table(*console.right("check at CPUs", "measured", "± %", "predicted", "off by"), box=None)
     for check in checks:
         measured, predicted = f"{check['per_second']:.4g}", f"{check['predicted_per_second']:.4g}"
         off = f"{100 * check['off']:+.1f} %"
@@ -217,8 +212,7 @@ def _verdict(document: store.Document) -> Iterator[str]:
     """What a person wants to know, in sentences."""
     wants, measured = wanted_cpus(document), document["measured"]
     cpus, column = [0.0, *document["cpus"]], [0.0, *(row[-1] for row in document["throughput"])]
-    at_one = _between(cpus, column, 1.0)
-    yield f"wants {wants:g} CPUs a GPU; at 1 CPU {100 * at_one:.0f} % of its speed"
+    yield f"wants {wants:g} CPUs a GPU; at 1 CPU {100 * np.interp(1.0, cpus, column):.0f} % of its speed"
     if len(document["memory"]) > 1:
         least, first = document["memory"][0], document["throughput"][-1][0]
         yield (
@@ -236,14 +230,6 @@ def _verdict(document: store.Document) -> Iterator[str]:
         f"took {took} and {cost['cpu_s']:.0f} CPU seconds for {cost['runs']} runs; "
         f"all {cost['exhaustive_runs']} cells would take {all_of_it}"
     )
-
-
-def _between(points: list[float], values: list[float], at: float) -> float:
-    for index in range(1, len(points)):
-        if at <= points[index]:
-            part = (at - points[index - 1]) / (points[index] - points[index - 1])
-            return values[index - 1] + part * (values[index] - values[index - 1])
-    return values[-1]
 
 
 @profile.command()
@@ -300,9 +286,8 @@ def _integers(flag: str, text: str) -> tuple[int, ...]:
 
 
 def _show_model(found: model_profile.ModelProfile) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("batch", "CPUs", "share", "ms", "± %"):
-        table.add_column(heading, justify="right")
+    headings = console.right("batch", "CPUs", "share", "ms", "± %")
+    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
     for cell in found.cells:
         table.add_row(str(cell.batch), str(cell.cpus), f"{cell.share}/7", f"{cell.ms:.2f}", f"{100 * cell.spread:.1f}")
     console.out().print(table)

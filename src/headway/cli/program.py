@@ -11,11 +11,13 @@ _ORDER = ("demo", "run", "report", "story", "explain", "whatif", "export", "audi
 _LOOKS = ("report", "story", "explain", "whatif", "export", "audit", "replay")
 """Commands about runs that were kept: a panel of their own in the help."""
 
+for group in GROUPS.values():
+    app.add_typer(group)
 for each in app.registered_commands:
     each.name = each.name or getattr(each.callback, "__name__", "")
     each.rich_help_panel = "Runs that were kept" if each.name in _LOOKS else "Commands"
 app.registered_commands.sort(key=lambda each: _ORDER.index(each.name or ""))
-for group in app.registered_groups:
-    group.rich_help_panel = "Commands" if group.typer_instance in GROUPS.values() else "Traces and programs"
-app.registered_groups.sort(key=lambda group: group.typer_instance not in GROUPS.values())
+for added in app.registered_groups:
+    added.rich_help_panel = "Commands" if added.typer_instance in GROUPS.values() else "Traces and programs"
+app.registered_groups.sort(key=lambda added: added.typer_instance not in GROUPS.values())
 profile.registered_commands.sort(key=lambda command: command.callback is kernels)  # the last

@@ -7,13 +7,15 @@ from headway import api
 from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
 from headway.cli.results import show_answer
-from headway.cli.scales import JSON, SET, groups
+from headway.cli.scales import JSON, SET, group_of
 from headway.experiment.fleet.planning import REQUESTS, NotEnoughError
 from headway.experiment.jobs.backtest import SITE
 from headway.experiment.jobs.flags import FLAGS, WORK
+from headway.experiment.registry import DOMAINS, domain
 from headway.formats.serving.settings import ServingExperiment
 
-GROUPS = groups()
+GROUPS = {name: group_of(domain(name)) for name in DOMAINS}
+"""The commands of each scale, by its name."""
 _NAMES = ("cluster", "nodes", "gpus_per_node", "format", "map", "skip_infeasible", "strict", "skip_bad_rows")
 _SETTINGS = [flag for flag in FLAGS if flag.name in _NAMES]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 
 from headway.cli import console
 from headway.cli.share import GpuFlag, JsonFlag, place_named, share
@@ -51,15 +51,13 @@ def status(
 
 
 def _print(now: Row, table: Table) -> None:
-    out = console.out()
-    for line in head(now):
-        console.say(line)
+    console.say(*head(now))
     if now["clients"]:
-        out.print(table)
+        console.out().print(table)
+    elif left := len(now.get("left", ())):
+        console.say(f"no program now; {left} have left")
     else:
-        left = len(now.get("left", ()))
-        line = f"no program now; {left} have left" if left else "no program has launched anything yet"
-        console.say(line)
+        console.say("no program has launched anything yet")
 
 
 def _watch(place: Place, now: Row, pause: float) -> None:
@@ -96,9 +94,11 @@ def head(now: Row) -> list[str]:
 
 def table_of(now: Row, before: Row | None) -> Table:
     """One row a program; busy shares since the snapshot before."""
-    table = Table(box=None, title=None if before is None else " · ".join(head(now)))
-    for name in ("name", *_RIGHT, "by kernel", "state"):
-        table.add_column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+    columns = [
+        Column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+        for name in ("name", *_RIGHT, "by kernel", "state")
+    ]
+    table = Table(*columns, box=None, title=None if before is None else " · ".join(head(now)))
     earlier = {row["slot"]: row for row in before["clients"]} if before else {}
     for row in sorted(now["clients"], key=lambda each: (each["priority"], each["slot"])):
         table.add_row(
@@ -157,8 +157,8 @@ def doctor(
         found.append(Check("coverage", False, "not measured", "put right what is wrong above"))
     well = all(check.ok for check in found if check.needed)
     if as_json:
-        rows = [check.row() for check in found]
-        console.print_json({"ok": well, "checks": rows, **({"coverage": coverage} if coverage else {})})
+        measured = {"coverage": coverage} if coverage else {}
+        console.print_json({"ok": well, "checks": [check.row() for check in found], **measured})
     else:
         _show_checks(found)
     raise typer.Exit(0 if well else 1)
@@ -179,9 +179,7 @@ def _covered(command: list[str]) -> tuple[Check, Mapping[str, Any] | None]:
 
 
 def _show_checks(found: list[Check]) -> None:
-    table = Table(box=None)
-    for name in ("", "check", "found"):
-        table.add_column(name, overflow="fold")
+    table = Table(*(Column(name, overflow="fold") for name in ("", "check", "found")), box=None)
     for check in found:
         mark = "ok" if check.ok else ("!!" if check.needed else "–")
         table.add_row(mark, check.name, check.found)
