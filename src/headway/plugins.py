@@ -33,6 +33,16 @@ from headway.training.policies.parts import Allocation, Backfill, Migration, Ord
 
 GROUP = "headway.policies"
 SITE = "slurm:"
+TABLES: dict[type, dict[str, Any]] = {
+    Order: registry.ORDERS,
+    Backfill: registry.BACKFILLS,
+    PlacementRule: registry.PLACEMENTS,
+    Migration: registry.MIGRATIONS,
+    Allocation: registry.ALLOCATIONS,
+    ServingPolicy: serving.POLICIES,
+    KernelsPolicy: kernels.POLICIES,
+}
+"""The kinds of parts that a policy is made of, and the known parts of each by name."""
 _KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
 TRUST = "--trust"
 GIVEN = "python:"
@@ -255,18 +265,9 @@ def _installed() -> None:
 
 def _kind(part: Any) -> dict[str, Any] | None:
     """Return the table that a class of the user's belongs into; None for what is no part of a policy."""
-    tables: list[tuple[type, dict[str, Any]]] = [
-        (Order, registry.ORDERS),
-        (Backfill, registry.BACKFILLS),
-        (PlacementRule, registry.PLACEMENTS),
-        (Migration, registry.MIGRATIONS),
-        (Allocation, registry.ALLOCATIONS),
-        (ServingPolicy, serving.POLICIES),
-        (KernelsPolicy, kernels.POLICIES),
-    ]
     if not isinstance(part, type):
         return None
-    return next((table for kind, table in tables if issubclass(part, kind) and part is not kind), None)
+    return next((table for kind, table in TABLES.items() if issubclass(part, kind) and part is not kind), None)
 
 
 def is_own(kind: type) -> bool:

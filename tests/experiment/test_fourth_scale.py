@@ -14,7 +14,7 @@ import pytest
 
 import headway as hw
 from headway import api
-from headway.cli import main, sweeps
+from headway.cli import main, scales
 from headway.cli.app import app
 from headway.cli.program import app as every
 from headway.cli.scales import group_of
@@ -45,7 +45,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(DOMAINS, *LINE)
     monkeypatch.setattr(app, "registered_groups", [*every.registered_groups])
     app.add_typer(group_of(domain("toy")))
-    for module in (api, sweeps):
+    for module in (api, scales):
         monkeypatch.setattr(module, "LocalPool", Here)
     monkeypatch.chdir(tmp_path)
 

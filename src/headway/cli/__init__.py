@@ -46,19 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _stopped_status() -> int:
-    if "headway.experiment.stopping" not in sys.modules:  # no run was begun
-        return STOPPED
-    from headway.experiment.stopping import status
-
-    return status()
+    stopping = sys.modules.get("headway.experiment.stopping")
+    return STOPPED if stopping is None else int(stopping.status())  # None: no run was begun
 
 
 def _blamed(problem: BaseException) -> str | None:
-    if "headway.experiment.blame" not in sys.modules:  # the commands themselves could not be imported
-        return None
-    from headway.experiment.blame import blamed
-
-    return blamed(problem)
+    blame = sys.modules.get("headway.experiment.blame")  # None: the commands themselves could not be imported
+    line: str | None = blame.blamed(problem) if blame is not None else None
+    return line
 
 
 def _program(arguments: Sequence[str] | None) -> int:

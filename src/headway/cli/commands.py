@@ -23,7 +23,6 @@ DEMO_BASELINE = "fifo+easy"
 DEMO_POLICIES = (
     *("fifo", "fifo+fit", "fifo+easy", "sjf", "srtf", "las", "tiresias", "ftf", "drf", "multifactor+easy", "qssf"),
 )
-_SEEDS, _BASELINE = setting(common_flags.SEEDS), setting(common_flags.BASELINE)
 
 
 @command(
@@ -59,7 +58,8 @@ def demo_work(jobs: int, seed: int = 0) -> api.Work:
     [
         option("jobs", int, "Jobs to draw.", default=DEMO_JOBS, min=1, max=1_000_000),
         option("seed", int, "Seed of everything that is drawn.", default=0),
-        *(_SEEDS, _BASELINE, JSON, PICTURE, REPORT, PROCESSES),
+        *(setting(flag) for flag in (common_flags.SEEDS, common_flags.BASELINE)),
+        *(JSON, PICTURE, REPORT, PROCESSES),
     ],
     "Compare policies on a drawn workload: a busy week on 1,024 GPUs, no files needed.\n\n"
     "headway demo --jobs 50000 --seed 7 --processes 8 --report demo.html",

@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any
 
+from rich.table import Column
+
 from headway.errors import printable
 from headway.report.terminal import PlainConsole
 
@@ -18,6 +20,11 @@ def out(least: int = 0) -> PlainConsole:
     """Where tables go; at least so wide, whatever the terminal says: it wraps lines, and nothing is cut."""
     width = PlainConsole().width if sys.stdout.isatty() else PLAIN_WIDTH
     return PlainConsole(width=max(width, least), height=25)  # without a height a dumb terminal has 80 columns
+
+
+def right(*names: str) -> list[Column]:
+    """Return columns of numbers for a table."""
+    return [Column(name, justify="right") for name in names]
 
 
 def say(*lines: str) -> None:

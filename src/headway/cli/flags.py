@@ -8,7 +8,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, times in sec
 TrustFlag = Annotated[
     bool, typer.Option("--trust", help="Run the Python file that the run folder names, if it names one.")
 ]
-SkipFlag = Annotated[bool | None, typer.Option("--skip-infeasible", help="Drop and count jobs that could never run.")]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 RunArgument = Annotated[str, typer.Argument(help="The folder of a run (--out).", metavar="RUN")]
 FormatFlag = Annotated[
     str | None, typer.Option(help="The format of the file (headway trace formats lists them); told by its beginning.")

@@ -1,17 +1,18 @@
-"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle."""
+"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle.
+
+The group of all commands that measure is made here, because this one needs nothing that a GPU machine may lack.
+"""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.profile_group import profile
 from headway.cli.share_wiring import library, program_key
 from headway.errors import ProfileError
 from headway.formats.kernels import trace as kernel_trace
@@ -26,7 +27,19 @@ from headway.profiling.kernels_summary import THRESHOLD_NS, GapBin, Summary, rea
 from headway.report.kernels import timeline as kernel_timeline
 from headway.units import exact_duration, format_duration, parse_duration
 
-__all__ = ["app", "kernels"]
+__all__ = ["app", "kernels", "profile"]
+
+profile = typer.Typer(
+    name="profile",
+    help="Measure what CPUs and memory do for a program, batch, CPUs and shares of a GPU for a network, "
+    "or where the kernels of a program leave the GPU idle.\n\n"
+    "Start with: headway profile job -- python train.py, headway profile model serve.py:factory, "
+    "or headway profile kernels -- python serve.py",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(profile)
 
 _SHOWN = 12
 """Kernels in the table; all are in the profile."""
@@ -87,8 +100,7 @@ def kernels(
         console.print_json(_document(trace, summary, seen) | files)
         return
     _show(trace, summary, seen)
-    for what, file in files.items():
-        console.say(f"{what}: {file}")
+    console.say(*(f"{what}: {file}" for what, file in files.items()))
 
 
 def _check_targets(out: str, perfetto: str) -> None:
@@ -107,8 +119,7 @@ def _complain(recorded: Recorded) -> None:
     if not recorded.about.get("cupti"):
         why = recorded.about.get("why") or "CUPTI is missing"
         console.note(f"times on the GPU are worked out from sampled durations: {why}")
-    lost = recorded.number("dropped") + recorded.number("activities_dropped")
-    if lost:
+    if lost := recorded.number("dropped") + recorded.number("activities_dropped"):
         console.note(f"{lost:,} records were lost or had not ended: the last launches are left out")
 
 
@@ -118,37 +129,23 @@ def _document(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> di
 
 
 def _show(trace: KernelTrace, summary: Summary, seen: Coverage | None) -> None:
-    out = console.out()
-    lines = [_rates(trace, summary), _shares(summary)]
+    about = trace.metadata
+    console.say(
+        f"{about['program']} on {about['gpu']}, driver {about['driver']}: {summary.launches:,} launches in "
+        f"{format_duration(summary.span_ns)}: {summary.launches_per_s:,.0f} launches and {summary.waits_per_s:,.0f} "
+        "waits a second",
+        f"busy {_percent(summary.busy_share)}, idle {_percent(summary.idle_share)}; "
+        f"{_percent(summary.harvestable_share)} of the GPU can be harvested, in gaps of "
+        f"{format_duration(summary.threshold_ns)} and more; {_percent(summary.without_mps_share)} without MPS",
+    )
     if seen is not None:
-        lines.append(
-            f"the shim saw {seen.seen:,} launches, CUPTI {seen.counted:,}"
-            + (f"; {seen.ns_a_launch} ns a launch in the shim" if seen.ns_a_launch else "")
-        )
-    for line in lines:
-        console.say(line)
-    out.print(_histogram(summary.gaps))
-    out.print(_kernels(summary))
+        cost = f"; {seen.ns_a_launch} ns a launch in the shim" if seen.ns_a_launch else ""
+        console.say(f"the shim saw {seen.seen:,} launches, CUPTI {seen.counted:,}{cost}")
+    for table in (_histogram(summary.gaps), _kernels(summary)):
+        console.out().print(table)
     if len(summary.kernels) > _SHOWN:
         rest = sum(use.share for use in summary.kernels[_SHOWN:])
         console.say(f"and {len(summary.kernels) - _SHOWN} more, {_percent(rest)} of the GPU time")
-
-
-def _rates(trace: KernelTrace, summary: Summary) -> str:
-    about = trace.metadata
-    return (
-        f"{about['program']} on {about['gpu']}, driver {about['driver']}: {summary.launches:,} launches in "
-        f"{format_duration(summary.span_ns)}: {summary.launches_per_s:,.0f} launches and {summary.waits_per_s:,.0f} "
-        "waits a second"
-    )
-
-
-def _shares(summary: Summary) -> str:
-    return (
-        f"busy {_percent(summary.busy_share)}, idle {_percent(summary.idle_share)}; "
-        f"{_percent(summary.harvestable_share)} of the GPU can be harvested, in gaps of "
-        f"{format_duration(summary.threshold_ns)} and more; {_percent(summary.without_mps_share)} without MPS"
-    )
 
 
 def _percent(share: float) -> str:
@@ -157,10 +154,7 @@ def _percent(share: float) -> str:
 
 def _histogram(bins: list[GapBin]) -> Table:
     """Gaps by length; the bars are shares of the idle time. Empty bins at both ends are left out."""
-    table = Table(box=None)
-    for heading in ("gap", "gaps", "of idle time"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
+    table = Table(*console.right("gap", "gaps", "of idle time"), "", box=None)
     used = [index for index, each in enumerate(bins) if each.gaps]
     most = max((each.share for each in bins), default=0.0)
     for each in bins[used[0] : used[-1] + 1] if used else ():
@@ -176,20 +170,17 @@ def _range(each: GapBin) -> str:
 
 
 def _kernels(summary: Summary) -> Table:
-    table = Table(box=None)
-    table.add_column("kernel", overflow="fold")
-    for heading in ("launches", "of GPU time", "mean", "longest", "blocks", "an SM"):
-        table.add_column(heading, justify="right")
+    numbers = console.right("launches", "of GPU time", "mean", "longest", "blocks", "an SM")
+    table = Table(Column("kernel", overflow="fold"), *numbers, box=None)
     for use in summary.kernels[:_SHOWN]:
-        blocks = f"{use.blocks:,}" if use.kind == 1 else ""
-        table.add_row(*_named(use.name), f"{use.count:,}", _percent(use.share), *_times(use), blocks, str(use.per_sm))
+        name = readable(use.name)
+        table.add_row(
+            name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…",
+            f"{use.count:,}",
+            _percent(use.share),
+            format_duration(use.mean_ns),
+            format_duration(use.longest_ns),
+            f"{use.blocks:,}" if use.kind == 1 else "",
+            str(use.per_sm),
+        )
     return table
-
-
-def _named(name: str) -> Iterator[str]:
-    text = readable(name)
-    yield text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
-
-
-def _times(use: Any) -> Iterator[str]:
-    yield from (format_duration(value) for value in (use.mean_ns, use.longest_ns))

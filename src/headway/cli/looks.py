@@ -1,17 +1,51 @@
-"""The commands that look at one run: the story of a job or request, the audit, the replay."""
+"""The commands about runs that were kept: report, story, explain, whatif, export, audit and replay."""
 
+import webbrowser
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import JsonFlag, RunArgument, TrustFlag
-from headway.cli.results import show_answer
+from headway.cli.flags import ForceFlag, JsonFlag, RunArgument, TrustFlag
+from headway.cli.options import Given, argument, command, option
+from headway.cli.results import show_answer, write_page
 from headway.errors import ExperimentError
+from headway.experiment.pages import check_target, folders
 from headway.experiment.registry import domain_of
 from headway.experiment.result import Run
 from headway.experiment.stored import stored as opened
+from headway.units import format_size
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[str], typer.Argument(help="Folders of runs (--out), or a folder that holds several.", metavar="RUN…")
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE.html")] = "report.html",
+    baseline: Annotated[
+        str | None, typer.Option(help="The run that others are measured against; the first if left out.")
+    ] = None,
+    title: Annotated[str, typer.Option(help="A line above the headline.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is not a report.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    trust: TrustFlag = False,
+) -> None:
+    """Show one run, or several side by side, on a page of its own: figures, tables and a map of the cluster.
+
+    headway report runs/srtf -o srtf.html
+
+    headway report runs/fifo runs/srtf runs/las -o comparison.html --baseline fifo --open
+    """
+    target = Path(out)
+    check_target(target, force)
+    write_page(folders(runs, console.note), target, baseline=baseline, title=title, trust=trust)
+    if open_it:
+        webbrowser.open(target.resolve().as_uri())
 
 
 @app.command()
@@ -40,6 +74,103 @@ def story(
     for line in stored.scene.untold("story"):
         console.note(line)
     show_answer(told, as_json)
+
+
+@app.command()
+def explain(
+    folder: RunArgument,
+    job: Annotated[str, typer.Argument(help="A job, by its id in the trace or its number.", metavar="JOB")],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="When, since the run began: 36h, 2d 3h, end. Left out: the middle of its first wait.", metavar="TIME"
+        ),
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Continuations for the expected start; if left out, 40, or 30 of large runs.", min=5, max=1000
+        ),
+    ] = None,
+    trust: TrustFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say why a job does not run at a time, which moves or preemptions would admit it, and when to expect its start.
+
+    headway explain runs/srtf 17
+
+    headway explain runs/srtf 17 --at "2d 3h"
+    """
+    run = Run(opened(folder, "what is there is explained", trust=trust, note=console.note))
+    show_answer(run.explain(job, at, draws), as_json)
+
+
+_changed = partial(option, panel="Changes")
+
+
+@command(
+    app,
+    "whatif",
+    [
+        argument("folder", str, "The folder of a run (--out).", "RUN"),
+        option("at", str, "From when on: 2d, 36h, 50% of the run, end.", default=Parameter.empty, metavar="TIME"),
+        _changed(
+            "add_nodes",
+            list[str] | None,
+            "10 of the usual kind, 4xh100:8 of a type with 8 GPUs, 4@debug in a partition.",
+        ),
+        _changed("remove_nodes", str | None, "n3,n7 or how many, the last first.", metavar="NODES|COUNT"),
+        _changed("policy", str | None, "Another policy, in full; it starts fresh."),
+        _changed("quota", list[str] | None, "GPUs guaranteed to a tenant, or none.", metavar="TENANT=GPUS"),
+        _changed("limit", list[str] | None, "The most GPUs that a tenant may hold, or none.", metavar="TENANT=GPUS"),
+        _changed("gpu_speed", list[str] | None, "Speed of a type against the reference.", metavar="TYPE=SPEED"),
+        _changed("upgrade", list[str] | None, "Replace GPUs of one type by another.", metavar="OLD=NEW"),
+        _changed("failures", str | None, "mtbf=30d,repair=4h for one node, or off.", metavar="MEANS|off"),
+        _changed("load", str | None, "Let jobs arrive so many times as fast from there on."),
+        _changed("set", list[str] | None, "Keys of policy, costs or failures.", metavar="KEY=VALUE"),
+        option("skip_infeasible", bool | None, "Drop and count jobs that could never run.", "--skip-infeasible"),
+        option("out", str | None, "New folder for what came out.", metavar="FOLDER"),
+        option(
+            "trust", bool, "Run the Python file that the run folder names, if it names one.", "--trust", default=False
+        ),
+        option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False),
+    ],
+    "Continue a run from a moment of it under changes, and say who gains and who loses.\n\n"
+    "headway whatif runs/srtf --at 2d --add-nodes 10\n\n"
+    "headway whatif runs/srtf --at 50% --policy srtf+easy --failures mtbf=30d,repair=4h --json",
+)
+def whatif(given: Given) -> None:
+    """Continue a run under changes."""
+    folder = None if given["out"] is None else Path(given["out"])
+    if folder is not None and not given["out"].strip():
+        raise ExperimentError("--out is empty: give it a value, or leave it out")
+    changes = {name: given[name] for name in given if name not in ("folder", "at", "out", "trust", "as_json")}
+    run = opened(given["folder"], trust=given["trust"])
+    view = domain_of(run.scene.experiment).view
+    show_answer(view.whatif(run, given["at"], folder, changes), given["as_json"])
+
+
+@app.command()
+def export(
+    folder: RunArgument,
+    perfetto: Annotated[
+        str | None, typer.Option(help="A trace for ui.perfetto.dev or chrome://tracing.", metavar="FILE.json[.gz]")
+    ] = None,
+    parquet: Annotated[str | None, typer.Option(help="Tables for notebooks, as Parquet.", metavar="FOLDER")] = None,
+    csv: Annotated[str | None, typer.Option(help="The same tables, as CSV.", metavar="FOLDER")] = None,
+    force: ForceFlag = False,
+    trust: TrustFlag = False,
+) -> None:
+    """Write a run as files for other programs: a trace to look at, tables to compute with.
+
+    headway export runs/srtf --perfetto srtf.json.gz
+
+    headway export runs/srtf --parquet tables --csv sheets
+    """
+    found = opened(folder, "what is there is exported", trust=trust, note=console.note)
+    for file in Run(found).export(perfetto=perfetto, parquet=parquet, csv=csv, force=force):
+        what = "events" if file.path.suffix in (".json", ".gz") else "rows"
+        console.say(f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The commands about profiles: measure a program, list what was measured, show one."""
+"""The commands about profiles: measure a program or a network, list what was measured, show one."""
 
 import sys
 from collections.abc import Iterator
@@ -6,23 +6,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
 
 from headway.cli import console
 from headway.cli.flags import JsonFlag
-from headway.cli.profile_group import profile
+from headway.cli.kernel_profiles import profile
 from headway.errors import InputError, ProfileError, unknown_name
+from headway.profiling import model as model_profile
 from headway.profiling import store
 from headway.profiling.job import profile as measured
 from headway.profiling.matrix import wanted_cpus
+from headway.profiling.model_session import Effort, Grid
 from headway.profiling.steady import Rate
 from headway.profiling.watch import Tell
+from headway.report.progress import share_bar
 from headway.report.terminal import PlainColumn, err
 from headway.units import SECOND, format_duration, format_size, parse_duration, parse_size
-
-__all__ = ["profile"]
 
 
 @profile.command(context_settings={"allow_interspersed_args": False})
@@ -183,17 +185,13 @@ def _show(document: store.Document, path: Path, as_json: bool, again: bool = Fal
     out.print(_points(document))
     if checks := document["measured"].get("checks"):
         out.print(_checks(checks))
-    for line in _verdict(document):
-        console.say(line)
-    console.say(f"profile: {path}")
+    console.say(*_verdict(document), f"profile: {path}")
 
 
 def _points(document: store.Document) -> Table:
     points = document["measured"]["points"]
     most = points[-1]["fitted_per_second"]
-    table = Table(box=None)
-    for name in ("CPUs", "samples/s", "± %", "of the most"):
-        table.add_column(name, justify="right")
+    table = Table(*console.right("CPUs", "samples/s", "± %", "of the most"), box=None)
     for point in points:
         share = 100 * point["fitted_per_second"] / most
         cells = (f"{point['fitted_per_second']:.4g}", f"{100 * point['error']:.1f}", f"{share:.0f} %")
@@ -202,9 +200,7 @@ def _points(document: store.Document) -> Table:
 
 
 def _checks(checks: list[dict[str, Any]]) -> Table:
-    table = Table(box=None)
-    for name in ("check at CPUs", "measured", "± %", "predicted", "off by"):
-        table.add_column(name, justify="right")
+    table = Table(*console.right("check at CPUs", "measured", "± %", "predicted", "off by"), box=None)
     for check in checks:
         measured, predicted = f"{check['per_second']:.4g}", f"{check['predicted_per_second']:.4g}"
         off = f"{100 * check['off']:+.1f} %"
@@ -216,8 +212,7 @@ def _verdict(document: store.Document) -> Iterator[str]:
     """What a person wants to know, in sentences."""
     wants, measured = wanted_cpus(document), document["measured"]
     cpus, column = [0.0, *document["cpus"]], [0.0, *(row[-1] for row in document["throughput"])]
-    at_one = _between(cpus, column, 1.0)
-    yield f"wants {wants:g} CPUs a GPU; at 1 CPU {100 * at_one:.0f} % of its speed"
+    yield f"wants {wants:g} CPUs a GPU; at 1 CPU {100 * np.interp(1.0, cpus, column):.0f} % of its speed"
     if len(document["memory"]) > 1:
         least, first = document["memory"][0], document["throughput"][-1][0]
         yield (
@@ -237,9 +232,67 @@ def _verdict(document: store.Document) -> Iterator[str]:
     )
 
 
-def _between(points: list[float], values: list[float], at: float) -> float:
-    for index in range(1, len(points)):
-        if at <= points[index]:
-            part = (at - points[index - 1]) / (points[index] - points[index - 1])
-            return values[index - 1] + part * (values[index] - values[index - 1])
-    return values[-1]
+@profile.command()
+def model(
+    factory: Annotated[
+        str, typer.Argument(help="A function that gives a network and its inputs.", metavar="PROGRAM.py:FACTORY")
+    ],
+    batches: Annotated[str, typer.Option(help="Batch sizes.")] = "1,2,4,8",
+    cpus: Annotated[str, typer.Option(help="CPU counts; those of 1,2,4,8 that are there.")] = "",
+    shares: Annotated[str, typer.Option(help="Sevenths of the GPU's multiprocessors.")] = "1,2,3,4,5,6,7",
+    runs: Annotated[int, typer.Option(help="Runs of each cell, at least.", min=2, max=100_000)] = 10,
+    device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda",
+    name: Annotated[str, typer.Option(help="The name of the function; the factory's if left out.")] = "",
+    out: Annotated[str, typer.Option(help="Write the profile here.", metavar="FILE.toml")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a network at a few batch sizes, CPU counts and shares of the GPU, and write a profile that scenarios take.
+
+    headway profile model serve.py:classify --out classify.toml
+
+    headway fleet simulate mine.toml --set serving.profile=classify.toml
+    """
+    if device not in ("cuda", "cpu"):
+        raise ProfileError(f"--device {device}: must be cuda or cpu")
+    target = Path(out) if out else None
+    if target is not None and not target.parent.is_dir():
+        raise ProfileError(f"--out {target}: there is no folder {target.parent}")
+    here = model_profile.default_grid(console.note if not cpus else None)
+    all_cpus = _integers("--cpus", cpus) if cpus else here.cpus
+    grid = Grid(_integers("--batches", batches), all_cpus, _integers("--shares", shares) if device == "cuda" else (7,))
+    with share_bar("profile") as tell:
+
+        def told(done: int, whole: int, what: str) -> None:
+            tell(what, done / max(1, whole))
+
+        found = model_profile.measure(
+            factory, grid, name=name, effort=Effort(runs=runs), device=device, say=console.note, tell=told
+        )
+    if target is not None:
+        model_profile.write(found, target)
+    if as_json:
+        console.print_json(model_profile.document([found], found.name))
+    else:
+        _show_model(found)
+    if target is not None:
+        console.note(f"profile: {target}")
+
+
+def _integers(flag: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ProfileError(f"{flag} {text!r} is not understood: write whole numbers like 1,2,4") from None
+
+
+def _show_model(found: model_profile.ModelProfile) -> None:
+    headings = console.right("batch", "CPUs", "share", "ms", "± %")
+    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
+    for cell in found.cells:
+        table.add_row(str(cell.batch), str(cell.cpus), f"{cell.share}/7", f"{cell.ms:.2f}", f"{100 * cell.spread:.1f}")
+    console.out().print(table)
+    worst = max((abs(check.off) for check in found.checks), default=0.0)
+    console.say(
+        f"{found.name} on {found.gpu or 'the CPU'}: weights {format_size(found.weights_bytes)}, cold start "
+        f"{found.cold_start_s:.1f} s, cells measured whole are within {100 * worst:.1f} %"
+    )

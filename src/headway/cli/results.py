@@ -13,7 +13,7 @@ from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
 from headway.experiment.domain import View
 from headway.experiment.folder import check_output
-from headway.experiment.pages import Place, check_target, page_of, write
+from headway.experiment.pages import Place, check_target, page_of
 from headway.experiment.result import Comparison
 from headway.experiment.stopping import status
 from headway.files import write_whole
@@ -115,7 +115,7 @@ def write_page(
     """Write one page of some runs, and say so."""
     with share_bar("report") as tell:
         text = page_of(places, tell, console.note, baseline=baseline, title=title, trust=trust)
-        write(target, text, flag)
+        write_whole(target, text, ExperimentError, f"{flag} {target}")
     size = target.stat().st_size / 1e6
     console.note(f"report: {target}, {size:.1f} MB, {len(places)} {'run' if len(places) == 1 else 'runs'}")
 

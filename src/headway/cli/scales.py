@@ -1,23 +1,35 @@
 """Make the commands of every scale: ``headway jobs``, ``fleet`` and ``gpu``, each with simulate, compare and sweep."""
 
+import os
+import sys
 from dataclasses import replace
 from inspect import Parameter
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from headway import api
-from headway.cli.app import app
+from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import check_wanted, show_result, wanted_of
-from headway.cli.sweeps import ENGINES, run_sweep
+from headway.cli.results import check_wanted, show, show_result, wanted_of
+from headway.core.tasks import Pool
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import common_flags
+from headway.experiment.cells import Axes, outstanding
 from headway.experiment.domain import Domain
 from headway.experiment.flags import Flag, split_policies, split_values
-from headway.experiment.registry import DOMAINS, domain
+from headway.experiment.pool import LocalPool
+from headway.experiment.stopping import status
+from headway.experiment.sweep import Sweep, compared_key, grid_of
+from headway.experiment.sweep import sweep as run_grid
+from headway.formats import toml
+from headway.live.ray_pool import RayPool
+from headway.report.terminal import width_of
 
+ENGINES = ("local", "ray")
+MOST_FAILURES_TOLD = 5
 RUN = common_flags.RUN
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
@@ -27,14 +39,6 @@ SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RU
 PROCESSES = option(
     "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False
 )
-
-
-def groups() -> dict[str, typer.Typer]:
-    """Add a group of commands for each scale, and return them by name."""
-    made = {name: group_of(domain(name)) for name in DOMAINS}
-    for group in made.values():
-        app.add_typer(group)
-    return made
 
 
 def group_of(scale: Domain) -> typer.Typer:
@@ -58,8 +62,7 @@ def group_of(scale: Domain) -> typer.Typer:
     def simulate(given: Given) -> None:
         wanted = wanted_of(given)
         check_wanted(wanted, scale.view, given["out"])
-        found = api.simulate_all(_given_work(scale, given), keep=bool(wanted.report))
-        show_result(found, wanted)
+        show_result(api.simulate_all(_given_work(scale, given), keep=bool(wanted.report)), wanted)
 
     policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
     compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
@@ -129,12 +132,12 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter]) -> None
             raise ExperimentError(unknown_name("--engine", given["engine"], ENGINES))
         axes = {"out", *(flag.name for flag in scale.axes)}
         document = _given_work(scale, {name: each for name, each in given.items() if name not in axes}).document
-        run_sweep(scale, document, _axes(scale, given), given)
+        _run_sweep(scale, document, _axes(scale, given), given)
 
 
-def _axes(scale: Domain, given: Given) -> dict[str, list[Any]]:
+def _axes(scale: Domain, given: Given) -> Axes:
     """Return what the flags vary."""
-    axes: dict[str, list[Any]] = {}
+    axes: Axes = {}
     for name in ("policies", *(flag.name for flag in scale.axes)):
         if given[name] is not None and not given[name].strip():
             raise ExperimentError(f"--{name} is empty: give it a value, or leave it out")
@@ -162,3 +165,45 @@ def _numbers(text: str, flag: Flag) -> list[Any]:
                 f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} {example}"
             )
     return found
+
+
+def _run_sweep(scale: Domain, document: toml.Document, axes: Axes, given: Given) -> None:
+    """Run what is left to do of a grid and show what came out; one that was stopped ends with 130 or 143."""
+    folder, keep = Path(given["out"]), given["keep_runs"]
+    pool = _pool(given["engine"], given["address"], given["processes"], keep)
+    grid = grid_of(document, axes, folder, given["grid"])
+    found = run_grid(*grid, folder, pool, keep=keep, retry=given["retry"], note=console.note)
+    if found.stopped:
+        left = len(outstanding(found.cells, found.store, keep=keep))
+        again = f"headway {scale.name} sweep -o {folder}{' --keep-runs' if keep else ''}"
+        console.note(f"stopped with {left:,} of {len(found.cells):,} cells to do: {again} goes on")
+        sys.exit(status())
+    _show_sweep(scale, found, given["as_json"])
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _pool(engine: str, address: str | None, processes: int | None, keep: bool) -> Pool:
+    if engine == "local" and address is not None:
+        raise ExperimentError(f"--address {address}: needs --engine ray")
+    if engine == "ray" and keep:
+        raise ExperimentError("--keep-runs: needs --engine local, for the tapes of a Ray cluster lie on its machines")
+    cores = processes or len(os.sched_getaffinity(0))
+    return LocalPool(cores) if engine == "local" else RayPool(address or "", cores, console.note)
+
+
+def _show_sweep(scale: Domain, found: Sweep, as_json: bool) -> None:
+    rows, failed = found.rows, found.failed
+    if as_json:
+        console.print_json(rows)
+    elif rows:
+        table = scale.view.pivot(rows, compared_key(found.cells))
+        show(rows, scale.view) if table is None else console.out(width_of(table)).print(table)
+    for cell, error in failed[:MOST_FAILURES_TOLD]:
+        console.note(f"failed: {cell.name}: {error}")
+    if failed:
+        cells = len({cell.digest for cell in found.cells})
+        console.note(f"{len(failed):,} of {cells:,} cells failed; --retry runs them once more")
+    for line in scale.view.sweep_remarks(rows):
+        console.note(f"note: {line}")
+    console.note(f"results: {found.store.folder / 'results.parquet'}, {found.store.folder / 'results.csv'}")

@@ -15,13 +15,14 @@ import typer
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.share_wiring import library, program_key, store_for, timeline_environment, write_timeline
-from headway.errors import HeadwayError, InputError, ShareError
+from headway.cli.share_wiring import library, part, program_key
+from headway.errors import HeadwayError, ShareError
 from headway.live.kernels import gpu as gpus
 from headway.live.kernels import launch, places, serve
 from headway.live.kernels.launch import Program
 from headway.live.kernels.mps import WISHES, Mps
 from headway.live.kernels.serve import PLAIN, Settings
+from headway.profiling.kernel_store import KernelStore
 from headway.units import format_duration, parse_duration, parse_size
 
 MILLION = 1_000_000
@@ -88,7 +89,7 @@ def run(
             name=name,
             key=program or program_key(command or []),
             memory_bytes=_memory(memory),
-            extra=timeline_environment(timeline),
+            extra=_timelines().environment(Path(timeline)) if timeline else {},
         )
     )
     settings = Settings(slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
@@ -108,7 +109,7 @@ def run(
             )
     if timeline:
         try:
-            console.note(f"timeline: {write_timeline(timeline)}")
+            console.note(f"timeline: {_timelines().write(Path(timeline))}")
         except HeadwayError as problem:  # the program has ended, and its status is what counts
             console.note(f"headway: {problem}")
     sys.exit(status)
@@ -177,7 +178,7 @@ def broker(
         places.place_of(device.index),
         device,
         settings,
-        store=store_for(device),
+        store=KernelStore(device.name, device.driver),
         say=lambda line: console.note(f"{time.strftime('%H:%M:%S')} {line}"),
         stopped=lambda: bool(told),
     )
@@ -260,12 +261,11 @@ def _wish(text: str) -> str:
 
 
 def _memory(text: str) -> int:
-    if not text:
-        return 0
-    try:
-        size = parse_size(text, what="--memory")
-    except InputError as problem:
-        raise ShareError(str(problem)) from None
-    if size < 1 << 20:
+    size = parse_size(text, what="--memory") if text else 0
+    if text and size < 1 << 20:
         raise ShareError(f"--memory {text}: at least 1MB")
     return size
+
+
+def _timelines() -> Any:
+    return part("report.kernels.timeline", "--timeline")

@@ -1,4 +1,4 @@
-"""``headway share status``: who shares the GPU and what it does to them, once or live."""
+"""``headway share status`` and ``doctor``: who shares the GPU and what it does to them; what the machine lacks."""
 
 import sys
 import time
@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 
 from headway.cli import console
 from headway.cli.share import GpuFlag, JsonFlag, place_named, share
-from headway.errors import ShareError
+from headway.cli.share_wiring import library, part
+from headway.errors import HeadwayError, ShareError
+from headway.live.kernels.doctor import Check, checks
 from headway.live.kernels.places import Place
 from headway.live.kernels.status import since, snapshot
 from headway.live.kernels.tables import SHAPES
@@ -49,15 +51,13 @@ def status(
 
 
 def _print(now: Row, table: Table) -> None:
-    out = console.out()
-    for line in head(now):
-        console.say(line)
+    console.say(*head(now))
     if now["clients"]:
-        out.print(table)
+        console.out().print(table)
+    elif left := len(now.get("left", ())):
+        console.say(f"no program now; {left} have left")
     else:
-        left = len(now.get("left", ()))
-        line = f"no program now; {left} have left" if left else "no program has launched anything yet"
-        console.say(line)
+        console.say("no program has launched anything yet")
 
 
 def _watch(place: Place, now: Row, pause: float) -> None:
@@ -94,9 +94,11 @@ def head(now: Row) -> list[str]:
 
 def table_of(now: Row, before: Row | None) -> Table:
     """One row a program; busy shares since the snapshot before."""
-    table = Table(box=None, title=None if before is None else " · ".join(head(now)))
-    for name in ("name", *_RIGHT, "by kernel", "state"):
-        table.add_column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+    columns = [
+        Column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+        for name in ("name", *_RIGHT, "by kernel", "state")
+    ]
+    table = Table(*columns, box=None, title=None if before is None else " · ".join(head(now)))
     earlier = {row["slot"]: row for row in before["clients"]} if before else {}
     for row in sorted(now["clients"], key=lambda each: (each["priority"], each["slot"])):
         table.add_row(
@@ -125,3 +127,62 @@ def _state(row: Row, stopping: bool) -> str:
         return "held, to see those above alone"
     state = "gated" if row["gated"] else "goes first"
     return state if row["kernel_rows"] < SHAPES else f"{state}; new shapes of kernels are known by name only"
+
+
+@share.command(context_settings={"allow_interspersed_args": False})
+def doctor(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A CUDA program: are all of its launches seen, at what cost?",
+            metavar="[-- COMMAND]",
+            show_default=False,
+        ),
+    ] = None,
+    gpu: GpuFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check what sharing needs: GPU, driver, MPS, compiler, library, shared memory; with a program, its coverage.
+
+    headway share doctor
+
+    headway share doctor -- python serve.py --requests 100
+    """
+    found = list(checks(gpu, library))
+    coverage: Mapping[str, Any] | None = None
+    if command and all(check.ok for check in found if check.needed):
+        check, coverage = _covered(command)
+        found.append(check)
+    elif command:
+        found.append(Check("coverage", False, "not measured", "put right what is wrong above"))
+    well = all(check.ok for check in found if check.needed)
+    if as_json:
+        measured = {"coverage": coverage} if coverage else {}
+        console.print_json({"ok": well, "checks": [check.row() for check in found], **measured})
+    else:
+        _show_checks(found)
+    raise typer.Exit(0 if well else 1)
+
+
+def _covered(command: list[str]) -> tuple[Check, Mapping[str, Any] | None]:
+    try:
+        module = part("profiling.kernels_coverage", "coverage")
+        measured = module.coverage(command, library=library(), say=console.note)
+    except HeadwayError as problem:
+        return Check("coverage", False, "not measured", str(problem)), None
+    row = {"seen": measured.seen, "counted": measured.counted, "ns_a_launch": measured.ns_a_launch}
+    found = f"{measured.seen:,} launches seen, {measured.counted:,} by CUPTI"
+    if measured.ns_a_launch:  # 0: too few launches for one to be timed
+        found += f"; {measured.ns_a_launch} ns a launch"
+    advice = "" if measured.equal else "launches that go past the shim are not gated: please report the program"
+    return Check("coverage", measured.equal, found, advice), row
+
+
+def _show_checks(found: list[Check]) -> None:
+    table = Table(*(Column(name, overflow="fold") for name in ("", "check", "found")), box=None)
+    for check in found:
+        mark = "ok" if check.ok else ("!!" if check.needed else "–")
+        table.add_row(mark, check.name, check.found)
+        if check.advice:
+            table.add_row("", "", f"→ {check.advice}")
+    console.out().print(table)

@@ -1,4 +1,4 @@
-"""What ``headway share`` is wired from: the shim's library, the store of kernel profiles, the timeline, the prediction.
+"""What ``headway share`` is wired from: the shim's library, and modules that a GPU machine may lack the means for.
 
 Sharing (``live``) and measuring (``profiling``) do not know of each other; here, above both, they meet. What is not
 needed to run a program is imported when it is asked for: a GPU machine may lack what it needs.
@@ -6,16 +6,13 @@ needed to run a program is imported when it is asked for: a GPU machine may lack
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.cli import console
 from headway.errors import ShareError
 from headway.live.kernels import build, launch, preload
-from headway.live.kernels.gpu import Gpu
-from headway.live.kernels.keeper import Store
-from headway.profiling.kernel_store import KernelStore
 
 LIBRARY = "HEADWAY_SHARE_LIBRARY"
 """The shim to load instead of the one that is installed: for tests, and where it was built elsewhere."""
@@ -46,20 +43,3 @@ def library(again: bool = False) -> Path:
 def program_key(command: Sequence[str]) -> str:
     """Under which name what is learnt of a command is kept."""
     return launch.key_of(command) if command else ""
-
-
-def store_for(gpu: Gpu) -> Store:
-    """Where the profiles of this GPU and driver are kept."""
-    return KernelStore(gpu.name, gpu.driver)
-
-
-def timeline_environment(path: str) -> Mapping[str, str]:
-    """What a program needs in its environment so that a timeline of it can be written."""
-    found: Mapping[str, str] = part("report.kernels.timeline", "--timeline").environment(Path(path)) if path else {}
-    return found
-
-
-def write_timeline(path: str) -> Path:
-    """The timeline of the program that has ended."""
-    written: Path = part("report.kernels.timeline", "--timeline").write(Path(path))
-    return written

@@ -1,7 +1,7 @@
 """The commands for sharing a GPU, all of them; the program on its own where a GPU machine lacks what others need."""
 
 from headway.cli import share as first
-from headway.cli import share_doctor, share_status
+from headway.cli import share_status
 from headway.cli.app import app
 
 __all__ = ["app", "share"]
@@ -11,7 +11,7 @@ _ORDER = (
     first.run,
     share_status.status,
     first.stop,
-    share_doctor.doctor,
+    share_status.doctor,
     first.build,
     first.broker,
 )

@@ -13,12 +13,12 @@ import typer
 from headway import traces
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import BadRowsFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.cli.flags import BadRowsFlag, ForceFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
 from headway.cli.options import Given, argument, command, option
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.folder import check_output
 from headway.formats.training.cluster_table import within
-from headway.formats.training.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
+from headway.formats.training.settings import Synergy, Synthetic, check_synergy, check_synthetic, optional_span, span
 from headway.report.training import inspection
 from headway.traces.cut import cut
 from headway.traces.head import head_of
@@ -28,7 +28,7 @@ from headway.traces.inspect import inspect_requests as inspected_requests
 from headway.traces.requests import REQUEST_FORMATS, load_requests, request_format
 from headway.traces.trace import dropped_note
 from headway.training.job import Job
-from headway.units import format_duration
+from headway.units import counted, format_duration
 
 KINDS = {
     "philly": ("gpus", "load", "outcomes", "estimates", "longest"),
@@ -52,7 +52,6 @@ FromArgument = Annotated[str, typer.Argument(help="The trace to read.", metavar=
 ToArgument = Annotated[
     str, typer.Argument(help="The trace to write: .csv or .parquet, .gz packs it.", metavar="OUT", show_default=False)
 ]
-ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 @trace.command()
@@ -94,8 +93,7 @@ def formats(as_json: JsonFlag = False) -> None:
         return
     widest = max(len(each["name"]) for each in known)
     for each in known:
-        line = f"{each['name']:<{widest}}  {each['holds']:<8}  {each['description']}"
-        console.say(line)
+        console.say(f"{each['name']:<{widest}}  {each['holds']:<8}  {each['description']}")
 
 
 @trace.command()
@@ -142,7 +140,7 @@ def slice_(
     headway trace slice jobs.csv middle.parquet --jobs 4000:5000 --tenant vision
     """
     target = _free(out, force)
-    first, last = _moment(start, "--from") or 0, _moment(end, "--to")
+    first, last = optional_span(start, "--from") or 0, optional_span(end, "--to")
     if last is not None and last <= first:
         raise ExperimentError(f"--to {end} must be after --from {start or '0s'}")
     numbers = _numbers(jobs)
@@ -251,8 +249,9 @@ def _requests(path: str, format: str | None, columns: str | None) -> str:
 def _read(
     path: str, format: str | None, columns: str | None, strict: bool | None, skip_bad_rows: bool | None
 ) -> traces.Trace:
-    asked = {"strict": bool(strict), "skip_bad_rows": bool(skip_bad_rows)}
-    return traces.load(path, format or "", columns=columns or "", **asked)
+    return traces.load(
+        path, format or "", columns=columns or "", strict=bool(strict), skip_bad_rows=bool(skip_bad_rows)
+    )
 
 
 def _free(out: str, force: bool) -> Path:
@@ -280,9 +279,9 @@ def _write(jobs: Sequence[Job], path: Path, found: traces.Trace | None = None, s
             console.note(f"note: {line}")
         if found.dropped:
             console.note(f"note: {dropped_note(found.dropped, found.rows, source)}")
-        console.note(f"{source}: {_jobs(len(found.jobs))} of {found.rows:,} rows ({found.format})")
+        console.note(f"{source}: {counted(len(found.jobs), 'job')} of {found.rows:,} rows ({found.format})")
     over = format_duration(jobs[-1].submit - jobs[0].submit)
-    console.note(f"{path}: {_jobs(len(jobs))} over {over} written")
+    console.note(f"{path}: {counted(len(jobs), 'job')} over {over} written")
 
 
 def _starts(jobs: Sequence[Job], found: traces.Trace) -> dict[str, int]:
@@ -293,14 +292,6 @@ def _starts(jobs: Sequence[Job], found: traces.Trace) -> dict[str, int]:
         return {}
     (shift,) = shifts
     return {job.name: found.starts[job.name] - shift for job in jobs if job.name in found.starts}
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'' if count == 1 else 's'}"
-
-
-def _moment(text: str, flag: str) -> int | None:
-    return span(text, flag) if text else None
 
 
 def _numbers(text: str) -> tuple[int, int | None]:

@@ -7,10 +7,7 @@ from traceback import walk_tb
 from types import FrameType
 
 from headway.errors import ExperimentError, HeadwayError, Terminated
-from headway.kernels.policies import registry as kernels
-from headway.plugins import is_own
-from headway.serving.policies import registry as serving
-from headway.training.policies import registry
+from headway.plugins import TABLES, is_own
 
 MORE = "HEADWAY_DEBUG=1 shows all"
 
@@ -51,9 +48,8 @@ def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
 
 def _foreign_modules() -> dict[str, list[str]]:
     """The modules of parts that were loaded from files or installed beside the package, and the parts' names."""
-    tables = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS, registry.ALLOCATIONS)
     found: dict[str, list[str]] = {}
-    for table in (*tables, serving.POLICIES, kernels.POLICIES):
+    for table in TABLES.values():
         for part in table.values():
             for module in {kind.__module__ for kind in part.__mro__ if not is_own(kind)}:
                 found.setdefault(module, []).append(part.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import TapeError
-from headway.experiment.folder import RESULT_NAME, refuse_run
+from headway.experiment.folder import RESULT_NAME, is_complete, refuse_run
 from headway.files import remove_unfinished, write_whole
 from headway.formats import toml
 
@@ -69,20 +69,12 @@ class Store:
 
     def read(self, cell: Cell) -> Record | None:
         """Return what is known of a cell; None when it was not run to an end, or its file was changed since."""
-        try:
-            record = json.loads((self.cells / f"{cell.digest}.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        whole = isinstance(record, dict) and record.pop("checksum", "") == _checksum(record)
-        return record if whole else None
+        record = _record(self.cells / f"{cell.digest}.json")
+        return record if record.pop("checksum", "") == _checksum(record) else None
 
     def kept(self, cell: Cell) -> bool:
         """Whether the folder of its run is there, and the run went to its end."""
-        try:
-            result = json.loads((self.run_of(cell) / RESULT_NAME).read_bytes())
-        except (OSError, ValueError):
-            return False
-        return isinstance(result, dict) and result.get("stopped") is False
+        return is_complete(_record(self.run_of(cell) / RESULT_NAME))
 
     def run_of(self, cell: Cell) -> Path:
         """The folder of its run, where runs are kept."""
@@ -102,6 +94,15 @@ class Store:
             toml.put(kept[TABLE], key, values)
         write_whole(path, toml.write(kept).encode())
         return path
+
+
+def _record(path: Path) -> Record:
+    """Return what a file says; nothing where it is not there or cannot be read."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _checksum(record: Record) -> str:

@@ -13,7 +13,10 @@ from enum import IntEnum
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from headway.core.audit import Finding
 from headway.core.executor import Executor
@@ -33,10 +36,17 @@ if TYPE_CHECKING:
     from headway.report.export import Tables, Written
 
 Row = Mapping[str, Any]
+Experiment = TypeVar("Experiment", bound=Struct)
+"""The typed tables of a scale."""
 Progress = Callable[[Far], None]
 """Told how far a run is, now and then."""
 Tell = Callable[[str, float], None]
 """Told what is being done, and which share of all is done."""
+
+
+def with_table(experiment: Experiment, table: str, **changes: Any) -> Experiment:
+    """Return the experiment with other values in one of its tables."""
+    return replace(experiment, **{table: replace(getattr(experiment, table), **changes)})
 
 
 class Begun(NamedTuple):
@@ -201,6 +211,8 @@ class View(ABC):
     """The numbers that every reader of results relies on, in this order; more follow."""
     replication: "Replication"
     """How the rows of several seeds become one."""
+    compared: tuple[tuple[str, str], ...] = ()
+    """Numbers that are compared with the baseline's, and what the change is called."""
     averages_on_page: bool = False
     """Whether a page of several seeds tells means over them; else it shows the run of one."""
 
@@ -212,9 +224,14 @@ class View(ABC):
     def how_far(self, result: RunResult) -> str:
         """Say how far a run got that was stopped: 'fifo stopped at 2h: 3 of 5 jobs had arrived, 1 had ended'."""
 
-    @abstractmethod
     def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
         """Return how far a run is from the baseline; with None for the baseline itself."""
+        from headway.metrics.compare import change
+
+        return {
+            name: None if reference is None else change(outcome.row[key], reference.row[key])
+            for key, name in self.compared
+        }
 
     @abstractmethod
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> "tuple[Table, int]":

@@ -12,9 +12,6 @@ from typing import Any
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import toml
 
-FIRST = ""
-"""The panel of the flags that matter most."""
-
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -24,7 +21,8 @@ class Flag:
     key: str
     help: str
     kind: Any = str
-    panel: str = FIRST
+    panel: str = ""
+    """Of the help; empty for the flags that matter most."""
     metavar: str = ""
     spelled: str = ""
     """On the command line, where that is not its name with dashes."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from headway.formats import toml
 if TYPE_CHECKING:
     from headway.experiment.domain import Scene
 
+Record = TypeVar("Record")
 EXPERIMENT_NAME = "experiment.toml"
 RESULT_NAME = "result.json"
 WHATIF_NAME = "whatif.json"
@@ -188,21 +189,8 @@ def check_output(path: Path, flag: str, to_be_made: tuple[Path, ...] = ()) -> No
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-class Kept(NamedTuple):
-    """What a run left: its tape, and its numbers where it came to have any."""
-
-    tape: Tape
-    result: dict[str, Any]
-    """Empty for a run that was killed."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the run went to its end: it was neither stopped nor killed."""
-        return self.result.get("stopped") is False
-
-
-def read(folder: Path) -> Kept:
-    """The tape and the numbers of a run; an error where they are not of the same run, or cannot be read."""
+def read(folder: Path) -> tuple[Tape, dict[str, Any]]:
+    """Return the tape of a run and its numbers, none of one that was killed; refuse what is not of the same run."""
     if not folder.is_dir():
         raise TapeError(f"run folder {folder}: there is no such folder")
     tape = read_tape(folder)
@@ -210,7 +198,7 @@ def read(folder: Path) -> Kept:
     try:
         result = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
-        return Kept(tape, {})
+        return tape, {}
     except (OSError, ValueError) as problem:
         raise TapeError(f"run folder {folder}: {RESULT_NAME} cannot be read ({problem})") from None
     said = result.get("digest") if isinstance(result, dict) else None
@@ -220,7 +208,7 @@ def read(folder: Path) -> Kept:
             f"run folder {folder}: the tape is not the one that {RESULT_NAME} is about (digest "
             f"{tape.digest[:_MOST_SHOWN]}…, not {about}): one of them was changed, cut off or replaced"
         )
-    return Kept(tape, result)
+    return tape, result
 
 
 def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
@@ -229,22 +217,42 @@ def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
     It is data: a Python file that it names or holds is not run, now or later, unless ``trust`` says so.
     """
     folder = Path(folder)
-    kept = read(folder)
+    tape, result = read(folder)
     domain, document = _scale(folder)
     experiment = toml.typed(document, domain.tables, str(folder / EXPERIMENT_NAME))
     scene = domain.load(experiment, folder, trust=trust)
-    check_rows(folder, kept.tape, *scene.rows())
-    return StoredRun(folder, scene, kept.tape, kept.complete, kept.result)
+    check_rows(folder, tape, *scene.rows())
+    return StoredRun(folder, scene, tape, is_complete(result), result)
+
+
+def is_complete(result: Mapping[str, Any]) -> bool:
+    """Return whether a run with these numbers went to its end: it was neither stopped nor killed."""
+    return result.get("stopped") is False
 
 
 def _scale(folder: Path) -> tuple[Domain, toml.Document]:
     """Return the scale that a run folder names, and its experiment; folders of other versions are refused."""
-    path = folder / EXPERIMENT_NAME
-    if not path.is_file():
-        raise TapeError(f"run folder {folder}: {EXPERIMENT_NAME} is missing beside the tape")
+    path = kept_file(folder, EXPERIMENT_NAME)
     document = toml.read(path)
     check_version(document, f"run folder {folder}")
     return scale_of(document, str(path)), document
+
+
+def kept_file(folder: Path, name: str) -> Path:
+    """Return where a file lies that a run folder must hold."""
+    if not (folder / name).is_file():
+        raise TapeError(f"run folder {folder}: {name} is missing beside the tape")
+    return folder / name
+
+
+def kept_record(path: Path, kind: type[Record]) -> Record | None:
+    """Return what a JSON file of a run folder says; None where there is no such file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as problem:
+        raise TapeError(f"{path}: cannot be read ({problem})") from None
 
 
 def scale_name(folder: str | Path) -> str:
@@ -304,10 +312,4 @@ class Origin(msgspec.Struct, frozen=True):
 
 def origin(folder: Path) -> Origin | None:
     """The run that was continued under changes in this folder; None where no what-if is."""
-    path = folder / WHATIF_NAME
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Origin)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, msgspec.DecodeError) as problem:
-        raise TapeError(f"{path}: cannot be read ({problem})") from None
+    return kept_record(folder / WHATIF_NAME, Origin)

@@ -19,7 +19,7 @@ import msgspec
 import headway
 from headway.errors import InputError, TraceError
 from headway.experiment.domain import Domain
-from headway.experiment.files import scale_of
+from headway.experiment.files import copied, scale_of
 from headway.experiment.measured import with_run
 from headway.experiment.registry import domain_of
 from headway.files import stamp
@@ -125,33 +125,32 @@ def in_place(experiment: Any) -> Any:
     """Return the same experiment with absolute paths and no folder: it may run in any process on any machine."""
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(with_run(experiment, out=""))
-    for key in domain.file_keys:
-        _change(tables, key, partial(_own_file, domain, key))
-    for key in domain.policy_keys:
-        _change(tables, key, anchored)
+    for key, way in _ways(domain, anchored).items():
+        _change(tables, key, way)
     return toml.typed(tables, domain.tables, "settings")
 
 
 def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[toml.Document, dict[str, list[Any]]]:
     """Return a grid whose own files can be found from any folder; what goes by a name keeps it."""
     domain = scale_of(document, "sweep")
-    named: toml.Document = json.loads(json.dumps(document))
-    again = dict(axes)
-    for key, way in _ways(domain).items():
+    named, again = copied(document), dict(axes)
+    ways = _ways(domain, rooted)
+    for key, way in ways.items():
         _change(named, key, way)
         if key in axes:
             again[key] = _changed(axes[key], way)
     baseline = next((value for leaf, value in toml.leaves(document) if leaf == "measure.baseline"), "")
-    for key, way in _ways(domain).items():
+    for key, way in ways.items():
         if (own := _changed(baseline, way)) and own in again.get(key, ()):
             toml.put(named, "measure.baseline", own)
             break
     return named, again
 
 
-def _ways(domain: Domain) -> dict[str, Way]:
+def _ways(domain: Domain, policy: Way) -> dict[str, Way]:
+    """Return by key how a value is put: one that may name files, and a policy."""
     files: dict[str, Way] = {key: partial(_own_file, domain, key) for key in domain.file_keys}
-    return {**files, **dict.fromkeys(domain.policy_keys, rooted)}
+    return {**files, **dict.fromkeys(domain.policy_keys, policy)}
 
 
 def _own_file(domain: Domain, key: str, value: str) -> str:

@@ -9,11 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from headway.core.tape import FINAL_NAME
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.domain import Outcome, Progress, RunResult, View
+from headway.experiment.domain import Outcome, Progress, RunResult, View, with_table
 from headway.experiment.files import Named
 from headway.experiment.folder import claimed, store_result
 from headway.experiment.play import play
@@ -35,8 +33,9 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     """Take the numbers of a run; they are stored in its folder, where it has one."""
     experiment = result.scene.experiment
     domain = domain_of(experiment)
-    if result.stopped and result.folder is None:  # nobody asks for them, and of a long tape they take long
-        return Outcome({}, (), f"{domain.view.how_far(result)}; {_where(result)}")
+    stopped = f"{domain.view.how_far(result)}; {_where(result)}" if result.stopped else ""
+    if stopped and result.folder is None:  # nobody asks for them, and of a long tape they take long
+        return Outcome({}, (), stopped)
     found = domain.view.numbers(result)
     flat = found.row | {
         "wall_s": result.wall_s,
@@ -51,7 +50,6 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     row = {key: flat[key] for key in domain.view.first_keys} | flat
     if result.folder is not None:
         store_result(result.folder, row)
-    stopped = f"{domain.view.how_far(result)}; {_where(result)}" if result.stopped else ""
     return replace(found, row=row, stopped=stopped, drawn=domain.draws(experiment))
 
 
@@ -76,7 +74,7 @@ def seeded(experiment: Any) -> list[Any]:
 
 def with_run(experiment: Any, **changes: Any) -> Any:
     """Return the experiment with other values in its table ``run``."""
-    return msgspec.structs.replace(experiment, run=msgspec.structs.replace(experiment.run, **changes))
+    return with_table(experiment, "run", **changes)
 
 
 def replicated(experiment: Any, outcomes: Sequence[Outcome]) -> Outcome:

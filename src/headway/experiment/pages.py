@@ -16,7 +16,6 @@ from headway.experiment.folder import read as read_folder
 from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import noted_order
 from headway.experiment.stored import Note, cut_short, inside, what_followed
-from headway.files import write_whole
 from headway.plugins import as_named
 from headway.report import page
 from headway.report.names import shortened
@@ -172,7 +171,7 @@ def _drawn(experiment: Any) -> bool:
 def _result(folder: Path, note: Note) -> Row:
     """Return what was stored beside the tape; nothing for a run that was cut short, or whose files do not match."""
     try:
-        return read_folder(folder).result
+        return read_folder(folder)[1]
     except TapeError as problem:
         note(f"note: {problem}")
         return {}
@@ -252,8 +251,3 @@ def _is_report(target: Path) -> bool:
     except OSError:
         return False
     return not start or page.MARK.encode() in start
-
-
-def write(target: Path, text: str, flag: str = "-o") -> None:
-    """Whole or not at all: what is stopped in the middle leaves what was there before."""
-    write_whole(target, text, ExperimentError, f"{flag} {target}")

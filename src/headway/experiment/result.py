@@ -16,11 +16,11 @@ from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
-from headway.experiment.folder import EXPERIMENT_NAME, claimed, open_run, read, unproven, whole_or_nothing
+from headway.experiment.folder import EXPERIMENT_NAME, claimed, is_complete, open_run, read, unproven, whole_or_nothing
 from headway.experiment.given import moment, policy_name, whole
 from headway.experiment.given import path as located
 from headway.experiment.measured import against, baseline_of, seeded, with_run
-from headway.experiment.pages import Place, check_target, opened, page_of, shown_as, write
+from headway.experiment.pages import Place, check_target, opened, page_of, shown_as
 from headway.experiment.registry import domain_of
 from headway.experiment.several import apart, note_order, play
 from headway.files import write_whole
@@ -97,7 +97,7 @@ class Tabled(ABC):
         check_target(target, False)
         with share_bar("report") as tell:
             text = page_of(self.places, tell, silent, baseline=self.baseline, title=title, trust=self._trust)
-            write(target, text)
+            write_whole(target, text, ExperimentError, f"-o {target}")
         return target
 
     def _figures(self) -> Mapping[str, Callable[[], dict[str, Any]]]:
@@ -119,23 +119,16 @@ class Run(Tabled):
         kept: object = None,
     ) -> None:
         self.stored = stored
+        self.folder = stored.folder
+        """Where it lies."""
+        self.row: Row = stored.result if row is None else row
+        """Its numbers, over all seeds where it has several; empty for a run that was killed."""
         self.notes = list(notes)
         """What a reader of its numbers should know."""
         self._trust = trust
-        self._row = stored.result if row is None else row
         self._seeds = tuple(seeds)
         self._kept = kept
         """Keeps a folder that goes with the object."""
-
-    @property
-    def folder(self) -> Path:
-        """Where it lies."""
-        return self.stored.folder
-
-    @property
-    def row(self) -> Row:
-        """Its numbers, over all seeds where it has several; empty for a run that was killed."""
-        return self._row
 
     @property
     def places(self) -> Sequence[Place]:
@@ -371,7 +364,7 @@ def _done(runs: Sequence[Named], ended: int, kept: bool) -> str:
 
 def _is_done(folder: Path) -> bool:
     try:
-        return read(folder).complete
+        return is_complete(read(folder)[1])
     except TapeError:
         return False
 

@@ -8,6 +8,7 @@ same as before is still done; what is not is a new cell.
 
 import itertools
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -22,7 +23,7 @@ from headway.errors import ExperimentError, HeadwayError, InputError, TapeError
 from headway.experiment.blame import own_code
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
-from headway.experiment.files import typed
+from headway.experiment.files import copied, typed
 from headway.experiment.identity import digest, grid_in_place, in_place
 from headway.experiment.measured import NOTHING_DRAWN, seeded, with_run
 from headway.experiment.registry import domain_of
@@ -64,10 +65,9 @@ def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
     _check(axes)
     cells = []
     for values in itertools.product(*axes.values()):
-        changed: toml.Document = json.loads(json.dumps(document))
-        for key, value in zip(axes, values, strict=True):
+        changed, chosen = copied(document), tuple(zip(axes, values, strict=True))
+        for key, value in chosen:
             toml.put(changed, key, value)
-        chosen = tuple(zip(axes, values, strict=True))
         said = ", ".join(f"{key}={value}" for key, value in chosen)
         each = in_place(typed(changed, f"{where}, {said}" if said else where))
         if each.variants:
@@ -87,9 +87,7 @@ def _check(axes: Axes) -> None:
         written = [json.dumps(value, sort_keys=True) for value in values]
         if twice := next((value for index, value in enumerate(written) if value in written[:index]), ""):
             raise ExperimentError(f"[{TABLE}] {key} has the value {twice} twice")
-    total = 1
-    for values in axes.values():
-        total *= len(values)
+    total = math.prod(map(len, axes.values()))
     if total > MOST_CELLS:
         raise ExperimentError(f"the grid has {total:,} combinations; at most {MOST_CELLS:,} make a sweep")
 

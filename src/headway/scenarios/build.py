@@ -239,7 +239,7 @@ class Builder:
         return {gpu: cells for gpu, (cells, _) in read.items()}, max(spreads, default=0.0)
 
     def _interference(self, used: Mapping[str, tuple[str, str]]) -> dict[tuple[int, int], int]:
-        found = {}
+        found: dict[tuple[int, int], int] = {}
         for row in self.table.interference:
             for name in (row.function, row.beside):
                 if name not in self.functions:
@@ -250,10 +250,12 @@ class Builder:
                 rule = "must be at least 1 and below 1000 (1.15: it takes 15 % longer)"
                 raise ExperimentError(f"{self.where}, interference of {row.function}: slower is {row.slower:g}: {rule}")
             ppm = round(row.slower * REFERENCE_SPEED_PPM)
-            for a, (_, mine) in enumerate(used.values()):
-                for b, (_, other) in enumerate(used.values()):
-                    if (mine, other) == (row.function, row.beside):
-                        found[a, b] = ppm
+            found |= {
+                (a, b): ppm
+                for a, (_, mine) in enumerate(used.values())
+                for b, (_, other) in enumerate(used.values())
+                if (mine, other) == (row.function, row.beside)
+            }
         return found
 
     # --- what arrives ---

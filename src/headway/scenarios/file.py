@@ -6,25 +6,32 @@ A scenario is one of those that ship with the package, by name, or the user's ow
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError, ProfileError, unknown_name
+from headway.formats import pairs as pair_file
 from headway.formats import toml
 from headway.formats.serving import profile as serving_profile
 from headway.formats.serving.scenario_tables import ScenarioTable, check_prices
 from headway.formats.serving.settings import ServingExperiment
+from headway.kernels.interference import PairTable, expanded
 from headway.plugins import check_trusted, imported, loading
 from headway.scenarios.build import LAW, Builder, check_memory
 from headway.scenarios.build import Built as Built
 from headway.scenarios.build import WorkloadDefaults as WorkloadDefaults
-from headway.scenarios.pairs import with_pairs
+from headway.units import REFERENCE_SPEED_PPM
 
 FOLDER = Path(__file__).parent
 SHIPPED = ("compass", "compass-slo", "esg", "pipelines")
 MEASURED = "measured"
 NAMED_PROFILES = (LAW, MEASURED)
 PYTHON = ".py"
+_HALF = REFERENCE_SPEED_PPM // 2
+"""Of the SMs, where nobody says how many slices a batch gets: two side by side."""
+_MOST_NAMED = 3
 
 
 def load(experiment: ServingExperiment) -> Built:
@@ -41,7 +48,7 @@ def load(experiment: ServingExperiment) -> Built:
         _check_measured(experiment, table, where)
         profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
         built = Builder(experiment, table, profiles, where).build()
-    return with_pairs(experiment, built)
+    return _with_pairs(experiment, built)
 
 
 def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
@@ -193,3 +200,41 @@ def _beside(folder: Path, name: str) -> Path:
     """Return a profile beside its scenario, or beside the shipped ones that it may be based on."""
     path = folder / Path(name).expanduser()
     return path if path.exists() or not (FOLDER / name).exists() else FOLDER / name
+
+
+# --- what functions on one GPU cost each other ------------------------------------------------------------------
+
+
+def _with_pairs(experiment: ServingExperiment, built: Built) -> Built:
+    """Return the scenario with the slow-downs of the table that the experiment names; as it is where it names none."""
+    asked = experiment.serving
+    if not asked.interference:
+        if asked.programs:
+            raise ExperimentError("serving.programs needs a table of pairs: give serving.interference")
+        return built
+    table = pair_file.load(asked.interference, asked.programs)
+    names = [_program_of(table, function.name) for function in built.catalogue.functions]
+    gpus = {worker.gpu for worker in built.fleet.workers}
+    shares = {slices * REFERENCE_SPEED_PPM // gpu.slices for gpu in gpus for slices in range(1, gpu.slices + 1)}
+    found, unknown = expanded(table, names, {*shares, _HALF})
+    own = built.interference
+    whole = {(mine, other): slower for (mine, other, share), slower in found.items() if share == _HALF}
+    by_share = {key: slower for key, slower in found.items() if key[:2] not in own and key[2] in shares}
+    return replace(
+        built, interference=whole | dict(own), by_share=by_share, notes=(*built.notes, *_unknown_pairs(table, unknown))
+    )
+
+
+def _program_of(table: PairTable, name: str) -> str:
+    """Return a function's name; where each graph has functions of its own, without that of the graph."""
+    given = table.knows(name) or any(fnmatchcase(name, pattern) for pattern in table.names)
+    return name if given else name.rpartition("/")[2]
+
+
+def _unknown_pairs(table: PairTable, unknown: list[tuple[str, str]]) -> list[str]:
+    if not unknown:
+        return []
+    named = ", ".join(f"{name} beside {other}" for name, other in unknown[:_MOST_NAMED])
+    more = ", …" if len(unknown) > _MOST_NAMED else ""
+    factor = table.default_ppm / REFERENCE_SPEED_PPM
+    return [f"{len(unknown):,} pairs are not in the interference table ({named}{more}): {factor:.3g}× as long"]

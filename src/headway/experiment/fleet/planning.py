@@ -15,11 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.answer import Answer
-from headway.experiment.domain import RunResult
+from headway.experiment.domain import RunResult, with_table
 from headway.experiment.fleet.scene import FleetScene
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
@@ -146,19 +144,21 @@ def scenario_with(graph: str, scenario: str = "") -> str:
     """The scenario that has a graph of this name: the one given, or the first of those that ship."""
     known: list[str] = []
     if graph in SHIPPED and not scenario:
-        table = msgspec.structs.replace(ServingExperiment().serving, scenario=graph)
-        names = [each.name for each in scenario_file.load(ServingExperiment(serving=table)).catalogue.graphs]
+        names = _graphs_of(graph)
         raise ExperimentError(
             f"{graph} is a scenario; name one of its graphs: {', '.join(names)} (headway fleet plan {names[0]} …)"
         )
     for name in (scenario,) if scenario else SHIPPED:
-        table = msgspec.structs.replace(ServingExperiment().serving, scenario=name)
-        built = scenario_file.load(ServingExperiment(serving=table))
-        names = [each.name for each in built.catalogue.graphs]
+        names = _graphs_of(name)
         if graph in names:
             return name
         known += names
     raise ExperimentError(unknown_name("graph", graph, dict.fromkeys(known)))
+
+
+def _graphs_of(scenario: str) -> list[str]:
+    built = scenario_file.load(with_table(ServingExperiment(), "serving", scenario=scenario))
+    return [graph.name for graph in built.catalogue.graphs]
 
 
 def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan]:
@@ -173,10 +173,10 @@ def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan
             raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {own}; e.g. --slo 500ms")
     experiment, built = _same_deadlines(experiment, built, limits)
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
-    found = []
-    for index, kind in enumerate(kinds):
-        search = _Search(experiment, built, kind, target, _part(tell, index, len(kinds)))
-        found.append(search.least())
+    found = [
+        _Search(experiment, built, kind, target, _part(tell, index, len(kinds))).least()
+        for index, kind in enumerate(kinds)
+    ]
     return sorted(found, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
 
 
@@ -190,9 +190,7 @@ def _same_deadlines(
     """Deadlines as times: a factor of the critical path would be another one on each kind of worker."""
     named = zip(built.catalogue.graphs, limits, strict=True)
     slo = {graph.name: f"{limit}ns" if limit else NO_DEADLINE for graph, limit in named}
-    workload = msgspec.structs.replace(experiment.workload, slo="")
-    whole = msgspec.structs.replace(experiment, workload=workload)
-    return whole, replace(built, workload=replace(built.workload, slo=slo))
+    return with_table(experiment, "workload", slo=""), replace(built, workload=replace(built.workload, slo=slo))
 
 
 @dataclass(slots=True)
@@ -313,24 +311,21 @@ class _Search:
         wanted = workload.requests or 1000
         if workload.arrivals.partition(":")[0] not in BY_RATE:
             return self.experiment if part == 1 else self._with(max(1, wanted // part), 0.1)
-        first = max(wanted // 10, math.ceil(WARM * self._first_start() / SECOND * (workload.rate or 1.0)))
+        slowest = max(self._start_of(each) for each in self.built.catalogue.functions)
+        first = max(wanted // 10, math.ceil(WARM * slowest / SECOND * (workload.rate or 1.0)))
         count = max(1, wanted // part) + first
         return self._with(count, first / count)
 
-    def _first_start(self) -> int:
-        """How long the slowest function takes to run for the first time: a process, and weights from where they lie."""
-        return max(self._start_of(each) for each in self.built.catalogue.functions)
-
     def _start_of(self, function: Function) -> int:
+        """How long a function takes to run for the first time: a process, and weights from where they lie."""
         catalogue, fleet = self.built.catalogue, self.built.fleet
         whole = sum(model.size_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole
         return function.cold_start + fleet.fetch_time(catalogue.size_of(function.mask), from_disk=from_disk)
 
     def _with(self, requests: int, warmup: float) -> ServingExperiment:
-        workload = msgspec.structs.replace(self.experiment.workload, requests=requests)
-        measure = msgspec.structs.replace(self.experiment.measure, warmup=f"{100 * warmup:.6f}%")
-        return msgspec.structs.replace(self.experiment, workload=workload, measure=measure)
+        changed = with_table(self.experiment, "workload", requests=requests)
+        return with_table(changed, "measure", warmup=f"{100 * warmup:.6f}%")
 
     def _fleet(self, count: int) -> Built:
         """So many workers of the kind, as many to a host and to a rack as there are in the scenario."""

@@ -12,8 +12,8 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import TapeError
-from headway.experiment.domain import Begun, Scene
-from headway.experiment.folder import Limits
+from headway.experiment.domain import Begun, Scene, with_table
+from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
 from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment, check
@@ -168,10 +168,10 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     policy_of(experiment)
     notes = [*built.notes]
     requests = serving_arrivals.draw(experiment, built, notes)
-    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
-    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
+    named = with_table(experiment, "policy", name=anchored(experiment.policy.name))
     rate = serving_arrivals.chosen(experiment, built).rate
     note = check_rate(experiment, built, rate) if rate else ""
+    resolved = msgspec.structs.replace(named, variants=[])
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())))
     scene.faults()
     scene.state()
@@ -186,12 +186,10 @@ def policy_name(experiment: ServingExperiment) -> str:
 
 def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
     """Make the scene of a stored run from the files in its folder."""
-    if not (folder / REQUESTS_NAME).is_file():
-        raise TapeError(f"run folder {folder}: {REQUESTS_NAME} is missing beside the tape")
-    serving = msgspec.structs.replace(experiment.serving, **_own_files(experiment, folder, trust))
-    policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
-    experiment = msgspec.structs.replace(experiment, serving=serving, policy=policy)
-    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(folder / REQUESTS_NAME))
+    requests = kept_file(folder, REQUESTS_NAME)
+    experiment = with_table(experiment, "serving", **_own_files(experiment, folder, trust))
+    experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
+    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(requests))
 
 
 def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:

@@ -13,7 +13,7 @@ from headway.errors import TapeError
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
-from headway.metrics.compare import Replication, change
+from headway.metrics.compare import Replication
 from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.names import shortened
@@ -31,9 +31,6 @@ from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.units import MICROSECOND, MILLISECOND, format_duration
 
-COMPARED = (("slowdown_mean", "slowdown_change"), ("cost_per_request_usd", "cost_change"))
-"""Numbers that are compared with the baseline's, and what the change is called."""
-
 
 class FleetView(View):
     """Runs of a fleet."""
@@ -44,6 +41,7 @@ class FleetView(View):
         *("cost_per_request_usd", "cost_total_usd", "decide_p50_us", "decide_p99_us", "tasks", "tasks_per_s", "wall_s"),
         "peak_rss_bytes",
     )
+    compared = (("slowdown_mean", "slowdown_change"), ("cost_per_request_usd", "cost_change"))
     replication = Replication(
         intervals=(("slowdown_mean", ""), ("slo_hit_rate", ""), ("cost_per_request_usd", "")),
         of_one_seed=(
@@ -55,7 +53,7 @@ class FleetView(View):
 
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured requests."""
-        scene, state = _scene(result), result.end.state
+        scene, state = result.scene, result.end.state
         row = _summary(scene, result.tape, result.policy)
         decided = np.array(result.decide_ns, dtype=np.int64)
         row |= {
@@ -76,14 +74,8 @@ class FleetView(View):
         arrived, done = int((kinds == Kind.ARRIVED).sum()), int((kinds == Kind.DONE).sum())
         return (
             f"{result.policy} stopped at {format_duration(result.reached)}: {arrived:,} of "
-            f"{len(_scene(result).requests):,} requests had arrived, {done:,} were answered"
+            f"{len(result.scene.requests):,} requests had arrived, {done:,} were answered"
         )
-
-    def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
-        """Return how far slow-down and cost are from the baseline's."""
-        return {
-            name: None if reference is None else change(outcome.row[key], reference.row[key]) for key, name in COMPARED
-        }
 
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> tuple[Table, int]:
         """Return one line a run."""
@@ -130,15 +122,19 @@ class FleetView(View):
 VIEW = FleetView()
 
 
-def _scene(result: RunResult) -> FleetScene:
-    assert isinstance(result.scene, FleetScene)
-    return result.scene
-
-
 def _summary(scene: FleetScene, tape: Tape, policy: str) -> dict[str, Any]:
     """Return the numbers that a tape alone says."""
-    parts = (scene.built.catalogue, scene.built.fleet, scene.requests, tape)
-    return dict(summarise(*parts, latency=scene.latency(), warmup=warmup_share(scene.experiment), policy=policy))
+    return dict(
+        summarise(
+            scene.built.catalogue,
+            scene.built.fleet,
+            scene.requests,
+            tape,
+            latency=scene.latency(),
+            warmup=warmup_share(scene.experiment),
+            policy=policy,
+        )
+    )
 
 
 def _shown(run: Shown) -> serving_page.Shown:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import msgspec
-
-from headway.experiment.domain import Domain
+from headway.experiment.domain import Domain, with_table
 from headway.experiment.gpu.flags import EXAMPLES, FLAGS, WORK
 from headway.experiment.gpu.scene import GpuScene, clients_of, policy_of, prepare, setting_of
 from headway.experiment.gpu.sources import files_of
@@ -36,8 +34,7 @@ class GpuDomain(Domain):
     def load(self, experiment: GpuExperiment, folder: Path, *, trust: bool) -> GpuScene:
         """Read the programs of a stored run back."""
         clients = kernel_clients.read(folder / kernel_clients.NAME)
-        policy = msgspec.structs.replace(experiment.policy, name=of_run(experiment.policy.name, folder, trust=trust))
-        experiment = msgspec.structs.replace(experiment, policy=policy)
+        experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
         return GpuScene(setting_of(experiment), clients, experiment)
 
     def file_and_more(self, value: str) -> tuple[str, str]:

@@ -128,8 +128,10 @@ def predict(
     names = [client["program"] for client in rows[0]["clients"]]
     pair = _pair(names, [*sources.values()], think, modes["gate"])
     why = _unfit(clients, modes["gate"], {} if write else sources) if not alone else OF_ANOTHER_MACHINE
-    stored = None if why else (write or _writer(first, said))([pair])
-    if why:
+    stored = None
+    if not why:
+        stored = write([pair]) if write else _kept(first, pair, said)
+    else:
         said(f"not kept among pairs: {why}")
     return {
         "high": names[0],
@@ -203,18 +205,14 @@ def _recorded_on(source: Source) -> tuple[str, str]:
     return str(source.about.get("gpu", "")), str(source.about.get("driver", ""))
 
 
-def _writer(source: Source, say: Callable[[str], None]) -> Callable[[Sequence[Mapping[str, Any]]], Path | None]:
-    """Into the store of the GPU and driver that the traces name."""
+def _kept(source: Source, pair: Mapping[str, Any], say: Callable[[str], None]) -> Path | None:
+    """Put the row of a pair into the store of the traces' GPU and driver; return the file that has it."""
     store = KernelStore(*_recorded_on(source))
-
-    def write(rows: Sequence[Mapping[str, Any]]) -> Path | None:
-        try:
-            path = store.add_pairs(rows)
-            if all(row in store.pairs() for row in rows):
-                return path
-            say(f"not kept among pairs: {path} has that pair as it was measured, which counts for more")
-        except InputError as problem:  # a store that cannot be written costs the row, not the answer
-            say(f"not kept among pairs: {problem}")
-        return None
-
-    return write
+    try:
+        path = store.add_pairs([pair])
+        if pair in store.pairs():
+            return path
+        say(f"not kept among pairs: {path} has that pair as it was measured, which counts for more")
+    except InputError as problem:  # a store that cannot be written costs the row, not the answer
+        say(f"not kept among pairs: {problem}")
+    return None

@@ -16,7 +16,7 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import ExperimentError
-from headway.experiment.domain import Begun, Scene, Tell
+from headway.experiment.domain import Begun, Scene, Tell, with_table
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
@@ -166,8 +166,8 @@ def prepare(experiment: "GpuExperiment") -> GpuScene:
     setting = setting_of(experiment)
     clients = clients_of(setting)
     policy_of(setting)
-    named = msgspec.structs.replace(experiment.policy, name=anchored(experiment.policy.name))
-    resolved = msgspec.structs.replace(experiment, policy=named, variants=[])
+    named = with_table(experiment, "policy", name=anchored(experiment.policy.name))
+    resolved = msgspec.structs.replace(named, variants=[])
     return GpuScene(setting, clients, resolved, (*notes(clients), *few(setting, [setting.policy])))
 
 
@@ -287,8 +287,10 @@ def compare(
 
     ``settle``: how long a policy is played before it counts, where that is more than for the others.
     """
-    settings = [replace(setting, policy=name, settle=(settle or {}).get(name, setting.settle)) for name in policies]
-    scenes = [GpuScene(each, clients) for each in settings]
+    scenes = [
+        GpuScene(replace(setting, policy=name, settle=(settle or {}).get(name, setting.settle)), clients)
+        for name in policies
+    ]
     names = [scene.policy_name() for scene in scenes]
     rows = []
     for at, (name, scene) in enumerate(zip(names, scenes, strict=True)):

@@ -8,16 +8,13 @@ from rich.table import Table
 
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.gpu.scene import GpuScene, numbers, summary
-from headway.metrics.compare import Replication, change
+from headway.metrics.compare import Replication
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.kernels import export as kernel_export
 from headway.report.kernels import page as kernel_page
 from headway.report.kernels import tables as kernel_tables
 from headway.report.kernels.story import Story, story
 from headway.units import format_duration
-
-COMPARED = (("slowdown_p50", "slowdown_change"), ("low_share", "low_share_change"))
-"""Numbers that are compared with the baseline's, and what the change is called."""
 
 
 class GpuView(View):
@@ -27,6 +24,7 @@ class GpuView(View):
         *("policy", "slowdown_p50", "slowdown_p99", "latency_p50_s", "latency_p99_s", "low_share", "busy_share_alone"),
         *("busy_share", "gated_s", "held_up_s", "seconds", "clients", "events", "wall_s", "peak_rss_bytes"),
     )
+    compared = (("slowdown_p50", "slowdown_change"), ("low_share", "low_share_change"))
     replication = Replication(
         intervals=(("slowdown_p50", ""), ("slowdown_p99", ""), ("low_share", "")),
         of_one_seed=("seed", "digest", "slowdown_p50", "slowdown_p99", "low_share"),
@@ -35,19 +33,12 @@ class GpuView(View):
 
     def numbers(self, result: RunResult) -> Outcome:
         """Take slow-down above, harvest below, and each program by itself."""
-        scene = _scene(result)
-        return Outcome(numbers(scene, result.tape, complete=not result.stopped), scene.notes)
+        return Outcome(numbers(result.scene, result.tape, complete=not result.stopped), result.scene.notes)
 
     def how_far(self, result: RunResult) -> str:
         """Say how much of the time was played."""
-        horizon = format_duration(_scene(result).setting.horizon)
+        horizon = format_duration(result.scene.setting.horizon)
         return f"{result.policy} stopped at {format_duration(result.reached)} of {horizon}"
-
-    def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
-        """Return how far slow-down and harvest are from the baseline's."""
-        return {
-            name: None if reference is None else change(outcome.row[key], reference.row[key]) for key, name in COMPARED
-        }
 
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> tuple[Table, int]:
         """Return one line a policy."""
@@ -81,11 +72,6 @@ class GpuView(View):
 
 
 VIEW = GpuView()
-
-
-def _scene(result: RunResult) -> GpuScene:
-    assert isinstance(result.scene, GpuScene)
-    return result.scene
 
 
 def _shown(run: Shown) -> kernel_page.Shown:

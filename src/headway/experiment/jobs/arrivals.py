@@ -96,19 +96,26 @@ def feasible(
     cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """The jobs that could run on the empty cluster, and the names of those that could not."""
-    hopeless = infeasible(cluster, waiting_for(policy, jobs), policy.placement.place)
-    if not hopeless:
-        return jobs, ()
-    if not skip:
-        others = f" ({len(hopeless):,} such jobs in all)" if len(hopeless) > 1 else ""
-        raise InfeasibleJobError(f"{hopeless[0]}{others}; --skip-infeasible drops such jobs and counts them")
-    if len(hopeless) == len(jobs):
-        raise InfeasibleJobError(f"no job of the trace could ever run; {hopeless[0]}")
-    names = tuple(label(each.job) for each in hopeless)
-    return without(jobs, set(names)), names
+    found = hopeless(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
+    names = tuple(label(each) for each in found)
+    return without(jobs, set(names)) if names else jobs, names
 
 
-def waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
+def hopeless(cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str) -> list[Job]:
+    """Return the jobs that could never run on a cluster.
+
+    Any is an error, with what ``skipping`` them does; without that, an error where there are no others: ``none``.
+    """
+    found = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
+    if found and skipping:
+        others = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
+        raise InfeasibleJobError(f"{found[0]}{others}; --skip-infeasible {skipping} and counts them")
+    if found and len(found) == len(jobs):
+        raise InfeasibleJobError(f"{none} could ever run; {found[0]}")
+    return [each.job for each in found]
+
+
+def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
     """The jobs with what they wait for: under an allocation those with GPUs wait for GPUs, and are granted the rest."""
     if policy.allocation is None:
         return jobs

@@ -1,7 +1,6 @@
 """Ask a stored run of jobs: why does a job not run at a time, and what if something were different from then on?"""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,7 +43,7 @@ def explain(
 ) -> Explanation:
     """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
     scene = stored.scene
-    with _as_it_came(stored):
+    try:
         return explained(
             scene.cluster,
             scene.jobs,
@@ -60,6 +59,14 @@ def explain(
             resuming=resuming,
             drawing=drawing,
         )
+    except TapeError:
+        if (came := origin(stored.folder)) is None:
+            raise
+        since = format_duration(seconds(came.at_s))
+        raise TapeError(  # the second part of a run that was continued under changes does not follow from its first
+            f"run folder {stored.folder}: was continued under changes from {since} on and cannot be taken up after "
+            f"that: ask for an earlier --at, or in the run it came from, {came.run}"
+        ) from None
 
 
 def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
@@ -78,21 +85,6 @@ def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
         how = "ends" if stored.complete else "was cut short"
         raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")
     return time
-
-
-@contextmanager
-def _as_it_came(stored: StoredRun) -> Iterator[None]:
-    """Where a run was continued under changes, its second part does not follow from its first: say so."""
-    try:
-        yield
-    except TapeError:
-        if (came := origin(stored.folder)) is None:
-            raise
-        since = format_duration(seconds(came.at_s))
-        raise TapeError(
-            f"run folder {stored.folder}: was continued under changes from {since} on and cannot be taken up after "
-            f"that: ask for an earlier --at, or in the run it came from, {came.run}"
-        ) from None
 
 
 # --- what if --------------------------------------------------------------------------------------------------------

@@ -52,8 +52,9 @@ def recorded(each: Experiment) -> Mapping[str, int]:
         raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")
     if str(table.load) != "1" or table.estimates != "trace":
         raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
-    asked = {"strict": table.strict, "skip_bad_rows": table.skip_bad_rows}
-    trace = traces.load(table.path, table.format, columns=table.map, **asked)
+    trace = traces.load(
+        table.path, table.format, columns=table.map, strict=table.strict, skip_bad_rows=table.skip_bad_rows
+    )
     if not trace.starts:
         raise TraceError(f"trace {table.path}: says of no job when it started: there is nothing to compare with")
     return {job.name: trace.starts[job.name] - job.submit for job in trace.jobs if job.name in trace.starts}

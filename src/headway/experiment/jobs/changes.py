@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.domain import with_table
 from headway.experiment.jobs.arrivals import LOADS
 from headway.experiment.jobs.division import check_division
 from headway.experiment.jobs.parts import divides, policy_of
@@ -125,8 +126,7 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
     if changes.policy:
         now = msgspec.structs.replace(now, policy=PolicyTable(name=anchored(changes.policy)))
         if divides(was) and not divides(now):  # what jobs make of CPUs and memory does not go away with the policy
-            model = msgspec.structs.replace(now.speed, model=now.speed.model or Matrix.name)
-            now = msgspec.structs.replace(now, speed=model)
+            now = with_table(now, "speed", model=now.speed.model or Matrix.name)
         if (name := policy_of(now).name) == (before := policy_of(was).name):
             now = was
         else:

@@ -1,17 +1,21 @@
-"""Wiring of what CPUs, memory and storage do for jobs: the profiles, the speed model, when ends are noticed."""
+"""Wiring of how fast jobs run: what CPUs, memory and storage do for them, and what they cost each other on one GPU.
+
+Profiles and the table of pairs are read from where an experiment names them, and kept in the folder of its run.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import msgspec
-
 from headway.errors import ExperimentError, TapeError, unknown_name
-from headway.experiment.jobs.interference import keep_pairs, kept_pairs, pairs_of
+from headway.experiment.domain import with_table
+from headway.experiment.folder import kept_file
 from headway.experiment.jobs.parts import PolicyFacts, divides, facts_of
 from headway.files import stamp, write_whole
+from headway.formats import pairs as pair_file
 from headway.formats.training import profile_file
 from headway.formats.training.settings import Experiment
+from headway.kernels.interference import PairTable
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
@@ -72,10 +76,7 @@ def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
     unknown = [job for job in jobs if job.gpus and job.model not in known]
     if not known or not unknown:
         return []
-    names = sorted({job.model for job in unknown if job.model})
-    what = "do not say what they train (a column model, or --models)"
-    if names:
-        what = f"train what no profile is of ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
+    what = what_they_train(unknown, "profile", "a column model, or --models")
     return [f"{len(unknown):,} of {len(jobs):,} jobs {what}: they run at one speed, whatever they are granted"]
 
 
@@ -136,4 +137,58 @@ def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
         return experiment
     if not kept.is_dir():
         raise TapeError(f"run folder {folder}: {PROFILES_NAME} is missing beside the tape")
-    return msgspec.structs.replace(experiment, speed=msgspec.structs.replace(experiment.speed, profiles=[str(kept)]))
+    return with_table(experiment, "speed", profiles=[str(kept)])
+
+
+# --- jobs on parts of one GPU -------------------------------------------------------------------------------------
+
+
+def pairs_of(experiment: Experiment) -> PairTable | None:
+    """The table that an experiment names; None where it names none."""
+    table = experiment.cluster
+    if not table.interference:
+        if table.programs:
+            raise ExperimentError("cluster.programs needs a table of pairs: give cluster.interference")
+        return None
+    if table.sharing_penalty:
+        raise ExperimentError("the cluster has both interference and sharing_penalty: give one")
+    path = str(pair_file.path_of(table.interference))
+    return _read_pairs(path, stamp(path), tuple(table.programs.items()))
+
+
+@lru_cache(maxsize=8)
+def _read_pairs(path: str, _stamp: tuple[int, ...], names: tuple[tuple[str, str], ...]) -> PairTable:
+    return pair_file.read(Path(path), dict(names))
+
+
+def unknown_programs(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
+    """A note on jobs on parts of a GPU of which the table knows nothing."""
+    table = pairs_of(experiment)
+    shared = [job for job in jobs if job.shared] if table is not None else []
+    unknown = [job for job in shared if table is not None and not table.knows(job.model)]
+    if table is None or not unknown:
+        return []
+    what = what_they_train(unknown, "pair", "a column model")
+    factor = table.default_ppm / REFERENCE_SPEED_PPM
+    return [f"{len(unknown):,} of {len(shared):,} jobs on parts of a GPU {what}: beside each, {factor:.3g}× as long"]
+
+
+def what_they_train(jobs: Sequence[Job], table: str, remedy: str) -> str:
+    """Say of jobs that a table knows nothing of which models they name, or how to name them."""
+    names = sorted({job.model for job in jobs if job.model})
+    if not names:
+        return f"do not say what they train ({remedy})"
+    return f"train what no {table} is of ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
+
+
+def keep_pairs(experiment: Experiment, folder: Path) -> None:
+    """Copy the table into the folder of a run: stores grow and shipped tables change."""
+    if experiment.cluster.interference:
+        write_whole(folder / pair_file.NAME, pair_file.path_of(experiment.cluster.interference).read_bytes())
+
+
+def kept_pairs(experiment: Experiment, folder: Path) -> Experiment:
+    """An experiment that was stored, with the table that lies in its folder."""
+    if not experiment.cluster.interference:
+        return experiment
+    return with_table(experiment, "cluster", interference=str(kept_file(folder, pair_file.NAME)))

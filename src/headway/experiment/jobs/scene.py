@@ -12,9 +12,9 @@ from headway import traces
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
-from headway.errors import ExperimentError, TapeError
-from headway.experiment.domain import Scene
-from headway.experiment.folder import Limits
+from headway.errors import ExperimentError
+from headway.experiment.domain import Scene, with_table
+from headway.experiment.folder import Limits, kept_file, kept_record
 from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
 from headway.experiment.jobs.division import (
     check_division,
@@ -23,8 +23,8 @@ from headway.experiment.jobs.division import (
     kept_profiles,
     speed_of,
     unknown_models,
+    unknown_programs,
 )
-from headway.experiment.jobs.interference import unknown_programs
 from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.files import write_whole
 from headway.formats.run_settings import check_measure
@@ -134,8 +134,7 @@ class JobsScene(Scene):
 
     def rows(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows about jobs and nodes, and how many there are of both."""
-        limits = {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
-        return Kind, limits
+        return Kind, {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
 
     def about(self, row: Sequence[int]) -> str:
         """Return the job or node of a row."""
@@ -160,8 +159,15 @@ class JobsScene(Scene):
 
     def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
-        parts = (self.cluster, self.jobs, tape, self.policy())
-        return replay(*parts, speed=self.speed(), costs=self.costs(), complete=complete)
+        return replay(
+            self.cluster,
+            self.jobs,
+            tape,
+            self.policy(),
+            speed=self.speed(),
+            costs=self.costs(),
+            complete=complete,
+        )
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
         """Check that nothing is overbooked, all work is delivered and quotas are kept."""
@@ -281,25 +287,14 @@ def with_paths(table: PolicyTable, way: Callable[[str], str]) -> PolicyTable:
 
 def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
     """Read the jobs of a stored run back, and the profiles that lie beside them."""
-    if not (folder / JOBS_NAME).is_file():
-        raise TapeError(f"run folder {folder}: {JOBS_NAME} is missing beside the tape")
+    file = kept_file(folder, JOBS_NAME)
     experiment = kept_profiles(experiment, folder)
     policy = with_paths(experiment.policy, lambda spec: of_run(spec, folder, trust=trust))
     experiment = msgspec.structs.replace(experiment, policy=policy)
-    jobs = traces.load(folder / JOBS_NAME, "headway", strict=True).jobs
+    jobs = traces.load(file, "headway", strict=True).jobs
     disarmed = any(is_disarmed(getattr(policy, key)) for key in PARTS)
-    facts = _kept_facts(folder) if disarmed else None
+    facts = kept_record(folder / POLICY_NAME, PolicyFacts) if disarmed else None
     return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
-
-
-def _kept_facts(folder: Path) -> PolicyFacts | None:
-    path = folder / POLICY_NAME
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=PolicyFacts)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as problem:
-        raise TapeError(f"{path}: cannot be read ({problem})") from None
 
 
 def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
@@ -331,17 +326,15 @@ def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, 
     if not all(each.trace.same_jobs for _, each in experiments):
         return list(experiments)
     hopeless = {name for _, each in experiments for name in prepare(each).skipped}
-    changed = []
-    for name, each in experiments:
-        trace = msgspec.structs.replace(each.trace, leave_out=sorted({*each.trace.leave_out, *hopeless}))
-        changed.append((name, msgspec.structs.replace(each, trace=trace)))
-    return changed
+    return [
+        (name, with_table(each, "trace", leave_out=sorted({*each.trace.leave_out, *hopeless})))
+        for name, each in experiments
+    ]
 
 
 def draws(experiment: Experiment) -> bool:
     """Return whether the seed matters: drawn jobs or models, failures, estimates, wrong profiles, random placement."""
-    run = msgspec.structs.replace(experiment.run, seed=experiment.run.seed + 1)
-    other = msgspec.structs.replace(experiment, run=run)
+    other = with_table(experiment, "run", seed=experiment.run.seed + 1)
     return bool(
         experiment.trace.synthetic is not None
         or experiment.trace.synergy is not None

@@ -53,7 +53,7 @@ class JobsView(View):
 
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured jobs."""
-        scene, table = _scene(result), result.scene.experiment.measure
+        scene, table = result.scene, result.scene.experiment.measure
         window = window_of(scene.jobs, table.jobs, table.warmup)
         ledger = Ledger(result.tape, scene.jobs, scene.cluster)
         summary = of_ledger(ledger, window)
@@ -79,7 +79,7 @@ class JobsView(View):
         ended = int(((kinds == Kind.FINISHED) | (kinds == Kind.CANCELLED) | (kinds == Kind.FAILED)).sum())
         return (
             f"{result.policy} stopped at {format_duration(result.reached)}: {arrived:,} of "
-            f"{len(_scene(result).jobs):,} jobs had arrived, {ended:,} had ended"
+            f"{len(result.scene.jobs):,} jobs had arrived, {ended:,} had ended"
         )
 
     def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
@@ -211,19 +211,22 @@ def job_number(jobs: Sequence[Job], wanted: str) -> int:
     raise TapeError(f"job {wanted!r} is not in this run: its {len(jobs):,} jobs go from {names[0]} to {names[1]}")
 
 
-def _scene(result: RunResult) -> JobsScene:
-    assert isinstance(result.scene, JobsScene)
-    return result.scene
-
-
 def compared(runs: Sequence[Shown], baseline: int) -> Comparison:
     """Return runs as their page compares them."""
-    shown = []
-    for run in runs:
-        skipped = run.stored.result.get("skipped")
-        left_out = skipped if isinstance(skipped, int) else 0
-        shown.append(Measured(run.label, run.shown_folder, run.stored, left_out, run.name, run.seeds, run.drawn))
-    return Comparison(tuple(shown), baseline)
+    skipped = [run.stored.result.get("skipped") for run in runs]
+    shown = tuple(
+        Measured(
+            run.label,
+            run.shown_folder,
+            run.stored,
+            left_out if isinstance(left_out, int) else 0,
+            run.name,
+            run.seeds,
+            run.drawn,
+        )
+        for run, left_out in zip(runs, skipped, strict=True)
+    )
+    return Comparison(shown, baseline)
 
 
 def _ledger(stored: StoredRun) -> Ledger:

@@ -16,10 +16,10 @@ import msgspec
 
 from headway.core.scheduler import happen
 from headway.core.tape import Tape, TapeWriter
-from headway.errors import ExperimentError, InfeasibleJobError, InputError, TapeError
-from headway.experiment.domain import Progress, RunResult, StoredRun
+from headway.errors import ExperimentError, InputError, TapeError
+from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
 from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
-from headway.experiment.jobs.arrivals import waiting_for
+from headway.experiment.jobs.arrivals import hopeless
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
@@ -31,7 +31,6 @@ from headway.sim.resume import Moment, resume
 from headway.sim.training import NodeEvent
 from headway.traces.build import no_collection
 from headway.training.actions import WakeAt
-from headway.training.admissible import infeasible
 from headway.training.events import JobCancelled, NodeDrained, NodeFailed, NodeRecovered
 from headway.training.job import Job
 from headway.training.state import TrainingState
@@ -200,8 +199,8 @@ def _continued(
         begun = True
         return moment
 
-    table = msgspec.structs.replace(scene.experiment.run, out="" if folder is None else str(folder))
-    made = JobsScene(msgspec.structs.replace(scene.experiment, run=table), scene.cluster, scene.jobs)
+    experiment = with_table(scene.experiment, "run", out="" if folder is None else str(folder))
+    made = JobsScene(experiment, scene.cluster, scene.jobs)
     if into is None:
         return play(made, None, progress, begin)
     with whole_or_nothing(into, unless=lambda: begun):
@@ -217,14 +216,8 @@ def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[in
     scene = planned.scene
     ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
     jobs = [job for job in scene.jobs if not ended[job.id]]
-    policy = scene.policy()
-    found = infeasible(scene.cluster, waiting_for(policy, jobs), policy.placement.place)
-    if found and not skip:
-        more = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
-        raise InfeasibleJobError(f"{found[0]}{more}; --skip-infeasible leaves such jobs out and counts them")
-    if found and len(found) == len(jobs):
-        raise InfeasibleJobError(f"no job that is left could ever run; {found[0]}")
-    return tuple(each.job.id for each in found)
+    skipping = "leaves such jobs out" if not skip else ""
+    return tuple(job.id for job in hopeless(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
 
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
@@ -274,10 +267,11 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
             coming.extend(faults.change(now, model))
         coming.extend(faults.grow(now, len(scene.cluster.nodes)))
 
-    def called_off(event: NodeEvent) -> bool:
-        return event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures)
-
-    executor.befall(faults, [each for each in coming if each[1].node not in gone], unless=called_off)
+    executor.befall(
+        faults,
+        [each for each in coming if each[1].node not in gone],
+        unless=lambda event: event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures),
+    )
 
 
 def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
@@ -285,8 +279,8 @@ def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
     state = moment.state
     here = [job for job in jobs if job in state.jobs]
     for job in here:
-        js = state.jobs[job]
-        happen(state, moment.executor, now, JobCancelled(job, js.lease if job in state.running else 0))
+        lease = state.jobs[job].lease if job in state.running else 0
+        happen(state, moment.executor, now, JobCancelled(job, lease))
     return bool(here)
 
 
