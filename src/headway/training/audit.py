@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.replay import rows_of
 from headway.core.tape import Tape
 from headway.training.books import Books, Life
 from headway.training.cluster import Cluster
@@ -26,7 +27,7 @@ from headway.training.events import (
 from headway.training.guarantee import unkept_promises
 from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.replay import grant_of, placement_of, rows_of
+from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.core.audit import Finding
+from headway.core.replay import rows_of
 from headway.core.tape import Tape
 from headway.training.actions import Grant, Placement
 from headway.training.books import gpus_in
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.replay import grant_of, placement_of, rows_of
+from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
 from headway.training.shares import Dues
