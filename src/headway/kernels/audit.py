@@ -7,16 +7,13 @@ and a request ends after its last kernel.
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.audit import Finding, order_findings, row_ranks
 from headway.core.tape import Tape
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.kernels.rows import Kind
 
-_ACTION_RANK = 100
-_RANKS = {
+_RANKS: dict[int, int] = {
     Kind.FINISHED: 0,
     Kind.HELD_UP: 1,
     Kind.REQUEST_ENDED: 2,
@@ -31,11 +28,7 @@ Add = Callable[[str, str], None]
 
 def audit(clients: Sequence[Client], device: Device, tape: Tape, *, complete: bool = True) -> list[Finding]:
     """Return everything on the tape that cannot be; nothing for a sound one. ``complete``: the run went to its end."""
-    kinds = tape.column("kind")
-    ranks = np.array(
-        [_RANKS.get(Kind(kind), _ACTION_RANK) if kind in _KNOWN else CONSEQUENCE for kind in kinds.tolist()]
-    )
-    found = order_findings(tape, ranks)
+    found = order_findings(tape, row_ranks(tape, _RANKS, _KNOWN - _RANKS.keys()))
     books = [_Book(client, device) for client in clients]
     asked: set[int] = set()
     for number, row in enumerate(tape.rows.tolist()):
