@@ -205,13 +205,8 @@ class Books:
 
 
 def gpus_in(mask: int) -> Iterator[int]:
-    """The GPUs of a mask, lowest first."""
-    gpu = 0
-    while mask:
-        if mask & 1:
-            yield gpu
-        mask >>= 1
-        gpu += 1
+    """Return the GPUs of a mask, lowest first."""
+    return (gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
 
 
 def _part(amount: int, gpus: int, of: int) -> int:

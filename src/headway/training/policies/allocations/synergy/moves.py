@@ -9,6 +9,7 @@ from math import ceil
 from typing import NamedTuple
 
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.memo import remembered
 from headway.training.policies.allocations.synergy.node_models import Shelf, Shelves
 from headway.training.policies.allocations.synergy.programs import Cell, Flock, rearrange
 from headway.training.policies.placements.pick import on_node
@@ -22,7 +23,6 @@ MOST_SOURCES, MOST_TARGETS = 4, 12
 """Nodes that lack most and nodes with most to spare that are tried."""
 MOST_BRANCHES = 30
 """Of programme 2, which is only to find what single moves do not."""
-_MOST_TOLD = 50_000
 Move = tuple[JobState, int]
 _Kind = tuple[tuple[Cell, ...], int]
 """Cells, and whole GPUs."""
@@ -70,14 +70,9 @@ class Moves:
         """Whether a move from one node to another could pay if all jobs went on for long; told once for as long as both
         stay as they are."""
         key = (source, self._shelves.at(source).version, node, self._shelves.at(node).version)
-        found = self._told.get(key)
-        if found is None:
-            if len(self._told) >= _MOST_TOLD:
-                self._told.clear()
-            movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
-            found = any(mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
-            self._told[key] = found
-        return found
+        movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
+        gains = (mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
+        return remembered(self._told, key, lambda: any(gains))
 
     def _sources(self, state: TrainingState) -> list[int]:
         """Nodes whose jobs could gain from more room, those that lack most first."""

@@ -94,16 +94,6 @@ class Opt(Allocation):
         """What every division reached, and programme 1's bound."""
         return [(each.achieved_ppm, each.bound_ppm) for each in self.divisions]
 
-    @property
-    def achieved_ppm(self) -> int:
-        """What the last division is worth; 0 before the first."""
-        return self.divisions[-1].achieved_ppm if self.divisions else 0
-
-    @property
-    def bound_ppm(self) -> int:
-        """What the last division could have been worth at most."""
-        return self.divisions[-1].bound_ppm if self.divisions else 0
-
     # --- starting ---------------------------------------------------------------------------------------------
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
