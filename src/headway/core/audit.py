@@ -118,6 +118,11 @@ class Clerk(ABC):
     def _find(self, rule: str, text: str) -> None:
         self.found.append(Finding(self._row, self._now, rule, text))
 
+    def _find_all(self, broken: Iterable[tuple[str, str]], about: str = "") -> None:
+        """Note (rule, text) of each; ``about`` goes before the text."""
+        for rule, text in broken:
+            self._find(rule, about + text)
+
     def _close_group(self) -> None:
         group, self._group = self._group, []
         self._settle(group)

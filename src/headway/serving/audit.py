@@ -133,8 +133,7 @@ class _Clerk(RequestClerk):
             self._find("profile", f"batch {lease}: function {kind.name} has no profile for {size}")
         self._load(books, batch, group)
         books.batches[lease] = batch
-        for rule, text in books.overbooked():
-            self._find(rule, f"batch {lease} at {place}: {text}")
+        self._find_all(books.overbooked(), f"batch {lease} at {place}: ")
 
     def _begin(self, batch: BatchEntry, row: list[int]) -> None:
         now, _, request, lease, place, task, there = row
@@ -163,8 +162,7 @@ class _Clerk(RequestClerk):
         ready = self._process(books, batch, [row[6] for row in group if row[1] == Kind.COLD])
         for row in group:
             if row[1] == Kind.EVICTED:
-                for rule, text in books.evicted(row[5]):
-                    self._find(rule, text)
+                self._find_all(books.evicted(row[5]))
         ready = max([ready, *(books.resident[model] for model in kind.models if model in books.resident)])
         loads = [row for row in group if row[1] == Kind.LOAD]
         came = max(now, books.link_free)  # beside the start of a process
@@ -250,15 +248,13 @@ class _Clerk(RequestClerk):
             self._find("load", f"model {model} does not exist")
             return
         for row in group[1:]:
-            for rule, text in books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")]:
-                self._find(rule, text)
+            self._find_all(books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")])
         if model in books.resident:
             self._find("load", f"model {model} is fetched to {place}, where it is")
         self._link(model, value - max(0, books.link_free - now))
         books.link_free = books.resident[model] = now + value
         books.fetches[lease] = (model, now + value)
-        for rule, text in books.overbooked():
-            self._find(rule, f"fetch {lease} at {place}: {text}")
+        self._find_all(books.overbooked(), f"fetch {lease} at {place}: ")
 
     def _on_fetched(self, row: list[int]) -> None:
         books = self._at(row)
@@ -279,8 +275,7 @@ class _Clerk(RequestClerk):
 
     def _on_evict(self, row: list[int]) -> None:
         if (books := self._at(row)) is not None:
-            for rule, text in books.evicted(row[5]):
-                self._find(rule, text)
+            self._find_all(books.evicted(row[5]))
 
     def _on_start_instance(self, row: list[int]) -> None:
         if (books := self._at(row)) is None:
@@ -315,9 +310,13 @@ class _Clerk(RequestClerk):
         books = self._workers[place] if 0 <= place < len(self._workers) else None
         if kind == Kind.TASK_ARRIVED:
             life = self._lives.get(request)
-            awaited = life is not None and 0 <= task < len(life.moves) and life.placed[task] >= 0
-            awaited = awaited and life is not None and life.moves[task] == lease
-            live = awaited and life is not None and not (life.queued[task] or life.begun(task) or life.unmet(task))
+            live = (
+                life is not None
+                and 0 <= task < len(life.moves)
+                and life.placed[task] >= 0
+                and life.moves[task] == lease
+                and not (life.queued[task] or life.begun(task) or life.unmet(task))
+            )
         elif books is None:
             live = False
         elif kind in (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED):

@@ -228,8 +228,8 @@ class _Clerk(Clerk):
         life.writing = 0
         life.placement = placement_of([row for row in rows if row[1] != _COST])
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
-        for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
-            self._find(rule, f"job {job} {verb}: {text}")
+        self._find_all(self._books.wrong_place(life.job, life.placement), f"job {job} {verb}: ")
+        self._find_all(self._books.take(life), f"job {job} {verb}: ")
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
             self._find("quota", f"job {job} starts: {over}")
         self._check_speed(life)
@@ -241,8 +241,7 @@ class _Clerk(Clerk):
         if life is None or grant is None:
             self._find("grant", f"job {rows[0][2]} is given something else, which is not said")
             return
-        for rule, text in self._books.regrant(life, grant):
-            self._find(rule, f"job {life.job.id} is given something else: {text}")
+        self._find_all(self._books.regrant(life, grant), f"job {life.job.id} is given something else: ")
         paid = sum(row[6] for row in rows if row[1] == _PAUSE)
         owed = 0 if life.changed == now else self._costs.reallocation
         life.changed = now

@@ -205,12 +205,9 @@ class Walk:
             self._ask(step)
         else:
             for action in step.actions:
-                self._commit(step.time, action)
-
-    def _commit(self, now: int, action: Action) -> None:
-        if (refusal := self.state.check(action)) is not None:
-            raise TapeError(f"the tape has what cannot be at {now} ns: {refusal}")
-        self.state.commit(now, action)
+                if (refusal := self.state.check(action)) is not None:
+                    raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
+                self.state.commit(step.time, action)
 
     def _ask(self, step: Step) -> None:
         recorded = iter(step.actions)

@@ -103,25 +103,23 @@ class Placing:
         self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
     ) -> Numbers:
         """Return by worker when all inputs of a task would be there."""
-        graph = rs.graph
+        tasks = rs.graph.tasks
         sources = [
-            (ends[other], rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0), other)
-            for other in graph.predecessors[task]
-        ]
-        sizes = [graph.tasks[other].output_bytes for _, _, other in sources]
-        if not sources:
-            sources = [(now, 1 << rs.request.ingress, -1)]
-            sizes = [graph.tasks[task].input_bytes]
+            (
+                ends[other],
+                rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0),
+                tasks[other].output_bytes,
+            )
+            for other in rs.graph.predecessors[task]
+        ] or [(now, 1 << rs.request.ingress, tasks[task].input_bytes)]
         copy_time = state.fleet.copy_time
-        at = self._from_others(
-            now, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
-        )
+        at = self._from_others(now, [(end, _first(holders), size) for end, holders, size in sources])
         near = 0
         for _, holders, _ in sources:
             near |= holders
         for worker in models_in(near):
             at[worker] = now
-            for (end, holders, _), size in zip(sources, sizes, strict=True):
+            for end, holders, size in sources:
                 copied = end if holders >> worker & 1 else end + copy_time(_first(holders), worker, size)
                 at[worker] = max(at[worker], copied)
         return at

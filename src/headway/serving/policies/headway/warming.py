@@ -286,11 +286,8 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
     """Return how long inputs take to a worker."""
-    copy_time, longest = state.fleet.copy_time, 0
-    for held, source, size in inputs:
-        if not held >> target & 1:
-            longest = max(longest, copy_time(source, target, size))
-    return longest
+    absent = ((source, size) for held, source, size in inputs if not held >> target & 1)
+    return max((state.fleet.copy_time(source, target, size) for source, size in absent), default=0)
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:

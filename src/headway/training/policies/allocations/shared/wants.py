@@ -136,6 +136,12 @@ def lesser(now: Grant, then: Grant) -> Grant | None:
     return less if less != now else None
 
 
+def given_up(state: TrainingState, wanted: Mapping[int, Grant]) -> list[ReallocateJob]:
+    """Return what running jobs give up of what they hold, where they are to hold less of something."""
+    less = ((job, lesser(state.running[job].grant, target)) for job, target in wanted.items())
+    return [ReallocateJob(job, grant) for job, grant in less if grant is not None]
+
+
 def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
     """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""

@@ -176,15 +176,10 @@ class Shelves:
 
     def held(self, shelf: Shelf) -> int | None:
         """What the jobs on a node alone are worth with what they hold; None where that is none of their cells."""
-        total = 0
-        jobs = [*zip(shelf.jobs, (self.fronts.kinds[kind] for kind in shelf.kinds), strict=True)]
-        for js, cells in (*jobs, *((js, (cell,)) for js, cell in shelf.settled)):
-            grant = js.grant
-            worth = next((cell.worth for cell in cells if cell.grant == grant), None)
-            if worth is None:
-                return None
-            total += worth
-        return total
+        choosers = zip(shelf.jobs, (self.fronts.kinds[kind] for kind in shelf.kinds), strict=True)
+        jobs = [*choosers, *((js, (cell,)) for js, cell in shelf.settled)]
+        worths = [cell.worth for js, cells in jobs for cell in cells if cell.grant == js.grant]
+        return sum(worths) if len(worths) == len(jobs) else None
 
     # --- dividing ---------------------------------------------------------------------------------------------
 

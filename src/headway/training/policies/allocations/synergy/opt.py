@@ -18,7 +18,7 @@ from typing import NamedTuple
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import carried_out, due_place, lesser
+from headway.training.policies.allocations.shared.wants import carried_out, due_place, given_up
 from headway.training.policies.allocations.synergy.moves import Moves
 from headway.training.policies.allocations.synergy.node_models import Shelf, Shelves
 from headway.training.policies.allocations.synergy.programs import Room, choose, within
@@ -145,11 +145,8 @@ class Opt(Allocation):
         if not js.gpus:
             return [], self.shelves.kinds.wants.due(js, placement)
         wanted = self.shelves.entered(js, placement)
-        given = []
-        for job, then in wanted.items():
-            if job != js.id and (less := lesser(state.running[job].grant, then)) is not None:
-                given.append(ReallocateJob(job, less))
-        return given, wanted[js.id]
+        grant = wanted.pop(js.id)
+        return given_up(state, wanted), grant
 
     # --- those that run ---------------------------------------------------------------------------------------
 

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.room import Room
+from headway.training.policies.allocations.shared.room import Held, Room
 from headway.training.policies.allocations.shared.tightest import placed
 from headway.training.policies.allocations.shared.wants import Wants, above, carried_out, due_place
 from headway.training.policies.allocations.synergy.changed import Changed
-from headway.training.policies.allocations.synergy.held import Held
 from headway.training.policies.allocations.synergy.leftovers import hand_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
