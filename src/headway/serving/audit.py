@@ -26,7 +26,7 @@ from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 
-_RANKS = {
+_RANKS: dict[int, int] = {
     Kind.FINISHED: BatchFinished.rank,
     Kind.LOADED: BatchLoaded.rank,
     Kind.FETCHED: ModelFetched.rank,

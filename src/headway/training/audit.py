@@ -27,7 +27,7 @@ from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 
-_RANKS = {
+_RANKS: dict[int, int] = {
     Kind.ARRIVED: JobArrived.rank,
     Kind.FINISHED: JobFinished.rank,
     Kind.FAILED: JobFailed.rank,

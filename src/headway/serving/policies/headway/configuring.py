@@ -55,7 +55,7 @@ class Configuring:
         """Compute offers and tables; begin with empty memories."""
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
-        _, self._make = makes_of(state.fleet.workers)
+        self._make = makes_of(state.fleet.workers)
         self._capable = [
             [worker.id for worker in state.workers if any(self._make[worker.id] in menu.makes for menu in offers)]
             for offers in self._menus

@@ -10,7 +10,6 @@ joins.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from scipy.special import ndtr
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import Function
-from headway.serving.fleet import Prices, Worker, places
+from headway.serving.fleet import Gpu, Prices, Worker, places
 from headway.serving.graph import Graph
 from headway.serving.state import ServingState
 
@@ -39,16 +38,6 @@ _EDGES = np.array([-np.inf, -1.5, -0.5, 0.5, 1.2, 1.7, 2.1, 2.5, 2.9, 3.3, 3.8, 
 _WEIGHTS = np.diff(ndtr(_EDGES))
 _NODES = -np.diff(np.exp(-(_EDGES**2) / 2)) / np.sqrt(2 * np.pi) / _WEIGHTS  # the mean of each bin
 _HOUR_NS = 3.6e12
-
-
-class Make(NamedTuple):
-    """What is alike in workers: offers are the same on all workers of a make."""
-
-    type: str
-    geometry: str
-    slices: int
-    cpus: int
-    memory_bytes: int
 
 
 class Menu:
@@ -76,23 +65,16 @@ class Menu:
         return found
 
 
-def make_of(worker: Worker) -> Make:
-    """Return the make of a worker."""
-    gpu = worker.gpu
-    return Make(gpu.type, gpu.geometry, gpu.slices, worker.cpus, gpu.memory_bytes)
-
-
-def makes_of(workers: Sequence[Worker]) -> tuple[tuple[Make, ...], tuple[int, ...]]:
-    """Return the makes there are, and which one each worker is."""
-    found: dict[Make, int] = {}
-    which = tuple(found.setdefault(make_of(worker), len(found)) for worker in workers)
-    return tuple(found), which
+def makes_of(workers: Sequence[Worker]) -> list[int]:
+    """Return which make each worker is: offers are the same on all workers of a make."""
+    makes: dict[tuple[Gpu, int], int] = {}
+    return [makes.setdefault((worker.gpu, worker.cpus), len(makes)) for worker in workers]
 
 
 def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
     """Return by function a menu for each size of batch that some worker can run, smallest first."""
-    makes, which = makes_of(state.fleet.workers)
-    examples = [which.index(make) for make in range(len(makes))]
+    which = makes_of(state.fleet.workers)
+    examples = [which.index(make) for make in sorted(set(which))]
     used = {task.function for graph in state.catalogue.graphs for task in graph.tasks}
     found = []
     for index, function in enumerate(state.catalogue.functions):

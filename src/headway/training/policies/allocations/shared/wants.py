@@ -5,7 +5,7 @@ known: it would like what it asked for, or its due if it asked for nothing, and 
 just its due. On GPUs faster than the reference a job would like as much more as they can use.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.feasible import grant_refusal
@@ -174,18 +174,21 @@ def least(full: Grant, due: Grant) -> Grant:
 def can_have_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
     """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due; and so on
     all nodes that jobs over several nodes join to it, where others would have to be brought down to theirs as well."""
-    if not _leaves_due(state, dues, node, gpus):
-        return False
-    reached, left = {node}, [node]
-    while left:
-        for js in state.on_node[left.pop()].values():
-            if len(js.placement) > 1:
-                beyond = [other for other, _ in js.placement if other not in reached]
-                if not all(_leaves_due(state, dues, other, 0) for other in beyond):
-                    return False
-                reached.update(beyond)
-                left.extend(beyond)
-    return True
+    return _leaves_due(state, dues, node, gpus) and all(
+        _leaves_due(state, dues, other, 0) for other in joined(state, [node]) if other != node
+    )
+
+
+def joined(state: TrainingState, nodes: Iterable[int]) -> list[int]:
+    """Return these nodes, and all that jobs over several nodes join to them."""
+    found = list(nodes)
+    reached = set(found)
+    for node in found:  # it grows on the way
+        for js in state.on_node[node].values():
+            beyond = [other for other, _ in js.placement if other not in reached]
+            reached.update(beyond)
+            found.extend(beyond)
+    return found
 
 
 def _leaves_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:

@@ -2,6 +2,7 @@
 other nodes with."""
 
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.wants import joined
 from headway.training.state import TrainingState
 
 
@@ -26,13 +27,5 @@ class Changed:
             if leases != self._seen[node]:
                 self._seen[node] = leases
                 nodes.append(node)
-        found: dict[int, JobState] = {}
-        reached = set(nodes)
-        while nodes:
-            for js in state.on_node[nodes.pop()].values():
-                if js.id not in found:
-                    found[js.id] = js
-                    beyond = [node for node, _ in js.placement if node not in reached]
-                    reached.update(beyond)
-                    nodes.extend(beyond)
+        found = {js.id: js for node in joined(state, nodes) for js in state.on_node[node].values()}
         return list(found.values())

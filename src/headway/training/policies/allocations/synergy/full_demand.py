@@ -65,11 +65,10 @@ class FullDemands:
         """As much of a demand as the nodes of a placement have, of everything the same for each GPU."""
         empty = self._empty
         columns = (empty.cpu_free, empty.memory_free, empty.storage_free)
-        cut = []
-        for wanted, free in zip(full, columns, strict=True):
-            each = min((free[node] // mask.bit_count() for node, mask in placement), default=UNCOUNTED)
-            cut.append(min(wanted, each * js.gpus))
-        return Grant(*cut)
+        each = (
+            min((free[node] // mask.bit_count() for node, mask in placement), default=UNCOUNTED) for free in columns
+        )
+        return Grant(*(min(wanted, most * js.gpus) for wanted, most in zip(full, each, strict=True)))
 
 
 def _shape(job: Job, eligible: int) -> tuple[object, ...]:

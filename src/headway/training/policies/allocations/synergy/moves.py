@@ -76,11 +76,9 @@ class Moves:
 
     def _sources(self, state: TrainingState) -> list[int]:
         """Nodes whose jobs could gain from more room, those that lack most first."""
-        lacking = []
-        for node, here in enumerate(state.on_node):
-            if len(here) > 1 and not (shelf := self._shelves.at(node)).across and shelf.worth < shelf.most:
-                lacking.append((shelf.worth - shelf.most, node))
-        return [node for _, node in sorted(lacking)[:MOST_SOURCES]]
+        crowded = ((self._shelves.at(node), node) for node, here in enumerate(state.on_node) if len(here) > 1)
+        lacking = [(shelf.worth - shelf.most, node) for shelf, node in crowded if not shelf.across]
+        return [node for lack, node in sorted(lacking)[:MOST_SOURCES] if lack < 0]
 
     def _targets(self, state: TrainingState) -> list[int]:
         """Nodes with a GPU free, those with most to spare first; of nodes that are alike the first."""
@@ -197,10 +195,11 @@ class Moves:
                     jobs[other].append(mover.js)
                     price += self._price(mover)
                     moves.append((mover.js, other))
-        worth = 0
-        for node, crowd in zip(pair, jobs, strict=True):
-            after = self._shelves.shelf(node, [(js, ((node, js.placement[0][1]),)) for js in crowd])
-            worth += after.worth - self._shelves.at(node).worth
+        after = (
+            self._shelves.shelf(node, [(js, ((node, js.placement[0][1]),)) for js in crowd])
+            for node, crowd in zip(pair, jobs, strict=True)
+        )
+        worth = sum(shelf.worth for shelf in after) - sum(self._shelves.at(node).worth for node in pair)
         return _in_order(moves, pair, [state.pool.free_count[node] for node in pair]) if worth > price else []
 
     def _kind(self, js: JobState) -> _Kind:

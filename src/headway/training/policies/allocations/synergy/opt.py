@@ -83,7 +83,6 @@ class Opt(Allocation):
         self._seen = [Shelf((-1, 0), room=room) for room in capacity]
         """The nodes as they were last divided."""
         self._worth = [0] * len(capacity)
-        self._crossed: set[int] = set()
         self._groups: Counter[int] = Counter()
         self._capacity = [sum(room[r] for room in capacity) for r in range(3)]
         self._wished = self._achieved = 0
@@ -213,12 +212,11 @@ class Opt(Allocation):
         self._wished += shelf.most - before.most
         self._achieved += achieved - self._worth[node]
         self._worth[node] = achieved
-        self._crossed = self._crossed - {node} | ({node} if shelf.across else set())
 
     def _told(self, now: int, state: TrainingState) -> Division:
         """What the division is worth, and what programme 1 says of that."""
         shelves = self.shelves
-        crossing = {js.id: js for node in sorted(self._crossed) for js in self._seen[node].across}
+        crossing = {js.id: js for shelf in self._seen for js in shelf.across}
         groups = +self._groups
         wished = self._wished
         for js in crossing.values():
