@@ -187,14 +187,11 @@ class Headway(Allocation):
     def _watch(self, state: TrainingState) -> None:
         """See how fast jobs have become with what they were given last time; begin anew if that was not believed."""
         beliefs = self.books.beliefs
-        surprised = False
-        for js, lease in self._unseen:
-            if js.lease == lease and js.id in state.running:
-                pace = self.books.pace(js, js.placement)
-                surprised |= beliefs.see(js, pace)
+        running = [js for js, lease in self._unseen if js.lease == lease and js.id in state.running]
+        surprises = [beliefs.see(js, self.books.pace(js, js.placement)) for js in running]
         self._unseen = []
         self.unsettled = False
-        if surprised:
+        if any(surprises):
             self._open(state, beliefs, self.books.granted)
 
     def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:

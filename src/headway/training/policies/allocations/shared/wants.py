@@ -145,11 +145,19 @@ def given_up(state: TrainingState, wanted: Mapping[int, Grant]) -> list[Realloca
 def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
     """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""
-    for due, pace, nodes in wants.kinds:
-        wish = Wish(js, least(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
-        if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
-            return found
-    return place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
+    found = place_by_kind(
+        state, wants, js, rule, lambda due, pace: least(wants.demand(js.job, due, pace), times(due, js.width))
+    )
+    return found or place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
+
+
+def place_by_kind(
+    state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule, asks: Callable[[Grant, int], Grant]
+) -> Placement | None:
+    """Return where a job finds what it asks for on nodes of one kind, the largest first; ``asks``: by due and pace."""
+    wishes = (Wish(js, asks(due, pace), js.eligible & nodes) for due, pace, nodes in wants.kinds)
+    places = (placed(state.pool, wish, rule) for wish in wishes if wish.eligible)
+    return next((found for found in places if found is not None), None)
 
 
 def place_by_gpus(
