@@ -63,10 +63,8 @@ def _row(row: list[int], books: Sequence["_Book"], asked: set[int], add: Add) ->
             add("wake", "wakes a policy that had not asked for it")
     elif not 0 <= subject < len(books):
         add("client", f"is about client {subject}; there are {len(books)}")
-    elif kind is Kind.LAUNCHED:
-        books[subject].launch(time, lease, place, False, add)
-    elif kind is Kind.LET_GO:
-        books[subject].launch(time, lease, place, True, add)
+    elif kind in (Kind.LAUNCHED, Kind.LET_GO):
+        books[subject].launch(time, lease, place, kind is Kind.LET_GO, add)
     elif kind is Kind.REACHED:
         books[subject].reach(time, lease, place, add)
     elif kind is Kind.FINISHED:

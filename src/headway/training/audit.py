@@ -226,7 +226,7 @@ class _Clerk(Clerk):
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
         life.lease, life.base, life.speed, life.debt, life.changed = lease, now + paid, speed, 0, now
         life.writing = 0
-        life.placement = placement_of([row for row in rows if row[1] != _COST])
+        life.placement = placement_of(rows)
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
         self._find_all(self._books.wrong_place(life.job, life.placement), f"job {job} {verb}: ")
         self._find_all(self._books.take(life), f"job {job} {verb}: ")

@@ -29,7 +29,7 @@ from headway.training.events import (
 )
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.rows import WORD_BITS, Kind
+from headway.training.rows import PLACED_KINDS, WORD_BITS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 
@@ -71,10 +71,9 @@ def placement_of(rows: Sequence[Sequence[int]]) -> Placement:
     """The placement that a START or MIGRATE row and the PLACE rows after it spell."""
     masks: dict[int, int] = {}
     for row in rows:
-        if row[1] in (_GRANT, _STORAGE):
-            continue
-        word = row[6] if row[1] == _PLACE else 0
-        masks[row[4]] = masks.get(row[4], 0) | row[5] << (WORD_BITS * word)
+        if row[1] in PLACED_KINDS:
+            word = row[6] if row[1] == _PLACE else 0
+            masks[row[4]] = masks.get(row[4], 0) | row[5] << (WORD_BITS * word)
     return tuple(masks.items())
 
 

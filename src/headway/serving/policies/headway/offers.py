@@ -10,6 +10,7 @@ joins.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -102,12 +103,9 @@ def _possible(state: ServingState, worker: int, index: int) -> dict[int, list[tu
             usd = hold_usd(state.fleet.prices, cpus, slices) * time
             rows.setdefault(size, []).append((cpus, slices, time, usd))
     for size, found in rows.items():
-        cheapest, kept = float("inf"), []
-        for row in sorted(found, key=lambda row: (row[2], row[3])):
-            if row[3] <= cheapest * TOLERATED:
-                kept.append(row)
-            cheapest = min(cheapest, row[3])
-        rows[size] = kept
+        found.sort(key=lambda row: (row[2], row[3]))
+        cheapest = accumulate((row[3] for row in found[:-1]), min, initial=float("inf"))
+        rows[size] = [row for row, least in zip(found, cheapest, strict=True) if row[3] <= least * TOLERATED]
     return rows
 
 
@@ -177,10 +175,11 @@ class Outlook:
         """By function and size: what the offers cost to hold."""
         self._waits = waits
         self._drop = drop
-        self.tables: list[list[Table]] = []
-        for graph, worth in zip(state.catalogue.graphs, worths, strict=True):
-            base = [min(row[task.function] for row in state.latency.base) for task in graph.tasks]
-            self.tables.append(self._graph(graph, base, worth))
+        least = [min(times) for times in zip(*state.latency.base, strict=True)]
+        graphs = zip(state.catalogue.graphs, worths, strict=True)
+        self.tables = [
+            self._graph(graph, [least[index] for index in graph.functions], worth) for graph, worth in graphs
+        ]
 
     def _graph(self, graph: Graph, base: Sequence[int], worth: float) -> list[Table]:
         lengths = graph.lengths_from(base)

@@ -56,8 +56,17 @@ class View:
 
     def copy(self) -> "View":
         """Return another one, to plan in; plans do not change ``slices`` and ``idle``."""
-        changing = (self.busy, self.fetching, self.backlog, self.resident, self.free, self.wanted)
-        return View(self.up, *(numbers.copy() for numbers in changing), self.slices, self.idle)
+        return View(
+            self.up,
+            self.busy.copy(),
+            self.fetching.copy(),
+            self.backlog.copy(),
+            self.resident.copy(),
+            self.free.copy(),
+            self.wanted.copy(),
+            self.slices,
+            self.idle,
+        )
 
 
 class Views:

@@ -1,8 +1,6 @@
 """Which jobs to divide anew: those on nodes where somebody came or went since the last time, and whoever they share
 other nodes with."""
 
-from itertools import zip_longest
-
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.wants import joined
 from headway.training.state import TrainingState
@@ -21,8 +19,8 @@ class Changed:
         if state.tenures == self._at:
             return []
         self._at = state.tenures
-        before, self._seen = self._seen, [[js.lease for js in here.values()] for here in state.on_node]
-        pairs = zip_longest(self._seen, before, fillvalue=[])
-        nodes = [node for node, (leases, earlier) in enumerate(pairs) if leases != earlier]
+        before = self._seen or [[]] * len(state.on_node)
+        self._seen = [[js.lease for js in here.values()] for here in state.on_node]
+        nodes = [node for node, (now, then) in enumerate(zip(self._seen, before, strict=True)) if now != then]
         found = {js.id: js for node in joined(state, nodes) for js in state.on_node[node].values()}
         return list(found.values())

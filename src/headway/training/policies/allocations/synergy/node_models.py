@@ -236,14 +236,13 @@ class Shelves:
             left.setdefault(kind, []).append(cell)
         without = []
         for kind, js in zip(shelf.kinds, shelf.jobs, strict=True):
-            cells, held = self.fronts.kinds[kind], js.grant
-            for index in left[kind]:
-                if cells[index].grant == held:
-                    left[kind].remove(index)
-                    wanted[js.id] = held
-                    break
-            else:
+            cells = self.fronts.kinds[kind]
+            held = next((index for index in left[kind] if cells[index].grant == js.grant), None)
+            if held is None:
                 without.append((kind, js))
+            else:
+                left[kind].remove(held)
+                wanted[js.id] = js.grant
         for kind, js in without:
             cells = self.fronts.kinds[kind]
             best = max(left[kind], key=lambda index: cells[index].worth)
