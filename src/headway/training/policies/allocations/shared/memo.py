@@ -1,4 +1,4 @@
-"""Results that are remembered by a key, up to so many."""
+"""Results that take long to find and are asked for often: they are remembered by a key, up to so many of them."""
 
 from collections.abc import Callable
 from typing import TypeVar
