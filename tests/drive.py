@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.core import replay as core
 from headway.core.scheduler import Scheduler
 from headway.core.tape import BATCH_ROWS, Tape, TapeRow, TapeWriter
 from headway.sim.faults import Faults
@@ -22,7 +23,7 @@ from headway.training.job import Job, workload
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
-from headway.training.replay import Walk
+from headway.training.replay import Walk, about
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -211,3 +212,8 @@ def joined(before: Tape, after: Tape) -> Tape:
     """Two tapes in a row."""
     notes = {**before.notes, **{row + len(before): text for row, text in after.notes.items()}}
     return Tape(np.concatenate((before.rows, after.rows)), notes)
+
+
+def first_difference(a: Tape, b: Tape) -> str | None:
+    """Return where two tapes of jobs part, in one line; None when they are equal."""
+    return core.first_difference(a, b, Kind, about)

@@ -19,11 +19,11 @@ from headway.training.events import JobArrived, JobCancelled, JobFailed, JobFini
 from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool
-from headway.training.replay import first_difference, replay
+from headway.training.replay import replay
 from headway.training.rows import Kind
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
-from tests.drive import FIRST_ACTION, Run, Watched, World, digest, drive
+from tests.drive import FIRST_ACTION, Run, Watched, World, digest, drive, first_difference
 
 Make = Callable[[], ComposedPolicy]
 CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time")

@@ -12,13 +12,12 @@ from headway.serving.actions import Action
 from headway.serving.audit import audit
 from headway.serving.digest import digest
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.replay import first_difference, replay
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.serving.state import ServingState
 from headway.units import SECOND
 from tests.conformance.checks import CLOCKS, BrokenPromise, promise
-from tests.serving.worlds import Run, Watched, World, drive
+from tests.serving.worlds import Run, Watched, World, drive, first_difference, replay
 
 Make = Callable[[], ServingPolicy]
 

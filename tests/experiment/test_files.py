@@ -19,8 +19,9 @@ from headway.formats.training.settings import Experiment
 from headway.training.audit import audit
 from headway.training.job import Job
 from headway.training.policies import registry
-from headway.training.replay import first_difference, replay
+from headway.training.replay import replay
 from headway.units import DAY, SECOND
+from tests.drive import first_difference
 
 
 def described(**tables: Any) -> Experiment:

@@ -285,4 +285,4 @@ def test_jobs_that_stay_where_they_are_have_the_best_of_all_divisions(
         ]
         assert sum(held) == best
         total += best
-    assert allocation.achieved_ppm == total <= allocation.bound_ppm
+    assert allocation.divisions[-1].achieved_ppm == total <= allocation.divisions[-1].bound_ppm

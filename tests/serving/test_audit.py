@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.core.audit import Finding
+from headway.core.audit import MOST_FINDINGS, Finding
 from headway.core.tape import COLUMNS, Tape
-from headway.serving.audit import MOST_FINDINGS, audit
+from headway.serving.audit import audit
 from headway.serving.catalogue import Catalogue, Configuration, Model, Profile
 from headway.serving.fleet import MIG, Fleet
 from headway.serving.rows import Kind, pack

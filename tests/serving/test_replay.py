@@ -11,12 +11,12 @@ from headway.serving.digest import digest
 from headway.serving.events import RequestArrived
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build
-from headway.serving.replay import events_of, first_difference, replay
+from headway.serving.replay import events_of
 from headway.serving.rows import Kind
 from headway.units import MILLISECOND
 from tests.serving.restless import Restless
 from tests.serving.rich import WORLD, rich
-from tests.serving.worlds import World, drive
+from tests.serving.worlds import World, drive, first_difference, replay
 
 
 def played(world: World, tape: Tape, policy: ServingPolicy) -> Tape:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from headway.core import replay as core
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeRow, TapeWriter
 from headway.serving.actions import Action
@@ -20,6 +21,7 @@ from headway.serving.graph import Graph, Task
 from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build
+from headway.serving.replay import about, replay_on
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.serving.state import ServingState
@@ -309,3 +311,37 @@ def worlds(draw: st.DrawFn, *, outages: bool | None = None) -> World:
         draw(st.integers(0, 3)),
         slower,
     )
+
+
+def replay(
+    catalogue: Catalogue,
+    fleet: Fleet,
+    requests: Sequence[Request],
+    tape: Tape,
+    policy: ServingPolicy,
+    *,
+    latency: LatencyModel | None = None,
+    push_interval: int = 0,
+    central: bool | None = None,
+    preloaded: bool = True,
+) -> Tape:
+    """Return the tape that a policy, fresh and not bound yet, writes when shown the recorded events.
+
+    ``central`` None: as the policy is.
+    """
+    state = ServingState(
+        catalogue,
+        fleet,
+        latency,
+        to_come=len(requests),
+        push_interval=push_interval,
+        central=policy.central if central is None else central,
+        preloaded=preloaded,
+    )
+    policy.bind(state)
+    return replay_on(state, requests, tape, policy)
+
+
+def first_difference(a: Tape, b: Tape) -> str | None:
+    """Return where two tapes of requests part, in one line; None when they are equal."""
+    return core.first_difference(a, b, Kind, about)

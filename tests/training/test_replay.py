@@ -13,11 +13,11 @@ from headway.training.cluster import uniform
 from headway.training.events import JobFinished
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build
-from headway.training.replay import RecordedEvents, Walk, decode, first_difference, replay
+from headway.training.replay import Walk, decode, replay
 from headway.training.rows import Kind
 from headway.training.speed import SpeedModel
 from headway.units import SECOND
-from tests.drive import World, digest, drive, fresh_state, seconds_of, state_at
+from tests.drive import World, digest, drive, first_difference, fresh_state, seconds_of, state_at
 from tests.strategies import specs, worlds
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_on_a_tape_is_said() -> None:
         state_at(cluster, jobs, Tape(broken), 0, build("fifo"))
     broken[0, 1] = 19
     with pytest.raises(TapeError, match="kind 19"):
-        RecordedEvents(jobs, Tape(broken)).next()
+        next(decode(jobs, Tape(broken)))
 
 
 def test_an_empty_tape_has_no_steps() -> None:

@@ -18,12 +18,11 @@ from headway.training.cluster import uniform
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
-from headway.training.replay import first_difference
 from headway.training.rows import Kind
 from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import Make
-from tests.drive import World, digest, drive, joined, seconds_of
+from tests.drive import World, digest, drive, first_difference, joined, seconds_of
 from tests.golden.training import POLICIES
 from tests.golden.worlds import WORLDS
 from tests.strategies import specs, worlds

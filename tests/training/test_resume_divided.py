@@ -21,14 +21,13 @@ from headway.training.events import Event
 from headway.training.job import Job, workload
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
-from headway.training.replay import first_difference
 from headway.training.rows import Kind
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
 from headway.training.transfer import renewed, transferred
 from headway.units import SECOND
 from tests.conformance.divided import Divided, divided_specs, divided_worlds, stairs
-from tests.drive import Watched, fresh_state, joined
+from tests.drive import Watched, first_difference, fresh_state, joined
 from tests.training.test_resume import times_of
 
 few = settings(

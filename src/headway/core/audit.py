@@ -1,14 +1,23 @@
 """What every audit shares: a finding, and the rules that hold for any tape whatever its rows mean."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from headway.core.replay import rows_of
 from headway.core.tape import Tape
 
 CONSEQUENCE = -1
 """The rank of a row that may stand anywhere in its instant: it follows from another row."""
+ACTION = 100
+"""The rank of a row that records an action: actions come after all events of their instant."""
+MOST_FINDINGS = 1000
+"""One mistake breaks many rules after it; nobody reads more."""
+PROGRESS_EVERY_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +53,110 @@ def order_findings(tape: Tape, ranks: npt.NDArray[np.int64]) -> list[Finding]:
         text = "comes late: events of an instant come in the order of their ranks, and before its actions"
         found.append(Finding(row, int(time[row]), "order", text))
     return found
+
+
+def row_ranks(
+    tape: Tape, events: Mapping[int, int], actions: Iterable[int], stale: int | None = None
+) -> npt.NDArray[np.int64]:
+    """Return a rank for each row, by kinds.
+
+    ``events``: the ranks of events; ``stale``: the kind of a row whose value is the kind of an event.
+    """
+    table = np.full(64, CONSEQUENCE, dtype=np.int64)
+    table[list(actions)] = ACTION
+    table[list(events)] = list(events.values())
+    kinds = tape.column("kind")
+    if stale is not None:
+        kinds = np.where(kinds == stale, tape.column("value"), kinds)
+    ranks: npt.NDArray[np.int64] = table[np.clip(kinds, 0, 63)]
+    return ranks
+
+
+class Clerk(ABC):
+    """Reads a tape row by row, keeps books, and notes what cannot be."""
+
+    opens: ClassVar[tuple[int, ...]]
+    """Kinds of rows that others belong to."""
+    follows: ClassVar[tuple[int, ...]]
+    """Kinds of rows that may belong to the row before them."""
+    shared: ClassVar[slice]
+    """The columns in which rows that belong together are equal."""
+
+    def __init__(self) -> None:
+        self.found: list[Finding] = []
+        self._row = self._now = 0
+        self._group: list[list[int]] = []
+        """A row of a kind that opens, and those that belong to it."""
+        self._rows: dict[int, Callable[[list[int]], None]] = {}
+        """By kind: what enters a row that stands alone."""
+
+    def enter(self, index: int, row: list[int]) -> None:
+        """Enter the next row."""
+        kind = row[1]
+        if self._group and not (kind in self.follows and row[self.shared] == self._group[0][self.shared]):
+            self._close_group()
+        if row[0] != self._now:
+            self._end_instant()
+            self._now = row[0]
+        self._row = index
+        self._expect(kind)
+        if kind in self.opens or self._group:
+            self._group.append(row)
+        elif (entry := self._rows.get(kind)) is not None:
+            entry(row)
+        else:
+            self._find("kind", f"a row of kind {kind} cannot stand here")
+
+    def close(self, *, complete: bool) -> None:
+        """Note what the end of the tape leaves open; ``complete``: the run went to its end."""
+        if self._group:
+            self._close_group()
+        self._end_instant()
+        if complete:
+            self._find_open()
+
+    def _find(self, rule: str, text: str) -> None:
+        self.found.append(Finding(self._row, self._now, rule, text))
+
+    def _find_all(self, broken: Iterable[tuple[str, str]], about: str = "") -> None:
+        """Note (rule, text) of each; ``about`` goes before the text."""
+        for rule, text in broken:
+            self._find(rule, about + text)
+
+    def _close_group(self) -> None:
+        group, self._group = self._group, []
+        self._settle(group)
+
+    def _expect(self, kind: int) -> None:  # noqa: B027 - most have no such rule
+        """Check that a row of this kind may come next."""
+
+    @abstractmethod
+    def _settle(self, rows: list[list[int]]) -> None:
+        """Enter rows that belong together."""
+
+    @abstractmethod
+    def _end_instant(self) -> None:
+        """Check what has to hold when an instant is over."""
+
+    def _find_open(self) -> None:  # noqa: B027 - not every one asks
+        """Note what a run that went to its end does not leave open."""
+
+
+def audited(
+    tape: Tape,
+    ranks: npt.NDArray[np.int64],
+    clerk: Clerk,
+    *,
+    complete: bool,
+    progress: Callable[[int], None] | None = None,
+) -> list[Finding]:
+    """Return what a clerk finds on a tape, and rows out of order; ``progress`` is told the row every so often."""
+    for index, row in enumerate(rows_of(tape)):
+        clerk.enter(index, row)
+        if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
+            progress(index)
+        if len(clerk.found) > MOST_FINDINGS:
+            break
+    clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
+    found = [*order_findings(tape, ranks), *clerk.found]
+    return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]

@@ -7,16 +7,13 @@ and a request ends after its last kernel.
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.audit import Finding, order_findings, row_ranks
 from headway.core.tape import Tape
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.kernels.rows import Kind
 
-_ACTION_RANK = 100
-_RANKS = {
+_RANKS: dict[int, int] = {
     Kind.FINISHED: 0,
     Kind.HELD_UP: 1,
     Kind.REQUEST_ENDED: 2,
@@ -31,11 +28,7 @@ Add = Callable[[str, str], None]
 
 def audit(clients: Sequence[Client], device: Device, tape: Tape, *, complete: bool = True) -> list[Finding]:
     """Return everything on the tape that cannot be; nothing for a sound one. ``complete``: the run went to its end."""
-    kinds = tape.column("kind")
-    ranks = np.array(
-        [_RANKS.get(Kind(kind), _ACTION_RANK) if kind in _KNOWN else CONSEQUENCE for kind in kinds.tolist()]
-    )
-    found = order_findings(tape, ranks)
+    found = order_findings(tape, row_ranks(tape, _RANKS, _KNOWN - _RANKS.keys()))
     books = [_Book(client, device) for client in clients]
     asked: set[int] = set()
     for number, row in enumerate(tape.rows.tolist()):
@@ -70,10 +63,8 @@ def _row(row: list[int], books: Sequence["_Book"], asked: set[int], add: Add) ->
             add("wake", "wakes a policy that had not asked for it")
     elif not 0 <= subject < len(books):
         add("client", f"is about client {subject}; there are {len(books)}")
-    elif kind is Kind.LAUNCHED:
-        books[subject].launch(time, lease, place, False, add)
-    elif kind is Kind.LET_GO:
-        books[subject].launch(time, lease, place, True, add)
+    elif kind in (Kind.LAUNCHED, Kind.LET_GO):
+        books[subject].launch(time, lease, place, kind is Kind.LET_GO, add)
     elif kind is Kind.REACHED:
         books[subject].reach(time, lease, place, add)
     elif kind is Kind.FINISHED:

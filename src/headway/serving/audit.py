@@ -4,13 +4,9 @@ Everything is recomputed from the rows with the naive ``books``: bytes, CPUs, sl
 each task is, and what could have been where at which time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
-from headway.core.audit import CONSEQUENCE, Finding, order_findings
-from headway.core.replay import rows_of
+from headway.core.audit import Finding, audited, row_ranks
 from headway.core.tape import Tape
 from headway.serving.audit_requests import RequestClerk
 from headway.serving.books import BatchEntry, WorkerBooks
@@ -30,11 +26,7 @@ from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 
-MOST_FINDINGS = 1000
-"""One mistake breaks many rules after it; nobody reads more."""
-
-_ACTION_RANK = 100
-_RANKS = {
+_RANKS: dict[int, int] = {
     Kind.FINISHED: BatchFinished.rank,
     Kind.LOADED: BatchLoaded.rank,
     Kind.FETCHED: ModelFetched.rank,
@@ -45,8 +37,7 @@ _RANKS = {
     Kind.ARRIVED: RequestArrived.rank,
     Kind.WOKE: Woke.rank,
 }
-_OPENS = (int(Kind.RUN), int(Kind.FETCH))
-_FOLLOWS = (int(Kind.TASK), int(Kind.COLD), int(Kind.EVICTED), int(Kind.LOAD))
+_ACTIONS = range(Kind.PLACE, Kind.REFUSED + 1)
 
 
 def audit(
@@ -63,39 +54,24 @@ def audit(
     ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
     says, which is true in virtual time only.
     """
-    found = order_findings(tape, _row_ranks(tape))
-    clerk = _Clerk(catalogue, fleet, requests, punctual)
-    for index, row in enumerate(rows_of(tape)):
-        clerk.enter(index, row)
-        if len(clerk.found) > MOST_FINDINGS:
-            break
-    clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
-    found.extend(clerk.found)
-    return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]
-
-
-def _row_ranks(tape: Tape) -> npt.NDArray[np.int64]:
-    table = np.full(64, CONSEQUENCE, dtype=np.int64)
-    for kind, rank in _RANKS.items():
-        table[kind] = rank
-    table[int(Kind.PLACE) : int(Kind.REFUSED) + 1] = _ACTION_RANK
-    kinds = np.where(tape.column("kind") == Kind.STALE, tape.column("value"), tape.column("kind"))
-    ranks: npt.NDArray[np.int64] = table[np.clip(kinds, 0, 63)]
-    return ranks
+    ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
+    return audited(tape, ranks, _Clerk(catalogue, fleet, requests, punctual), complete=complete)
 
 
 class _Clerk(RequestClerk):
-    """Reads row after row and keeps the books."""
+    """Keeps the books of workers, and of what runs there."""
+
+    opens = (int(Kind.RUN), int(Kind.FETCH))
+    follows = (int(Kind.TASK), int(Kind.COLD), int(Kind.EVICTED), int(Kind.LOAD))
+    shared = slice(3, 5)
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], punctual: bool) -> None:
         super().__init__(catalogue, fleet, requests)
         self._punctual = punctual
         self._lease = 0
-        self._group: list[list[int]] = []
-        """A RUN or FETCH row and what follows from it."""
         self._stopping: list[int] | None = None
         """A STOP_INSTANCE row whose process has yet to go."""
-        self._rows: dict[int, Callable[[list[int]], None]] = {
+        self._rows = {
             Kind.ARRIVED: self._on_arrived,
             Kind.TASK_ARRIVED: self._on_queued,
             Kind.QUEUED: self._on_queued,
@@ -119,43 +95,17 @@ class _Clerk(RequestClerk):
             **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
         }
 
-    def enter(self, index: int, row: list[int]) -> None:
-        """Enter the next row."""
-        kind = row[1]
-        group = self._group
-        if group and not (kind in _FOLLOWS and row[3:5] == group[0][3:5]):
-            self._settle()
-        if row[0] != self._now:
-            self._end_instant()
-            self._now = row[0]
-        self._row = index
-        if kind in _OPENS or self._group:
-            self._group.append(row)
-        elif (entry := self._rows.get(kind)) is not None:
-            entry(row)
-        else:
-            self._find("kind", f"a row of kind {kind} cannot stand here")
+    def _find_open(self) -> None:
+        for request in self._lives:
+            self._find("end", f"request {request} was neither answered nor dropped")
+        for request in self._requests.keys() - self._ended.keys() - self._lives.keys():
+            self._find("end", f"request {request} of the workload never arrived")
 
-    def close(self, *, complete: bool) -> None:
-        """End the tape here; find what is still open."""
-        if self._group:
-            self._settle()
-        self._end_instant()
-        if complete:
-            for request in self._lives:
-                self._find("end", f"request {request} was neither answered nor dropped")
-            for request in self._requests.keys() - self._ended.keys() - self._lives.keys():
-                self._find("end", f"request {request} of the workload never arrived")
-
-    def _settle(self) -> None:
-        group, self._group = self._group, []
-        self._new_lease(group[0][3])
-        if (books := self._at(group[0])) is None:
-            return
-        if group[0][1] == Kind.RUN:
-            self._on_run(books, group)
-        else:
-            self._on_fetch(books, group)
+    def _settle(self, rows: list[list[int]]) -> None:
+        self._new_lease(rows[0][3])
+        if (books := self._at(rows[0])) is not None:
+            enter = self._on_run if rows[0][1] == Kind.RUN else self._on_fetch
+            enter(books, rows)
 
     def _new_lease(self, lease: int) -> None:
         if lease <= self._lease:
@@ -183,8 +133,7 @@ class _Clerk(RequestClerk):
             self._find("profile", f"batch {lease}: function {kind.name} has no profile for {size}")
         self._load(books, batch, group)
         books.batches[lease] = batch
-        for rule, text in books.overbooked():
-            self._find(rule, f"batch {lease} at {place}: {text}")
+        self._find_all(books.overbooked(), f"batch {lease} at {place}: ")
 
     def _begin(self, batch: BatchEntry, row: list[int]) -> None:
         now, _, request, lease, place, task, there = row
@@ -213,8 +162,7 @@ class _Clerk(RequestClerk):
         ready = self._process(books, batch, [row[6] for row in group if row[1] == Kind.COLD])
         for row in group:
             if row[1] == Kind.EVICTED:
-                for rule, text in books.evicted(row[5]):
-                    self._find(rule, text)
+                self._find_all(books.evicted(row[5]))
         ready = max([ready, *(books.resident[model] for model in kind.models if model in books.resident)])
         loads = [row for row in group if row[1] == Kind.LOAD]
         came = max(now, books.link_free)  # beside the start of a process
@@ -300,15 +248,13 @@ class _Clerk(RequestClerk):
             self._find("load", f"model {model} does not exist")
             return
         for row in group[1:]:
-            for rule, text in books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")]:
-                self._find(rule, text)
+            self._find_all(books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")])
         if model in books.resident:
             self._find("load", f"model {model} is fetched to {place}, where it is")
         self._link(model, value - max(0, books.link_free - now))
         books.link_free = books.resident[model] = now + value
         books.fetches[lease] = (model, now + value)
-        for rule, text in books.overbooked():
-            self._find(rule, f"fetch {lease} at {place}: {text}")
+        self._find_all(books.overbooked(), f"fetch {lease} at {place}: ")
 
     def _on_fetched(self, row: list[int]) -> None:
         books = self._at(row)
@@ -329,8 +275,7 @@ class _Clerk(RequestClerk):
 
     def _on_evict(self, row: list[int]) -> None:
         if (books := self._at(row)) is not None:
-            for rule, text in books.evicted(row[5]):
-                self._find(rule, text)
+            self._find_all(books.evicted(row[5]))
 
     def _on_start_instance(self, row: list[int]) -> None:
         if (books := self._at(row)) is None:
@@ -365,9 +310,13 @@ class _Clerk(RequestClerk):
         books = self._workers[place] if 0 <= place < len(self._workers) else None
         if kind == Kind.TASK_ARRIVED:
             life = self._lives.get(request)
-            awaited = life is not None and 0 <= task < len(life.moves) and life.placed[task] >= 0
-            awaited = awaited and life is not None and life.moves[task] == lease
-            live = awaited and life is not None and not (life.queued[task] or life.begun(task) or life.unmet(task))
+            live = (
+                life is not None
+                and 0 <= task < len(life.moves)
+                and life.placed[task] >= 0
+                and life.moves[task] == lease
+                and not (life.queued[task] or life.begun(task) or life.unmet(task))
+            )
         elif books is None:
             live = False
         elif kind in (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED):

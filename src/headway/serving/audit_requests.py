@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.core.audit import Finding
+from headway.core.audit import Clerk
 from headway.serving.books import Life, WorkerBooks, sent
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -10,11 +10,11 @@ from headway.serving.request import Request
 from headway.serving.rows import Kind
 
 
-class RequestClerk:
+class RequestClerk(Clerk):
     """Keeps the books of requests; what runs on workers is entered by its subclass."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request]) -> None:
-        self.found: list[Finding] = []
+        super().__init__()
         self._catalogue, self._fleet = catalogue, fleet
         self._requests = {request.id: request for request in requests}
         self._workers = [WorkerBooks(worker, catalogue) for worker in fleet.workers]
@@ -26,9 +26,6 @@ class RequestClerk:
         self._failed: list[WorkerBooks] = []
         """Workers that died in this instant."""
         self._row = self._now = -1
-
-    def _find(self, rule: str, text: str) -> None:
-        self.found.append(Finding(self._row, self._now, rule, text))
 
     def _end_instant(self) -> None:
         for books in self._failed:

@@ -1,6 +1,6 @@
 """From a serving tape back to what happened: its events again, and the policy asked again at each instant.
 
-``replay`` shows a fresh policy the recorded events and gives the tape that it writes: identical, if it is the policy
+``replay_on`` shows a fresh policy the recorded events and gives the tape that it writes: identical, if it is the policy
 that was recorded. A state at T is the replay of the tape until T.
 """
 
@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from headway.core.replay import decide_again, instants
-from headway.core.replay import first_difference as differing
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
@@ -24,8 +22,6 @@ from headway.serving.events import (
     WorkerFailed,
     WorkerRecovered,
 )
-from headway.serving.fleet import Fleet
-from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
 from headway.serving.rows import Kind
@@ -70,39 +66,10 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             raise TapeError(f"the tape has a row of kind {kind} at {time} ns; no serving event has that number")
 
 
-def replay(
-    catalogue: Catalogue,
-    fleet: Fleet,
-    requests: Sequence[Request],
-    tape: Tape,
-    policy: ServingPolicy,
-    *,
-    latency: LatencyModel | None = None,
-    push_interval: int = 0,
-    central: bool | None = None,
-    preloaded: bool = True,
-) -> Tape:
-    """Return the tape that a policy, fresh and not bound yet, writes when shown the recorded events.
-
-    ``central`` None: as the policy is.
-    """
-    state = ServingState(
-        catalogue,
-        fleet,
-        latency,
-        to_come=len(requests),
-        push_interval=push_interval,
-        central=policy.central if central is None else central,
-        preloaded=preloaded,
-    )
-    policy.bind(state)
-    return replay_on(state, requests, tape, policy)
-
-
 def replay_on(
     state: ServingState, requests: Sequence[Request], tape: Tape, policy: ServingPolicy, *, complete: bool = False
 ) -> Tape:
-    """Return the same with a state and a bound policy that are at their beginning.
+    """Return the tape that a policy writes when shown the recorded events; it is bound to the state, both fresh.
 
     ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
     """
@@ -117,8 +84,3 @@ def about(row: Sequence[int]) -> str:
     """Return what a row of the tape is about: a request or a worker."""
     _, kind, subject, _, place = row[:5]
     return f"request {subject}" if subject >= 0 else f"worker {place}" if kind in _OF_WORKERS else ""
-
-
-def first_difference(a: Tape, b: Tape) -> str | None:
-    """Return where two tapes of requests part, in one line; None when they are equal."""
-    return differing(a, b, Kind, about)

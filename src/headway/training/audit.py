@@ -6,10 +6,7 @@ it owes. Only what a policy promises needs more than books: quotas and shares (`
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
-from headway.core.audit import CONSEQUENCE, Finding, order_findings
+from headway.core.audit import MOST_FINDINGS, Clerk, Finding, audited, row_ranks
 from headway.core.tape import Tape
 from headway.training.books import Books, Life
 from headway.training.cluster import Cluster
@@ -26,16 +23,11 @@ from headway.training.events import (
 from headway.training.guarantee import unkept_promises
 from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.replay import grant_of, placement_of, rows_of
+from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 
-PROGRESS_EVERY_ROWS = 65_536
-MOST_FINDINGS = 1000
-"""One mistake breaks many rules after it; nobody reads more."""
-
-_ACTION_RANK = 100
-_RANKS = {
+_RANKS: dict[int, int] = {
     Kind.ARRIVED: JobArrived.rank,
     Kind.FINISHED: JobFinished.rank,
     Kind.FAILED: JobFailed.rank,
@@ -48,7 +40,7 @@ _RANKS = {
 _OUTCOMES: dict[int, Outcome] = {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}
 _START, _MIGRATE, _REALLOCATE = int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE)
 _COST, _PAUSE = int(Kind.COST), int(Kind.PAUSE)
-_FOLLOWS = (int(Kind.PLACE), _COST, int(Kind.GRANT), int(Kind.STORAGE), _PAUSE)
+_ACTIONS = (_START, Kind.PREEMPT, _MIGRATE, _REALLOCATE, Kind.WAKE_AT, Kind.REFUSED)
 
 
 def audit(
@@ -71,35 +63,21 @@ def audit(
     first multiple of that after it): true in virtual time only.
     ``progress`` is told the row every so often.
     """
-    found = order_findings(tape, _row_ranks(tape))
     clerk = _Clerk(cluster, jobs, speed or SpeedModel(cluster), costs or Costs(), punctual, completions or 1)
-    for index, row in enumerate(rows_of(tape)):
-        clerk.enter(index, row)
-        if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
-            progress(index)
-        if len(clerk.found) > MOST_FINDINGS:
-            break
-    clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
-    found.extend(clerk.found)
+    ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
+    found = audited(tape, ranks, clerk, complete=complete, progress=progress)
     if policy is not None and not found:
-        found.extend(unkept_promises(cluster, jobs, tape, policy, speed=speed, costs=costs))
-    return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]
+        broken = unkept_promises(cluster, jobs, tape, policy, speed=speed, costs=costs)
+        found = sorted(broken, key=lambda finding: finding.row)[:MOST_FINDINGS]
+    return found
 
 
-def _row_ranks(tape: Tape) -> npt.NDArray[np.int64]:
-    table = np.full(64, CONSEQUENCE, dtype=np.int64)
-    for kind, rank in _RANKS.items():
-        table[kind] = rank
-    table[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.REALLOCATE, Kind.WAKE_AT, Kind.REFUSED]] = _ACTION_RANK
-    kinds, values = tape.column("kind"), tape.column("value")
-    ranks: npt.NDArray[np.int64] = table[np.clip(kinds, 0, 63)]
-    stale = kinds == Kind.STALE
-    ranks[stale] = table[np.clip(values[stale], 0, 63)]
-    return ranks
+class _Clerk(Clerk):
+    """Keeps the books of jobs and nodes."""
 
-
-class _Clerk:
-    """Goes through the rows one by one and keeps the books."""
+    opens = (_START, _MIGRATE, _REALLOCATE)
+    follows = (int(Kind.PLACE), _COST, int(Kind.GRANT), int(Kind.STORAGE), _PAUSE)
+    shared = slice(2, 4)
 
     def __init__(
         self,
@@ -110,7 +88,7 @@ class _Clerk:
         punctual: bool,
         completions: int = 1,
     ) -> None:
-        self.found: list[Finding] = []
+        super().__init__()
         self._jobs = jobs
         self._speed = speed
         self._costs = costs
@@ -120,10 +98,6 @@ class _Clerk:
         self._lives: dict[int, Life] = {}
         self._arrived = bytearray(len(jobs))
         self._lease = 0
-        self._row = 0
-        self._now = 0
-        self._placing: list[list[int]] = []
-        """A START or MIGRATE row and the PLACE and COST rows that belong to it."""
         self._emptied: set[int] = set()
         """Nodes that failed or were emptied in this instant."""
         self._failed_node = False
@@ -131,7 +105,7 @@ class _Clerk:
         """A job whose failed attempt has to be followed by QUEUED_AGAIN."""
         self._shared: set[tuple[int, int]] = set()
         """(node, mask) of shared GPUs touched in this instant, where sharing costs speed."""
-        self._rows: dict[int, Callable[[list[int]], None]] = {
+        self._rows = {
             Kind.ARRIVED: self._on_arrived,
             Kind.FINISHED: self._on_ended,
             Kind.FAILED: self._on_ended,
@@ -144,44 +118,20 @@ class _Clerk:
             Kind.EVICTED: self._on_evicted,
             Kind.RESPEED: self._on_respeed,
             Kind.QUEUED_AGAIN: self._on_queued_again,
-            Kind.WOKE: _ignore,
-            Kind.WAKE_AT: _ignore,
-            Kind.REFUSED: _ignore,
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
         }
 
-    def enter(self, index: int, row: list[int]) -> None:
-        """The next row."""
-        kind = row[1]
-        if self._placing and not (kind in _FOLLOWS and row[2:4] == self._placing[0][2:4]):
-            self._placed()
-        if row[0] != self._now:
-            self._end_instant()
-            self._now = row[0]
-        self._row = index
+    def _expect(self, kind: int) -> None:
         if self._again is not None and kind != Kind.QUEUED_AGAIN:
             self._find("retry", f"job {self._again} has retries left and was not queued again")
             self._again = None
-        if kind in (_START, _MIGRATE, _REALLOCATE) or self._placing:
-            self._placing.append(row)
-        elif (entry := self._rows.get(kind)) is not None:
-            entry(row)
-        else:
-            self._find("kind", f"a row of kind {kind} cannot stand here")
 
-    def close(self, *, complete: bool) -> None:
-        """The tape ends here."""
-        if self._placing:
-            self._placed()
-        self._end_instant()
-        if complete:
-            for job, life in self._lives.items():
-                self._find("end", f"job {job} {'runs' if life.lease else 'waits'} at the end of the tape")
-            for job in range(len(self._jobs)):
-                if not self._arrived[job]:
-                    self._find("end", f"job {job} of the workload never arrived")
-
-    def _find(self, rule: str, text: str) -> None:
-        self.found.append(Finding(self._row, self._now, rule, text))
+    def _find_open(self) -> None:
+        for job, life in self._lives.items():
+            self._find("end", f"job {job} {'runs' if life.lease else 'waits'} at the end of the tape")
+        for job in range(len(self._jobs)):
+            if not self._arrived[job]:
+                self._find("end", f"job {job} of the workload never arrived")
 
     def _end_instant(self) -> None:
         for node in self._emptied:
@@ -246,8 +196,7 @@ class _Clerk:
 
     # --- starting and stopping --------------------------------------------------------------------------------
 
-    def _placed(self) -> None:
-        rows, self._placing = self._placing, []
+    def _settle(self, rows: list[list[int]]) -> None:
         if rows[0][1] == _REALLOCATE:
             self._regranted(rows)
             return
@@ -277,10 +226,10 @@ class _Clerk:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
         life.lease, life.base, life.speed, life.debt, life.changed = lease, now + paid, speed, 0, now
         life.writing = 0
-        life.placement = placement_of([row for row in rows if row[1] != _COST])
+        life.placement = placement_of(rows)
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
-        for rule, text in (*self._books.wrong_place(life.job, life.placement), *self._books.take(life)):
-            self._find(rule, f"job {job} {verb}: {text}")
+        self._find_all(self._books.wrong_place(life.job, life.placement), f"job {job} {verb}: ")
+        self._find_all(self._books.take(life), f"job {job} {verb}: ")
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
             self._find("quota", f"job {job} starts: {over}")
         self._check_speed(life)
@@ -292,8 +241,7 @@ class _Clerk:
         if life is None or grant is None:
             self._find("grant", f"job {rows[0][2]} is given something else, which is not said")
             return
-        for rule, text in self._books.regrant(life, grant):
-            self._find(rule, f"job {life.job.id} is given something else: {text}")
+        self._find_all(self._books.regrant(life, grant), f"job {life.job.id} is given something else: ")
         paid = sum(row[6] for row in rows if row[1] == _PAUSE)
         owed = 0 if life.changed == now else self._costs.reallocation
         life.changed = now
@@ -385,7 +333,3 @@ class _Clerk:
         self._books.closed.add(node)
         if kind == Kind.NODE_FAILED or value:
             self._emptied.add(node)
-
-
-def _ignore(_: list[int]) -> None:
-    """Nothing follows from this row."""

@@ -4,6 +4,7 @@ It shares nothing with ``pool`` and ``state``, which are fast and therefore clev
 likely to be right.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -83,15 +84,10 @@ class Life:
         return spent + (self._after(spent - 1) // self.every - self.done // self.every) * self.job.checkpoint
 
     def _progress(self, elapsed: int) -> int:
-        """Time with progress: the most that takes no longer than has gone by, found by halving."""
-        least, most = (0 if self.every else elapsed), elapsed
-        while least < most:
-            middle = (least + most + 1) // 2
-            if self._taken(middle) <= elapsed:
-                least = middle
-            else:
-                most = middle - 1
-        return least
+        """Return the time with progress: the most that takes no longer than has gone by."""
+        if not self.every:
+            return elapsed
+        return bisect_right(range(elapsed + 1), elapsed, key=self._taken) - 1
 
 
 class Books:
@@ -205,13 +201,8 @@ class Books:
 
 
 def gpus_in(mask: int) -> Iterator[int]:
-    """The GPUs of a mask, lowest first."""
-    gpu = 0
-    while mask:
-        if mask & 1:
-            yield gpu
-        mask >>= 1
-        gpu += 1
+    """Return the GPUs of a mask, lowest first."""
+    return (gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
 
 
 def _part(amount: int, gpus: int, of: int) -> int:

@@ -216,10 +216,7 @@ class Ahead:
         return count
 
     def _holds(self, js: JobState) -> bool:
-        for lane, count in self.parts:
-            if lane.name == js.lane:
-                return lane.before((js.key, js.id)) < count
-        return False
+        return any(lane.name == js.lane and lane.before((js.key, js.id)) < count for lane, count in self.parts)
 
 
 def _overdue(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ memory decide, nodes are cleared one after the other until it fits, and everybod
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 
 from headway.training.actions import Action, MigrateJob, Placement, PreemptJob, StartJob
 from headway.training.draft import Draft
@@ -119,11 +119,8 @@ def by_moves(state: TrainingState, js: JobState, rule: PlacementRule) -> list[Op
     """The fewest jobs to move and, if that costs less, others; none when nothing was found."""
     if state.quotas and quota_refusal(js) is not None:
         return []
-    found: dict[tuple[int, ...], Opening] = {}
-    for movers in _movers(state, js, rule):
-        if (opening := _moved(state, js, rule, movers)) is not None:
-            found[opening.jobs] = opening
-    return _best(found.values())
+    openings = (_moved(state, js, rule, movers) for movers in _movers(state, js, rule))
+    return _best({opening.jobs: opening for opening in openings if opening is not None}.values())
 
 
 def _movers(state: TrainingState, js: JobState, rule: PlacementRule) -> Iterator[list[JobState]]:
@@ -133,10 +130,7 @@ def _movers(state: TrainingState, js: JobState, rule: PlacementRule) -> Iterator
         for node in _nodes(state, js):
             yield from _covered(state, js, node, _movable(state, node))
         return
-    cleared: list[JobState] = []
-    for leaving in _clearances(state, js, movable=True)[:MOST_CLEARED]:
-        cleared = [*cleared, *leaving]
-        yield cleared
+    yield from accumulate(_clearances(state, js, movable=True)[:MOST_CLEARED])
 
 
 def _moved(state: TrainingState, js: JobState, rule: PlacementRule, movers: list[JobState]) -> Opening | None:

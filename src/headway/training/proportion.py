@@ -8,20 +8,19 @@ is held in passing, within an instant, does not count.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.core.audit import Finding
+from headway.core.audit import Clerk, Finding
+from headway.core.replay import rows_of
 from headway.core.tape import Tape
 from headway.training.actions import Grant, Placement
 from headway.training.books import gpus_in
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.replay import grant_of, placement_of, rows_of
+from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
 from headway.training.shares import Dues
 from headway.training.speed import SpeedModel
 
-_OPENS = (int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE))
-_FOLLOWS = (int(Kind.PLACE), int(Kind.GRANT), int(Kind.STORAGE))
 _STOPS = (int(Kind.FINISHED), int(Kind.FAILED), int(Kind.CANCELLED), int(Kind.PREEMPT), int(Kind.EVICTED))
 
 
@@ -30,7 +29,7 @@ def below_due(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedMod
     watch = _Watch(cluster, jobs, speed)
     for index, row in enumerate(rows_of(tape)):
         watch.enter(index, row)
-    watch.close()
+    watch.close(complete=False)
     return watch.found
 
 
@@ -44,11 +43,16 @@ class _Held:
     row: int = 0
 
 
-class _Watch:
+class _Watch(Clerk):
     """Follows who holds what, and looks at whoever was touched when an instant is over."""
 
+    opens = (int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE))
+    follows = (int(Kind.PLACE), int(Kind.GRANT), int(Kind.STORAGE))
+    shared = slice(2, 4)
+
     def __init__(self, cluster: Cluster, jobs: Sequence[Job], speed: SpeedModel) -> None:
-        self.found: list[Finding] = []
+        super().__init__()
+        self._rows = {**dict.fromkeys(Kind, lambda row: None), **dict.fromkeys(_STOPS, self._on_stopped)}
         self._jobs = jobs
         self._speed = speed
         self._believed = Matrix(speed.profiles)
@@ -56,35 +60,9 @@ class _Watch:
         self._running: dict[int, _Held] = {}
         self._shared: dict[tuple[int, int], set[int]] = {}
         """Jobs on each (node, GPU) that is shared."""
-        self._pending: list[list[int]] = []
-        self._opened = 0
-        """The row at which what is pending begins."""
         self._touched: set[int] = set()
-        self._now = 0
 
-    def enter(self, index: int, row: list[int]) -> None:
-        """The next row."""
-        time, kind, job = row[:3]
-        if self._pending and kind not in _FOLLOWS:
-            self._settle()
-        if time != self._now:
-            self._look()
-            self._now = time
-        if kind in _OPENS:
-            self._opened = index
-        if kind in _OPENS or self._pending:
-            self._pending.append(row)
-        elif kind in _STOPS and job in self._running:
-            self._leave(self._running.pop(job))
-
-    def close(self) -> None:
-        """The tape ends here."""
-        if self._pending:
-            self._settle()
-        self._look()
-
-    def _settle(self) -> None:
-        rows, self._pending = self._pending, []
+    def _settle(self, rows: list[list[int]]) -> None:
         kind, job = rows[0][1:3]
         if kind == Kind.REALLOCATE:
             held = self._running[job]
@@ -99,8 +77,12 @@ class _Watch:
                 self._touched |= self._shared[gpu]
         if (grant := grant_of(rows)) is not None:
             held.grant = grant
-        held.row = self._opened
+        held.row = self._row - len(rows) + 1
         self._touched.add(job)
+
+    def _on_stopped(self, row: list[int]) -> None:
+        if row[2] in self._running:
+            self._leave(self._running.pop(row[2]))
 
     def _leave(self, held: _Held) -> None:
         self._touched.discard(held.job.id)
@@ -108,7 +90,7 @@ class _Watch:
             self._shared[gpu].discard(held.job.id)
             self._touched |= self._shared[gpu]
 
-    def _look(self) -> None:
+    def _end_instant(self) -> None:
         for number in sorted(self._touched):
             held = self._running[number]
             job, due = held.job, self._dues.of(held.placement, held.job.width_milli)

@@ -5,14 +5,15 @@ gives the tape that it writes: identical, if it is the policy that was recorded.
 with no policy asked, so a state at T is the prefix applied. A policy's memory is rebuilt by asking it along the way.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
-from headway.core.replay import first_difference as differing
-from headway.core.scheduler import Scheduler
-from headway.core.tape import Tape, TapeWriter
-from headway.errors import StalledRunError, TapeError
+from headway.core.replay import decide_again, instants, rows_of
+from headway.core.tape import Tape
+from headway.errors import TapeError
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.cluster import Cluster
 from headway.training.events import (
@@ -28,23 +29,15 @@ from headway.training.events import (
 )
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.respeed import Respeeded
-from headway.training.rows import WORD_BITS, Kind
+from headway.training.rows import PLACED_KINDS, WORD_BITS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 
-CHUNK_ROWS = 65_536
 _START, _MIGRATE, _PREEMPT, _PLACE = int(Kind.START), int(Kind.MIGRATE), int(Kind.PREEMPT), int(Kind.PLACE)
 _GRANT, _STORAGE, _REALLOCATE = int(Kind.GRANT), int(Kind.STORAGE), int(Kind.REALLOCATE)
-_OPENS, _CONTINUES = (_START, _MIGRATE, _REALLOCATE), (_PLACE, _GRANT, _STORAGE)
-_STALE, _WAKE_AT, _FIRST_ACTION = int(Kind.STALE), int(Kind.WAKE_AT), int(Kind.START)
+_WAKE_AT, _STALE = int(Kind.WAKE_AT), int(Kind.STALE)
+_ACTIONS, _CONTINUES = (_START, _MIGRATE, _REALLOCATE, _PREEMPT, _WAKE_AT), (_PLACE, _GRANT, _STORAGE)
 _ARRIVED, _FINISHED = int(Kind.ARRIVED), int(Kind.FINISHED)
-_ENDS: dict[int, Callable[[int, int], Event]] = {
-    Kind.FINISHED: JobFinished,
-    Kind.FAILED: JobFailed,
-    Kind.CANCELLED: JobCancelled,
-}
-_NODE_CHANGES: dict[int, Callable[[int], Event]] = {Kind.NODE_FAILED: NodeFailed, Kind.NODE_RECOVERED: NodeRecovered}
 _OF_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 
 
@@ -57,37 +50,20 @@ class Step:
     actions: list[Action] = field(default_factory=list)
 
 
-def rows_of(tape: Tape) -> Iterator[list[int]]:
-    """The rows as plain lists, a chunk of them in memory at a time."""
-    for start in range(0, len(tape), CHUNK_ROWS):
-        yield from tape.rows[start : start + CHUNK_ROWS].tolist()
-
-
 def decode(jobs: Sequence[Job], tape: Tape) -> Iterator[Step]:
-    """The steps of a tape; consequences and refusals are left out."""
-    step: Step | None = None
-    pending: list[list[int]] = []
-    for row in rows_of(tape):
-        time, kind = row[0], row[1]
-        if pending and kind not in _CONTINUES:
-            assert step is not None
-            step.actions.append(_placed(pending))
-            pending = []
-        if step is None or time != step.time:
-            if step is not None:
-                yield step
-            step = Step(time)
-        if kind < _FIRST_ACTION:
-            step.events.append(_event(jobs, row))
-        elif kind in _OPENS or (kind in _CONTINUES and pending):
-            pending.append(row)
-        elif kind == _PREEMPT:
-            step.actions.append(PreemptJob(row[2]))
-        elif kind == _WAKE_AT:
-            step.actions.append(WakeAt(row[6]))
-    if step is not None:
-        if pending:
-            step.actions.append(_placed(pending))
+    """Yield the steps of a tape; consequences and refusals are left out."""
+    for time, rows in groupby(rows_of(tape), key=itemgetter(0)):
+        step = Step(time)
+        actions: list[list[list[int]]] = []
+        for row in rows:
+            kind = row[1]
+            if kind < _START:
+                step.events.append(_event(jobs, row))
+            elif kind in _ACTIONS:
+                actions.append([row])
+            elif kind in _CONTINUES and actions:
+                actions[-1].append(row)
+        step.actions.extend(map(_action, actions))
         yield step
 
 
@@ -95,10 +71,9 @@ def placement_of(rows: Sequence[Sequence[int]]) -> Placement:
     """The placement that a START or MIGRATE row and the PLACE rows after it spell."""
     masks: dict[int, int] = {}
     for row in rows:
-        if row[1] in (_GRANT, _STORAGE):
-            continue
-        word = row[6] if row[1] == _PLACE else 0
-        masks[row[4]] = masks.get(row[4], 0) | row[5] << (WORD_BITS * word)
+        if row[1] in PLACED_KINDS:
+            word = row[6] if row[1] == _PLACE else 0
+            masks[row[4]] = masks.get(row[4], 0) | row[5] << (WORD_BITS * word)
     return tuple(masks.items())
 
 
@@ -110,29 +85,36 @@ def grant_of(rows: Sequence[Sequence[int]]) -> Grant | None:
     return Grant(given[6], given[5], sum(row[6] for row in rows if row[1] == _STORAGE))
 
 
-def _placed(rows: list[list[int]]) -> StartJob | MigrateJob | ReallocateJob:
+def _action(rows: list[list[int]]) -> Action:
+    """Return the action that a row and those that continue it record."""
     kind, job = rows[0][1:3]
+    if kind == _PREEMPT:
+        return PreemptJob(job)
+    if kind == _WAKE_AT:
+        return WakeAt(rows[0][6])
     if kind == _REALLOCATE:
         return ReallocateJob(job, grant_of(rows) or Grant(0, 0))
     action = StartJob if kind == _START else MigrateJob
-    if len(rows) == 1:
-        return action(job, ((rows[0][4], rows[0][5]),))
     return action(job, placement_of(rows), grant_of(rows))
 
 
 def _event(jobs: Sequence[Job], row: list[int]) -> Event:
     time, kind, subject, lease, _, _, value = row
-    if kind == _FINISHED:  # nearly all events are these two, and matching enumerations is slow
-        return JobFinished(subject, lease)
     if kind == _ARRIVED and 0 <= subject < len(jobs):
         return JobArrived(jobs[subject])
     if kind == _STALE:
         kind = value
-    if (ended := _ENDS.get(kind)) is not None:
-        return ended(subject, lease)
-    if (changed := _NODE_CHANGES.get(kind)) is not None:
-        return changed(subject)
+    if kind == _FINISHED:  # nearly all events are these two, and matching enumerations is slow
+        return JobFinished(subject, lease)
     match kind:
+        case Kind.FAILED:
+            return JobFailed(subject, lease)
+        case Kind.CANCELLED:
+            return JobCancelled(subject, lease)
+        case Kind.NODE_FAILED:
+            return NodeFailed(subject)
+        case Kind.NODE_RECOVERED:
+            return NodeRecovered(subject)
         case Kind.ARRIVED:
             raise TapeError(f"the tape has job {subject} arrive at {time} ns; the workload has {len(jobs)} jobs")
         case Kind.NODE_DRAINED:
@@ -141,24 +123,6 @@ def _event(jobs: Sequence[Job], row: list[int]) -> Event:
             return Woke()
         case _:
             raise TapeError(f"the tape has a row of kind {kind} at {time} ns; no training event has that number")
-
-
-class RecordedEvents:
-    """An executor whose events come from a tape and that carries nothing out: what was done is on the tape already."""
-
-    def __init__(self, jobs: Sequence[Job], tape: Tape) -> None:
-        self._steps = decode(jobs, tape)
-
-    def next(self) -> tuple[int, Sequence[Event]] | None:
-        """The next recorded instant."""
-        step = next(self._steps, None)
-        return None if step is None else (step.time, step.events)
-
-    def execute(self, now: int, action: Action) -> None:
-        """Nothing: its consequences are recorded."""
-
-    def follow(self, now: int, caused: Respeeded) -> None:
-        """Nothing: when jobs ended is recorded."""
 
 
 def replay(
@@ -176,10 +140,7 @@ def replay(
     ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
     """
     state = _new_state(cluster, jobs, policy, speed, costs)
-    writer = TapeWriter()
-    with suppress(StalledRunError):  # a recording ends where it ends
-        Scheduler(state, policy, RecordedEvents(jobs, tape), writer, exact=False).run()
-    again = writer.close()
+    again = decide_again(state, policy, instants(tape, _START, partial(_event, jobs)))
     if complete and not state.over() and again.digest == tape.digest:
         left = state.to_come + state.queue.size + len(state.running)
         raise TapeError(f"the tape ends before the run did: {left:,} jobs have not ended by its last row")
@@ -192,11 +153,6 @@ def about(row: Sequence[int]) -> str:
     if subject < 0:
         return ""
     return f"{'node' if kind in _OF_NODES else 'job'} {subject}"
-
-
-def first_difference(a: Tape, b: Tape) -> str | None:
-    """Return where two tapes of jobs part, in one line; None when they are equal."""
-    return differing(a, b, Kind, about)
 
 
 def _new_state(
@@ -248,12 +204,9 @@ class Walk:
             self._ask(step)
         else:
             for action in step.actions:
-                self._commit(step.time, action)
-
-    def _commit(self, now: int, action: Action) -> None:
-        if (refusal := self.state.check(action)) is not None:
-            raise TapeError(f"the tape has what cannot be at {now} ns: {refusal}")
-        self.state.commit(now, action)
+                if (refusal := self.state.check(action)) is not None:
+                    raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
+                self.state.commit(step.time, action)
 
     def _ask(self, step: Step) -> None:
         recorded = iter(step.actions)

@@ -16,7 +16,8 @@ from headway.formats import toml
 from headway.formats.training.profile_file import SHIPPED
 from headway.formats.training.settings import Experiment
 from headway.traces import load, synergy_like, with_models
-from headway.training.replay import first_difference, replay
+from headway.training.replay import replay
+from tests.drive import first_difference
 
 CLUSTER = {"nodes": 2, "gpus_per_node": 8, "cpus_per_node": 24, "memory_per_node": "500GB"}
 SYNERGY = {"jobs": 40, "rate": "30/h", "split": "50,0,50", "gpus": "multi"}

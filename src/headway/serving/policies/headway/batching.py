@@ -124,10 +124,12 @@ class Companions:
         self._allowed = [float(time) for time in allowed]
         self._gaps = [0.0] * functions
         self._latest = [-1] * functions
-        self._openers: list[list[tuple[int, int]]] = [[] for _ in range(functions)]
-        for index, graph in enumerate(state.catalogue.graphs):
-            for task in graph.entries:
-                self._openers[graph.tasks[task].function].append((index, task))
+        entries = [
+            (graph.tasks[task].function, (index, task))
+            for index, graph in enumerate(state.catalogue.graphs)
+            for task in graph.entries
+        ]
+        self._openers = [[opener for called, opener in entries if called == function] for function in range(functions)]
 
     def landed(self, now: int, graph: int, function: int, deadline: int) -> None:
         """Note that a request's first task is there."""

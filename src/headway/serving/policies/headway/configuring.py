@@ -55,7 +55,7 @@ class Configuring:
         """Compute offers and tables; begin with empty memories."""
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
-        _, self._make = makes_of(state.fleet.workers)
+        self._make = makes_of(state.fleet.workers)
         self._capable = [
             [worker.id for worker in state.workers if any(self._make[worker.id] in menu.makes for menu in offers)]
             for offers in self._menus
@@ -67,11 +67,11 @@ class Configuring:
             round(PATIENCE * graph.critical_path([least[task.function] for task in graph.tasks])) for graph in graphs
         ]
         self._entries = [graph.entries for graph in graphs]
-        self._callers: list[list[tuple[int, int]]] = [[] for _ in functions]
+        calls = [
+            (task.function, (index, at)) for index, graph in enumerate(graphs) for at, task in enumerate(graph.tasks)
+        ]
+        self._callers = [[caller for called, caller in calls if called == function] for function in functions]
         """By function: its tasks, as (graph, task)."""
-        for index, graph in enumerate(graphs):
-            for number, task in enumerate(graph.tasks):
-                self._callers[task.function].append((index, number))
         self._admission = Admission(state, self._menus)
         self._scarcity = Scarcity(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)

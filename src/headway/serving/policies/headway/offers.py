@@ -10,7 +10,7 @@ joins.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import Function
-from headway.serving.fleet import Prices, Worker, places
+from headway.serving.fleet import Gpu, Prices, Worker, places
 from headway.serving.graph import Graph
 from headway.serving.state import ServingState
 
@@ -39,16 +39,6 @@ _EDGES = np.array([-np.inf, -1.5, -0.5, 0.5, 1.2, 1.7, 2.1, 2.5, 2.9, 3.3, 3.8, 
 _WEIGHTS = np.diff(ndtr(_EDGES))
 _NODES = -np.diff(np.exp(-(_EDGES**2) / 2)) / np.sqrt(2 * np.pi) / _WEIGHTS  # the mean of each bin
 _HOUR_NS = 3.6e12
-
-
-class Make(NamedTuple):
-    """What is alike in workers: offers are the same on all workers of a make."""
-
-    type: str
-    geometry: str
-    slices: int
-    cpus: int
-    memory_bytes: int
 
 
 class Menu:
@@ -76,23 +66,16 @@ class Menu:
         return found
 
 
-def make_of(worker: Worker) -> Make:
-    """Return the make of a worker."""
-    gpu = worker.gpu
-    return Make(gpu.type, gpu.geometry, gpu.slices, worker.cpus, gpu.memory_bytes)
-
-
-def makes_of(workers: Sequence[Worker]) -> tuple[tuple[Make, ...], tuple[int, ...]]:
-    """Return the makes there are, and which one each worker is."""
-    found: dict[Make, int] = {}
-    which = tuple(found.setdefault(make_of(worker), len(found)) for worker in workers)
-    return tuple(found), which
+def makes_of(workers: Sequence[Worker]) -> list[int]:
+    """Return which make each worker is: offers are the same on all workers of a make."""
+    makes: dict[tuple[Gpu, int], int] = {}
+    return [makes.setdefault((worker.gpu, worker.cpus), len(makes)) for worker in workers]
 
 
 def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
     """Return by function a menu for each size of batch that some worker can run, smallest first."""
-    makes, which = makes_of(state.fleet.workers)
-    examples = [which.index(make) for make in range(len(makes))]
+    which = makes_of(state.fleet.workers)
+    examples = [which.index(make) for make in sorted(set(which))]
     used = {task.function for graph in state.catalogue.graphs for task in graph.tasks}
     found = []
     for index, function in enumerate(state.catalogue.functions):
@@ -120,12 +103,9 @@ def _possible(state: ServingState, worker: int, index: int) -> dict[int, list[tu
             usd = hold_usd(state.fleet.prices, cpus, slices) * time
             rows.setdefault(size, []).append((cpus, slices, time, usd))
     for size, found in rows.items():
-        cheapest, kept = float("inf"), []
-        for row in sorted(found, key=lambda row: (row[2], row[3])):
-            if row[3] <= cheapest * TOLERATED:
-                kept.append(row)
-            cheapest = min(cheapest, row[3])
-        rows[size] = kept
+        found.sort(key=lambda row: (row[2], row[3]))
+        cheapest = accumulate((row[3] for row in found[:-1]), min, initial=float("inf"))
+        rows[size] = [row for row, least in zip(found, cheapest, strict=True) if row[3] <= least * TOLERATED]
     return rows
 
 
@@ -195,10 +175,11 @@ class Outlook:
         """By function and size: what the offers cost to hold."""
         self._waits = waits
         self._drop = drop
-        self.tables: list[list[Table]] = []
-        for graph, worth in zip(state.catalogue.graphs, worths, strict=True):
-            base = [min(row[task.function] for row in state.latency.base) for task in graph.tasks]
-            self.tables.append(self._graph(graph, base, worth))
+        least = [min(times) for times in zip(*state.latency.base, strict=True)]
+        graphs = zip(state.catalogue.graphs, worths, strict=True)
+        self.tables = [
+            self._graph(graph, [least[index] for index in graph.functions], worth) for graph, worth in graphs
+        ]
 
     def _graph(self, graph: Graph, base: Sequence[int], worth: float) -> list[Table]:
         lengths = graph.lengths_from(base)

@@ -95,12 +95,11 @@ class Outline:
 
     def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
         """Return by function what it takes on average over the workers that can run it, and on the best of them."""
-        mean, best = [], []
-        for index, hosts in enumerate(self.hosts):
-            times = [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
-            mean.append(sum(times) // len(times))
-            best.append(min(times))
-        return mean, best
+        times = [
+            [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
+            for index, hosts in enumerate(self.hosts)
+        ]
+        return [sum(each) // len(each) for each in times], [min(each) for each in times]
 
 
 class Mix:

@@ -171,12 +171,9 @@ class Placed:
         yield from self._residency.ahead(now, state, worker, lambda: self._coming(now, state, worker))
 
     def _hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> DropRequest | None:
-        if self.drop:
-            for request, _ in queue[:_TRIED]:
-                rs = state.requests[request]
-                if rs.request.deadline and self._lost(now, rs):
-                    return self._give_up(rs)
-        return None
+        first = (state.requests[request] for request, _ in queue[:_TRIED])
+        lost = (rs for rs in first if self.drop and rs.request.deadline and self._lost(now, rs))
+        return next(map(self._give_up, lost), None)
 
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
         """Return the most urgent task that has room, and those of its function that are better run with it."""

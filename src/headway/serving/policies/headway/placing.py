@@ -51,13 +51,12 @@ class Placing:
         self._fleet = state.fleet
         self._candidates = lru_cache(_REMEMBERED)(self._able)
         self._copied = cache(self._copy_times)
-        zones: dict[tuple[int, int], list[int]] = {}
-        for index, worker in enumerate(state.fleet.workers):
-            zones.setdefault((worker.host, worker.rack), []).append(index)
-        self._members = list(zones.values())
+        zones: dict[tuple[int, int], int] = {}
+        self._zones = [zones.setdefault((worker.host, worker.rack), len(zones)) for worker in state.fleet.workers]
+        self._members: list[list[int]] = [[] for _ in zones]
         """Workers of one zone are equally far from all others."""
-        zone_of = {index: zone for zone, members in enumerate(self._members) for index in members}
-        self._zones = [zone_of[index] for index in range(len(zone_of))]
+        for index, zone in enumerate(self._zones):
+            self._members[zone].append(index)
 
     # --- a whole request --------------------------------------------------------------------------------------
 
@@ -103,25 +102,21 @@ class Placing:
         self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
     ) -> Numbers:
         """Return by worker when all inputs of a task would be there."""
-        graph = rs.graph
+        tasks = rs.graph.tasks
         sources = [
-            (ends[other], rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0), other)
-            for other in graph.predecessors[task]
-        ]
-        sizes = [graph.tasks[other].output_bytes for _, _, other in sources]
-        if not sources:
-            sources = [(now, 1 << rs.request.ingress, -1)]
-            sizes = [graph.tasks[task].input_bytes]
+            (
+                ends[other],
+                rs.copies[other] or (1 << workers[other] if workers[other] >= 0 else 0),
+                tasks[other].output_bytes,
+            )
+            for other in rs.graph.predecessors[task]
+        ] or [(now, 1 << rs.request.ingress, tasks[task].input_bytes)]
         copy_time = state.fleet.copy_time
-        at = self._from_others(
-            now, [(end, _first(holders), size) for (end, holders, _), size in zip(sources, sizes, strict=True)]
-        )
-        near = 0
-        for _, holders, _ in sources:
-            near |= holders
-        for worker in models_in(near):
+        at = self._from_others(now, [(end, _first(holders), size) for end, holders, size in sources])
+        near = {worker for _, holders, _ in sources for worker in models_in(holders)}
+        for worker in near:
             at[worker] = now
-            for (end, holders, _), size in zip(sources, sizes, strict=True):
+            for end, holders, size in sources:
                 copied = end if holders >> worker & 1 else end + copy_time(_first(holders), worker, size)
                 at[worker] = max(at[worker], copied)
         return at

@@ -62,10 +62,8 @@ class Releases:
             if mark != self._marks[index]:
                 changed, self._marks[index] = True, mark
                 batches = sorted(running.values(), key=attrgetter("end"))
-                functions = 0
-                for batch in batches:
-                    functions |= 1 << batch.function
-                self._known[index] = functions, batches
+                functions = {batch.function for batch in batches}
+                self._known[index] = sum(1 << function for function in functions), batches
         self._stale = ()
         if changed:
             found = [(batches[0].end, index) for index, (_, batches) in enumerate(self._known) if batches]

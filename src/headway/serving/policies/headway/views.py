@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -31,38 +32,41 @@ class Plan:
         """When the last task is expected to end."""
 
 
+@dataclass(slots=True)
 class View:
     """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
 
-    __slots__ = ("backlog", "busy", "fetching", "free", "idle", "resident", "slices", "up", "wanted")
-
-    def __init__(self, count: int, *, arrays: bool = False) -> None:
-        self.up = 0
-        """Workers that can be used, as bits."""
-        self.busy = zeros(count, arrays=arrays)
-        """When what runs, and what was planned just now, has ended."""
-        self.fetching = zeros(count, arrays=arrays)
-        """What it takes to fetch what tasks placed there need."""
-        self.backlog = zeros(count, arrays=arrays)
-        """Run time of what is queued and under way."""
-        self.resident = zeros(count, arrays=arrays)
-        """Models that are there, or will be fetched for tasks placed there."""
-        self.free = zeros(count, arrays=arrays)
-        self.slices = zeros(count, arrays=arrays)
-        """Slices that are free."""
-        self.wanted = zeros(count, arrays=arrays)
-        """Models that tasks placed there need."""
-        self.idle = zeros(count, arrays=arrays)
-        """Functions with an idle process."""
+    up: int
+    """Workers that can be used, as bits."""
+    busy: Numbers
+    """When what runs, and what was planned just now, has ended."""
+    fetching: Numbers
+    """What it takes to fetch what tasks placed there need."""
+    backlog: Numbers
+    """Run time of what is queued and under way."""
+    resident: Numbers
+    """Models that are there, or will be fetched for tasks placed there."""
+    free: Numbers
+    wanted: Numbers
+    """Models that tasks placed there need."""
+    slices: Numbers
+    """Slices that are free."""
+    idle: Numbers
+    """Functions with an idle process."""
 
     def copy(self) -> "View":
-        """Another one, to plan in."""
-        other = View(0)
-        other.up = self.up
-        other.busy, other.fetching, other.backlog = self.busy.copy(), self.fetching.copy(), self.backlog.copy()
-        other.resident, other.free, other.wanted = self.resident.copy(), self.free.copy(), self.wanted.copy()
-        other.idle, other.slices = self.idle, self.slices  # plans do not change them
-        return other
+        """Return another one, to plan in; plans do not change ``slices`` and ``idle``."""
+        return View(
+            self.up,
+            self.busy.copy(),
+            self.fetching.copy(),
+            self.backlog.copy(),
+            self.resident.copy(),
+            self.free.copy(),
+            self.wanted.copy(),
+            self.slices,
+            self.idle,
+        )
 
 
 class Views:
@@ -78,7 +82,7 @@ class Views:
         self._viewer = 0
         """What was read last: the rows of which interval, and by whom."""
         count = len(state.workers)
-        self._seen = View(count, arrays=arrays)
+        self._seen = View(0, *(zeros(count, arrays=arrays) for _ in range(8)))
         """What follows from each of these rows; rows that are the same object say the same."""
         self._keep_alive = state.fleet.keep_alive
         self._until = {function: zeros(count, arrays=arrays) for function in outline.slow}

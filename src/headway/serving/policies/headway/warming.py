@@ -6,6 +6,7 @@ for as long as its memory costs what a cold start would forfeit: no rule that do
 pay less than half of that.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -193,17 +194,13 @@ class Warming:
         if have > wanted:
             yield from self._let_go(now, state, function, have, wanted)
 
-    def _counts(self, state: ServingState) -> tuple[list[int], list[int], list[int]]:
+    def _counts(self, state: ServingState) -> tuple[Counter[int], Counter[int], Counter[int]]:
         """Return by function the processes that are idle, busy and about to be there."""
-        idle, running, starting = ([0] * len(self._calls) for _ in range(3))
-        for worker in state.workers:
-            for function, since in worker.idle.items():
-                idle[function] += len(since)
-            for batch in worker.running.values():
-                running[batch.function] += 1
-            for function in worker.starting.values():
-                starting[function] += 1
-        return idle, running, starting
+        return (
+            Counter(function for worker in state.workers for function, since in worker.idle.items() for _ in since),
+            Counter(batch.function for worker in state.workers for batch in worker.running.values()),
+            Counter(function for worker in state.workers for function in worker.starting.values()),
+        )
 
     def _where(self, state: ServingState, function: int, ranks: dict[int, Rank] | None = None) -> int | None:
         """Return the worker with the fewest processes of a function, weights there first, then the fewest of all.
@@ -286,11 +283,8 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
     """Return how long inputs take to a worker."""
-    copy_time, longest = state.fleet.copy_time, 0
-    for held, source, size in inputs:
-        if not held >> target & 1:
-            longest = max(longest, copy_time(source, target, size))
-    return longest
+    absent = ((source, size) for held, source, size in inputs if not held >> target & 1)
+    return max((state.fleet.copy_time(source, target, size) for source, size in absent), default=0)
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:

@@ -15,7 +15,7 @@ from headway.training.actions import Action, Grant, MigrateJob, Placement, Preem
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE
 from headway.training.policies.allocations.headway.node_books import Book, Books, held, less, more
-from headway.training.policies.allocations.shared.wants import lesser
+from headway.training.policies.allocations.shared.wants import given_up
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
 from headway.training.state import TrainingState
@@ -223,7 +223,7 @@ class Exchanges:
 
     def _coming(
         self, state: TrainingState, node: int, js: JobState, placement: Placement, going: JobState | None
-    ) -> tuple[list[Action], Grant] | None:
+    ) -> tuple[list[ReallocateJob], Grant] | None:
         """What others on a node give up when a job comes in place of another, and what it then holds; None: it is
         slower there than was thought, and there is not enough for it."""
         book = self.books.books[node]
@@ -239,27 +239,21 @@ class Exchanges:
             return None
         wanted = held(jobs, picks) | self.books.promised(book)
         grant = wanted.pop(js.id)
-        given: list[Action] = []
-        for job, target in wanted.items():
-            if (fewer := lesser(state.running[job].grant, target)) is not None:
-                given.append(ReallocateJob(job, fewer))
-        return given, grant
+        return given_up(state, wanted), grant
 
     def _mover(self, now: int, state: TrainingState, floor: Floor, node: int, kind: int, to: int) -> JobState | None:
         """The job of a kind on a node that runs longest from now on, if one may move there."""
-        best: JobState | None = None
-        for js, _ in self.books.books[node].jobs:
-            if (
-                js.width == floor.width
-                and floor.kind(js) == kind
-                and js.job.preemptible
-                and js.eligible >> to & 1
-                and now - js.since >= self.rest
-                and js.base <= now
-                and (best is None or js.remaining(now) > best.remaining(now))
-            ):
-                best = js
-        return best
+        able = (
+            js
+            for js, _ in self.books.books[node].jobs
+            if js.width == floor.width
+            and floor.kind(js) == kind
+            and js.job.preemptible
+            and js.eligible >> to & 1
+            and now - js.since >= self.rest
+            and js.base <= now
+        )
+        return max(able, key=lambda js: js.remaining(now), default=None)
 
     def _pays(self, now: int, state: TrainingState, gain: int, movers: list[JobState]) -> bool:
         ends = min(js.remaining(now) * REFERENCE_SPEED_PPM // js.speed for js in movers)

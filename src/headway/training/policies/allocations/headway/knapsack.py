@@ -34,7 +34,7 @@ class Menu:
     """What a job may be granted for each of its GPUs, or for its share of one, and how fast it then is; dominated
     grants left out."""
 
-    __slots__ = ("amounts", "corner", "grants", "modest", "rates", "speeds")
+    __slots__ = ("amounts", "grants", "modest", "rates", "speeds")
 
     def __init__(self, grants: Sequence[Grant], speeds: Sequence[int], due: Grant) -> None:
         """``due`` covers at least one of the grants."""
@@ -43,8 +43,6 @@ class Menu:
         self.rates = np.array(speeds, dtype=np.int64)
         self.speeds = tuple(speeds)
         """In parts per million, ascending."""
-        self.corner = Grant(*(min(each) for each in zip(*grants, strict=True)))
-        """The least of everything in any of them."""
         self.modest = next(grant for grant in grants if all(has <= own for has, own in zip(grant, due, strict=True)))
         """One that the due covers: if all jobs of a node have theirs, they fit."""
 
@@ -59,6 +57,7 @@ class Item:
         self.grants = menu.grants if width <= WHOLE_GPU_MILLI else tuple(times(grant, width) for grant in menu.grants)
         self.modest = menu.modest if width <= WHOLE_GPU_MILLI else times(menu.modest, width)
         self.corner = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
+        """The least of everything in any of them."""
         self.worth = width * weight
         """What a part per million of its speed counts."""
         self.base = menu.speeds[0] * self.worth // WHOLE_GPU_MILLI

@@ -83,7 +83,8 @@ class Books:
         self._at = -1
         self._coming: tuple[JobState, Placement] | None = None
         numbers: dict[tuple[object, ...], int] = {}
-        self.kinds = [numbers.setdefault(self._kind(node), len(numbers)) for node in range(len(nodes))]
+        traits = zip(self.basins, beliefs.wants.dues.of_node, self._paces, strict=True)
+        self.kinds = [numbers.setdefault(kind, len(numbers)) for kind in traits]
         """Which nodes are alike: what is an item on one is the same on the other."""
 
     # --- jobs -------------------------------------------------------------------------------------------------
@@ -112,9 +113,6 @@ class Books:
             found = self.basins[node].item(self.menu(js, placement), js.width, js.account.weight)
             self._items[key] = found
         return found
-
-    def _kind(self, node: int) -> tuple[object, ...]:
-        return self.basins[node], self.beliefs.wants.dues.of_node[node], self._paces[node]
 
     def modest(self, js: JobState, placement: Placement) -> Grant:
         """A grant of a job's menu that its due covers."""
@@ -174,8 +172,10 @@ class Books:
         free = self.state.pool.free_mask[node]
         if free == book.mask:
             return book
-        staying = (js for js in self.state.on_node[node].values() if not _gone(js, node, free))
-        return self.reading(node, staying)
+        here = self.state.on_node[node].values()
+        return self.reading(
+            node, [js for js in here if not any(free & mask for at, mask in js.placement if at == node)]
+        )
 
     def reading(self, node: int, staying: Iterable[JobState]) -> Book:
         """A book of some of a node's jobs, to try something out with."""
@@ -228,11 +228,6 @@ def less(spare: Spare, grant: tuple[int, int, int]) -> Spare:
 def more(spare: Spare, grant: tuple[int, int, int]) -> Spare:
     """What there is with something given back."""
     return spare[0] + grant[0], spare[1] + grant[1], spare[2] + grant[2]
-
-
-def _gone(js: JobState, node: int, free: int) -> bool:
-    """Whether a job's GPUs on a node are free, as if it had stopped."""
-    return any(mask & free for where, mask in js.placement if where == node)
 
 
 def held(jobs: Iterable[tuple[JobState, Item]], picks: Mapping[Item, list[int]]) -> dict[int, Grant]:

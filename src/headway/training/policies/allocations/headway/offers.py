@@ -1,5 +1,6 @@
 """Grants that are worth considering for a program: those that keep it as fast as its due would, and more in steps."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -63,14 +64,7 @@ class Offers:
     def _least_cpus(self, memory: int, speed: int) -> int:
         """The fewest CPUs with which a speed is reached that all of a node's reach."""
         most = self._cpus if self._pace > REFERENCE_SPEED_PPM else self._profile.cpu_milli[-1]
-        low, high = 0, min(self._cpus, most)
-        while low < high:
-            middle = (low + high) // 2
-            if self._speed(middle, memory) >= speed:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return bisect_left(range(min(self._cpus, most)), speed, key=lambda cpus: self._speed(cpus, memory))
 
     def _steps(self, gpus: int, least: int, enough: int) -> list[int]:
         if not self._basin.counted[0] or not self._dues.counted[0]:

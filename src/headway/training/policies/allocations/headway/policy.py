@@ -16,7 +16,7 @@ from headway.training.policies.allocations.headway.exchanges import Exchanges
 from headway.training.policies.allocations.headway.node_books import Book, Books, held, less, more
 from headway.training.policies.allocations.headway.sites import Sites
 from headway.training.policies.allocations.shared.room import Room, part
-from headway.training.policies.allocations.shared.wants import above, carried_out, lesser
+from headway.training.policies.allocations.shared.wants import above, carried_out, given_up
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.ranges import from_zero, shares
@@ -187,14 +187,11 @@ class Headway(Allocation):
     def _watch(self, state: TrainingState) -> None:
         """See how fast jobs have become with what they were given last time; begin anew if that was not believed."""
         beliefs = self.books.beliefs
-        surprised = False
-        for js, lease in self._unseen:
-            if js.lease == lease and js.id in state.running:
-                pace = self.books.pace(js, js.placement)
-                surprised |= beliefs.see(js, pace)
+        running = [js for js, lease in self._unseen if js.lease == lease and js.id in state.running]
+        surprises = [beliefs.see(js, self.books.pace(js, js.placement)) for js in running]
         self._unseen = []
         self.unsettled = False
-        if surprised:
+        if any(surprises):
             self._open(state, beliefs, self.books.granted)
 
     def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:
@@ -269,12 +266,8 @@ class Headway(Allocation):
 
 def _given(state: TrainingState, wanted: Mapping[int, Grant], *, more_at_once: bool) -> Iterator[ReallocateJob]:
     """Those who give something up do so; who is to have more of something else for it gets that, if there is room."""
-    mixed = []
-    for job, target in wanted.items():
-        if (fewer := lesser(state.running[job].grant, target)) is not None:
-            yield ReallocateJob(job, fewer)
-            if fewer != target:
-                mixed.append(job)
-    for job in mixed if more_at_once else ():
+    given = given_up(state, wanted)
+    yield from given
+    for job in (action.job for action in given if more_at_once and action.grant != wanted[action.job]):
         if grant_refusal(state, job, wanted[job]) is None:
             yield ReallocateJob(job, wanted[job])

@@ -7,6 +7,8 @@ delivers.
 """
 
 from collections.abc import Iterator
+from itertools import chain
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -58,12 +60,10 @@ class Sites:
         found = rule.place(self.state.pool, js)
         if found is not None and self.books.holds(self.books.current(found[0][0]), asks, gpus=False):
             return found
-        best: tuple[int, int] | None = None
-        for node in members(js.eligible & self.state.pool.schedulable):
-            book = self.books.current(node)
-            lost = book.gain - book.basin.gain(book.mark, less(book.spare, asks))
-            if self.books.holds(book, asks, gpus=False) and (best is None or (lost, node) < best):
-                best = lost, node
+        there = map(self.books.current, members(js.eligible & self.state.pool.schedulable))
+        able = (book for book in there if self.books.holds(book, asks, gpus=False))
+        lost = ((book.gain - book.basin.gain(book.mark, less(book.spare, asks)), book.node) for book in able)
+        best = min(lost, default=None)
         return None if best is None else ((best[1], 0),)
 
     def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
@@ -106,25 +106,20 @@ class Sites:
             return None
         there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
         there = [book for book in there if not any(book.hosts) and book.gain >= 0]
-        best: tuple[int, Placement] | None = None
-        for kind in dict.fromkeys(books.kinds[book.node] for book in there):
-            alike = [book for book in there if books.kinds[book.node] == kind]
-            for found in self._spreads(js, alike):
-                if (best is None or found[0] > best[0]) and not (fits_one and self._slow(js, found[1])):
-                    best = found
-        return best
+        alike: dict[int, list[Book]] = {}
+        for book in there:
+            alike.setdefault(books.kinds[book.node], []).append(book)
+        spreads = chain.from_iterable(self._spreads(js, same) for same in alike.values())
+        quick = (found for found in spreads if not (fits_one and self._slow(js, found[1])))
+        return max(quick, key=itemgetter(0), default=None)
 
     def _narrower_waits(self, js: JobState) -> bool:
         """Whether the GPUs that a job leaves free may be too few for narrower ones that wait, by the first of each
         lane; those that came with it wait as well, until it is their turn."""
-        jobs, left = self.state.jobs, self.state.pool.free_gpus - js.gpus
-        for lane in self.state.queue.lanes.values():
-            gpus = jobs[lane.head[1]].gpus
-            if gpus < js.gpus:
-                left -= gpus * len(lane)
-                if left < 0:
-                    return True
-        return False
+        lanes = self.state.queue.lanes.values()
+        waiting = ((self.state.jobs[lane.head[1]].gpus, len(lane)) for lane in lanes)
+        narrower = sum(gpus * count for gpus, count in waiting if gpus < js.gpus)
+        return narrower > self.state.pool.free_gpus - js.gpus
 
     def _slow(self, js: JobState, placement: Placement) -> bool:
         """Whether a job is slower there than on one such node by more than one puts up with."""

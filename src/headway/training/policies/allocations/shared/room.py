@@ -1,8 +1,26 @@
 """What is free on nodes besides GPUs while grants are tried out: a sketch beside the pool, thrown away afterwards."""
 
+from dataclasses import dataclass
+
 from headway.training.actions import Grant, Placement
-from headway.training.policies.allocations.synergy.held import Held
+from headway.training.jobstate import JobState
 from headway.training.pool import Pool
+
+
+@dataclass(slots=True)
+class Held:
+    """A job on its nodes, with what it holds, would like and is due."""
+
+    js: JobState
+    placement: Placement
+    full: Grant
+    due: Grant
+    grant: Grant
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Larger demands first: GPUs, CPUs, memory."""
+        return -self.js.gpus, -self.full.cpu_milli, -self.full.memory_bytes, self.js.id
 
 
 class Room:

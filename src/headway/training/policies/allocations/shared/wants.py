@@ -5,12 +5,13 @@ known: it would like what it asked for, or its due if it asked for nothing, and 
 just its due. On GPUs faster than the reference a job would like as much more as they can use.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.feasible import grant_refusal
 from headway.training.job import Job
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.memo import remembered
 from headway.training.policies.allocations.shared.tightest import placed
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import members
@@ -62,14 +63,9 @@ class Wants:
     def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
         """What would give it all the speed there is on GPUs of this pace, as far as it is counted."""
         width = job.gpus * job.gpu_milli
-        known = self._known.get((job.model, width, pace_ppm))
-        if known is not None:
-            return known
-        profile = self.profile(job)
-        if profile is not None:
-            found = self._counted(for_width(_demand_at(profile, pace_ppm), width))
-            self._known[(job.model, width, pace_ppm)] = found
-            return found
+        if (profile := self.profile(job)) is not None:
+            key = (job.model, width, pace_ppm)
+            return remembered(self._known, key, lambda: self._counted(for_width(_demand_at(profile, pace_ppm), width)))
         if not job.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         due = times(due_a_gpu, width)
@@ -136,14 +132,28 @@ def lesser(now: Grant, then: Grant) -> Grant | None:
     return less if less != now else None
 
 
+def given_up(state: TrainingState, wanted: Mapping[int, Grant]) -> list[ReallocateJob]:
+    """Return what running jobs give up of what they hold, where they are to hold less of something."""
+    less = ((job, lesser(state.running[job].grant, target)) for job, target in wanted.items())
+    return [ReallocateJob(job, grant) for job, grant in less if grant is not None]
+
+
 def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
     """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""
-    for due, pace, nodes in wants.kinds:
-        wish = Wish(js, least(wants.demand(js.job, due, pace), times(due, js.width)), js.eligible & nodes)
-        if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
-            return found
-    return place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
+    found = place_by_kind(
+        state, wants, js, rule, lambda due, pace: least(wants.demand(js.job, due, pace), times(due, js.width))
+    )
+    return found or place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
+
+
+def place_by_kind(
+    state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule, asks: Callable[[Grant, int], Grant]
+) -> Placement | None:
+    """Return where a job finds what it asks for on nodes of one kind, the largest first; ``asks``: by due and pace."""
+    wishes = (Wish(js, asks(due, pace), js.eligible & nodes) for due, pace, nodes in wants.kinds)
+    places = (placed(state.pool, wish, rule) for wish in wishes if wish.eligible)
+    return next((found for found in places if found is not None), None)
 
 
 def place_by_gpus(
@@ -168,18 +178,21 @@ def least(full: Grant, due: Grant) -> Grant:
 def can_have_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
     """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due; and so on
     all nodes that jobs over several nodes join to it, where others would have to be brought down to theirs as well."""
-    if not _leaves_due(state, dues, node, gpus):
-        return False
-    reached, left = {node}, [node]
-    while left:
-        for js in state.on_node[left.pop()].values():
-            if len(js.placement) > 1:
-                beyond = [other for other, _ in js.placement if other not in reached]
-                if not all(_leaves_due(state, dues, other, 0) for other in beyond):
-                    return False
-                reached.update(beyond)
-                left.extend(beyond)
-    return True
+    return _leaves_due(state, dues, node, gpus) and all(
+        _leaves_due(state, dues, other, 0) for other in joined(state, [node]) if other != node
+    )
+
+
+def joined(state: TrainingState, nodes: Iterable[int]) -> list[int]:
+    """Return these nodes, and all that jobs over several nodes join to them."""
+    found = list(nodes)
+    reached = set(found)
+    for node in found:  # it grows on the way
+        for js in state.on_node[node].values():
+            beyond = [other for other, _ in js.placement if other not in reached]
+            reached.update(beyond)
+            found.extend(beyond)
+    return found
 
 
 def _leaves_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:

@@ -2,6 +2,7 @@
 other nodes with."""
 
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.wants import joined
 from headway.training.state import TrainingState
 
 
@@ -10,7 +11,7 @@ class Changed:
 
     def __init__(self) -> None:
         self._at = -1
-        self._seen: list[tuple[int, ...]] = []
+        self._seen: list[list[int]] = []
 
     def jobs(self, state: TrainingState) -> list[JobState]:
         """The running jobs of all nodes that changed, and of those joined to them by jobs over several nodes; noted as
@@ -18,21 +19,8 @@ class Changed:
         if state.tenures == self._at:
             return []
         self._at = state.tenures
-        if not self._seen:
-            self._seen = [()] * len(state.on_node)
-        nodes: list[int] = []
-        for node, here in enumerate(state.on_node):
-            leases = tuple([js.lease for js in here.values()])
-            if leases != self._seen[node]:
-                self._seen[node] = leases
-                nodes.append(node)
-        found: dict[int, JobState] = {}
-        reached = set(nodes)
-        while nodes:
-            for js in state.on_node[nodes.pop()].values():
-                if js.id not in found:
-                    found[js.id] = js
-                    beyond = [node for node, _ in js.placement if node not in reached]
-                    reached.update(beyond)
-                    nodes.extend(beyond)
+        before = self._seen or [[]] * len(state.on_node)
+        self._seen = [[js.lease for js in here.values()] for here in state.on_node]
+        nodes = [node for node, (now, then) in enumerate(zip(self._seen, before, strict=True)) if now != then]
+        found = {js.id: js for node in joined(state, nodes) for js in state.on_node[node].values()}
         return list(found.values())

@@ -32,10 +32,6 @@ class Poorest(Tied, Drf):
 
     preempts = True
 
-    def __init__(self, ties: Order) -> None:
-        Drf.__init__(self)
-        self.tie(ties)
-
     @property
     def starves(self) -> bool:  # type: ignore[override]
         """Among a tenant's own jobs, where the order that breaks ties does."""
@@ -43,4 +39,4 @@ class Poorest(Tied, Drf):
 
     def key(self, now: int, js: JobState) -> Key:
         """By the other order within a tenant."""
-        return self.tie_key(now, js)
+        return self.ties.key(now, js)

@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headway.training.policies.allocations.shared.memo import remembered
 from headway.training.policies.allocations.synergy.programs import Cell, Room, within
 
 MOST_CHOICES = 400
 """A front with more is thinned out; one with storage as a third resource from a quarter of that on."""
 LEVELS = 24
 """In how many steps of what a node has "about as much" is told apart then."""
-_MOST_FRONTS = 50_000
 
 
 class Mark(NamedTuple):
@@ -54,15 +54,11 @@ class Fronts:
 
     def best(self, kinds: tuple[int, ...], room: Room) -> tuple[int, tuple[int, ...]] | None:
         """(worth, a cell for each) of the best choice that fits; ``kinds`` in ascending order. None: nothing fits."""
-        key = (kinds, room)
-        if key in self._found:
-            return self._found[key]
-        if len(self._found) >= _MOST_FRONTS:
-            self._found.clear()
+        return remembered(self._found, (kinds, room), lambda: self._best(kinds, room))
+
+    def _best(self, kinds: tuple[int, ...], room: Room) -> tuple[int, tuple[int, ...]] | None:
         mark = next((each for each in self.front(kinds) if within(each[1:4], room)), None)
-        found = None if mark is None else (mark.worth, self._cells(kinds, mark))
-        self._found[key] = found
-        return found
+        return None if mark is None else (mark.worth, self._cells(kinds, mark))
 
     def _cells(self, kinds: tuple[int, ...], mark: Mark) -> tuple[int, ...]:
         cells = []
@@ -73,14 +69,9 @@ class Fronts:
 
     def front(self, kinds: tuple[int, ...]) -> list[Mark]:
         """Choices by falling worth."""
-        found = self._fronts.get(kinds)
-        if found is None:
-            before = self.front(kinds[:-1]) if kinds else []
-            if len(self._fronts) >= _MOST_FRONTS:
-                self._fronts.clear()
-            found = self._with(before, self.kinds[kinds[-1]]) if kinds else [Mark(0, 0, 0, 0, 0, 0)]
-            self._fronts[kinds] = found
-        return found
+        if not kinds:
+            return [Mark(0, 0, 0, 0, 0, 0)]
+        return remembered(self._fronts, kinds, lambda: self._with(self.front(kinds[:-1]), self.kinds[kinds[-1]]))
 
     def _with(self, before: list[Mark], cells: Sequence[Cell]) -> list[Mark]:
         cpus, memory, storage = self.most

@@ -13,6 +13,7 @@ from copy import copy
 from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.memo import remembered
 from headway.training.policies.allocations.shared.wants import Wants
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import Pool
@@ -20,7 +21,6 @@ from headway.training.state import TrainingState
 from headway.training.wish import Wish
 
 _NOTHING = Grant(0, 0)
-_MOST_REMEMBERED = 1 << 16
 
 
 class FullDemands:
@@ -39,22 +39,11 @@ class FullDemands:
         if not self._divides or not js.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         shape = _shape(job, js.eligible)
-        found = self._known.get(shape)
-        if found is None:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            found = self._known[shape] = self._wants.demand(job, self._least_due(js.eligible))
-        return found
+        return remembered(self._known, shape, lambda: self._wants.demand(job, self._least_due(js.eligible)))
 
     def within(self, js: JobState, rule: PlacementRule) -> Grant:
         """The same, cut down to what the empty cluster could give."""
-        shape = _shape(js.job, js.eligible)
-        found = self._cut.get(shape)
-        if found is None:
-            if len(self._cut) >= _MOST_REMEMBERED:
-                self._cut.clear()
-            found = self._cut[shape] = self._within(js, rule)
-        return found
+        return remembered(self._cut, _shape(js.job, js.eligible), lambda: self._within(js, rule))
 
     def _least_due(self, eligible: int) -> Grant:
         dues = [due for due, nodes in self._wants.dues.kinds if nodes & eligible]
@@ -76,11 +65,10 @@ class FullDemands:
         """As much of a demand as the nodes of a placement have, of everything the same for each GPU."""
         empty = self._empty
         columns = (empty.cpu_free, empty.memory_free, empty.storage_free)
-        cut = []
-        for wanted, free in zip(full, columns, strict=True):
-            each = min((free[node] // mask.bit_count() for node, mask in placement), default=UNCOUNTED)
-            cut.append(min(wanted, each * js.gpus))
-        return Grant(*cut)
+        each = (
+            min((free[node] // mask.bit_count() for node, mask in placement), default=UNCOUNTED) for free in columns
+        )
+        return Grant(*(min(wanted, most * js.gpus) for wanted, most in zip(full, each, strict=True)))
 
 
 def _shape(job: Job, eligible: int) -> tuple[object, ...]:

@@ -56,12 +56,9 @@ class Kinds:
         if profile is None:
             return (Cell(least(self.wants.demand(js.job, due_a_gpu), due), self._worth(js, REFERENCE_SPEED_PPM)),)
         at_due = self._ppm(profile, due, js.width, pace_ppm)
-        cells = []
-        for grant in {due, *self._grid(profile, due_a_gpu, js.width, pace_ppm)}:
-            ppm = self._ppm(profile, grant, js.width, pace_ppm)
-            if ppm >= at_due and within(grant, room):
-                cells.append(Cell(grant, self._worth(js, ppm)))
-        kept = undominated(cells)
+        grants = {due, *self._grid(profile, due_a_gpu, js.width, pace_ppm)}
+        ppms = {grant: self._ppm(profile, grant, js.width, pace_ppm) for grant in grants if within(grant, room)}
+        kept = undominated([Cell(grant, self._worth(js, ppm)) for grant, ppm in ppms.items() if ppm >= at_due])
         safe = next(cell for cell in kept if within(cell.grant, due))
         return (safe, *(cell for cell in kept if cell is not safe))
 

@@ -4,9 +4,8 @@ nodes have left, those first that gain most by it. They are above their due then
 from collections.abc import Sequence
 
 from headway.training.actions import Grant
-from headway.training.policies.allocations.shared.room import Room, part
+from headway.training.policies.allocations.shared.room import Held, Room, part
 from headway.training.policies.allocations.shared.wants import Wants, above
-from headway.training.policies.allocations.synergy.held import Held
 from headway.training.sensitivity import Matrix
 
 

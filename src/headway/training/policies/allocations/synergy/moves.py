@@ -9,6 +9,7 @@ from math import ceil
 from typing import NamedTuple
 
 from headway.training.jobstate import JobState
+from headway.training.policies.allocations.shared.memo import remembered
 from headway.training.policies.allocations.synergy.node_models import Shelf, Shelves
 from headway.training.policies.allocations.synergy.programs import Cell, Flock, rearrange
 from headway.training.policies.placements.pick import on_node
@@ -22,7 +23,6 @@ MOST_SOURCES, MOST_TARGETS = 4, 12
 """Nodes that lack most and nodes with most to spare that are tried."""
 MOST_BRANCHES = 30
 """Of programme 2, which is only to find what single moves do not."""
-_MOST_TOLD = 50_000
 Move = tuple[JobState, int]
 _Kind = tuple[tuple[Cell, ...], int]
 """Cells, and whole GPUs."""
@@ -70,22 +70,15 @@ class Moves:
         """Whether a move from one node to another could pay if all jobs went on for long; told once for as long as both
         stay as they are."""
         key = (source, self._shelves.at(source).version, node, self._shelves.at(node).version)
-        found = self._told.get(key)
-        if found is None:
-            if len(self._told) >= _MOST_TOLD:
-                self._told.clear()
-            movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
-            found = any(mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
-            self._told[key] = found
-        return found
+        movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
+        gains = (mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
+        return remembered(self._told, key, lambda: any(gains))
 
     def _sources(self, state: TrainingState) -> list[int]:
         """Nodes whose jobs could gain from more room, those that lack most first."""
-        lacking = []
-        for node, here in enumerate(state.on_node):
-            if len(here) > 1 and not (shelf := self._shelves.at(node)).across and shelf.worth < shelf.most:
-                lacking.append((shelf.worth - shelf.most, node))
-        return [node for _, node in sorted(lacking)[:MOST_SOURCES]]
+        crowded = ((self._shelves.at(node), node) for node, here in enumerate(state.on_node) if len(here) > 1)
+        lacking = [(shelf.worth - shelf.most, node) for shelf, node in crowded if not shelf.across]
+        return [node for lack, node in sorted(lacking)[:MOST_SOURCES] if lack < 0]
 
     def _targets(self, state: TrainingState) -> list[int]:
         """Nodes with a GPU free, those with most to spare first; of nodes that are alike the first."""
@@ -202,10 +195,11 @@ class Moves:
                     jobs[other].append(mover.js)
                     price += self._price(mover)
                     moves.append((mover.js, other))
-        worth = 0
-        for node, crowd in zip(pair, jobs, strict=True):
-            after = self._shelves.shelf(node, [(js, ((node, js.placement[0][1]),)) for js in crowd])
-            worth += after.worth - self._shelves.at(node).worth
+        after = (
+            self._shelves.shelf(node, [(js, ((node, js.placement[0][1]),)) for js in crowd])
+            for node, crowd in zip(pair, jobs, strict=True)
+        )
+        worth = sum(shelf.worth for shelf in after) - sum(self._shelves.at(node).worth for node in pair)
         return _in_order(moves, pair, [state.pool.free_count[node] for node in pair]) if worth > price else []
 
     def _kind(self, js: JobState) -> _Kind:

@@ -176,15 +176,10 @@ class Shelves:
 
     def held(self, shelf: Shelf) -> int | None:
         """What the jobs on a node alone are worth with what they hold; None where that is none of their cells."""
-        total = 0
-        jobs = [*zip(shelf.jobs, (self.fronts.kinds[kind] for kind in shelf.kinds), strict=True)]
-        for js, cells in (*jobs, *((js, (cell,)) for js, cell in shelf.settled)):
-            grant = js.grant
-            worth = next((cell.worth for cell in cells if cell.grant == grant), None)
-            if worth is None:
-                return None
-            total += worth
-        return total
+        choosers = zip(shelf.jobs, (self.fronts.kinds[kind] for kind in shelf.kinds), strict=True)
+        jobs = [*choosers, *((js, (cell,)) for js, cell in shelf.settled)]
+        worths = [cell.worth for js, cells in jobs for cell in cells if cell.grant == js.grant]
+        return sum(worths) if len(worths) == len(jobs) else None
 
     # --- dividing ---------------------------------------------------------------------------------------------
 
@@ -241,14 +236,13 @@ class Shelves:
             left.setdefault(kind, []).append(cell)
         without = []
         for kind, js in zip(shelf.kinds, shelf.jobs, strict=True):
-            cells, held = self.fronts.kinds[kind], js.grant
-            for index in left[kind]:
-                if cells[index].grant == held:
-                    left[kind].remove(index)
-                    wanted[js.id] = held
-                    break
-            else:
+            cells = self.fronts.kinds[kind]
+            held = next((index for index in left[kind] if cells[index].grant == js.grant), None)
+            if held is None:
                 without.append((kind, js))
+            else:
+                left[kind].remove(held)
+                wanted[js.id] = js.grant
         for kind, js in without:
             cells = self.fronts.kinds[kind]
             best = max(left[kind], key=lambda index: cells[index].worth)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import carried_out, due_place, lesser
+from headway.training.policies.allocations.shared.wants import carried_out, due_place, given_up
 from headway.training.policies.allocations.synergy.moves import Moves
 from headway.training.policies.allocations.synergy.node_models import Shelf, Shelves
 from headway.training.policies.allocations.synergy.programs import Room, choose, within
@@ -83,7 +83,6 @@ class Opt(Allocation):
         self._seen = [Shelf((-1, 0), room=room) for room in capacity]
         """The nodes as they were last divided."""
         self._worth = [0] * len(capacity)
-        self._crossed: set[int] = set()
         self._groups: Counter[int] = Counter()
         self._capacity = [sum(room[r] for room in capacity) for r in range(3)]
         self._wished = self._achieved = 0
@@ -93,16 +92,6 @@ class Opt(Allocation):
     def bounds(self) -> Sequence[tuple[int, int]]:  # type: ignore[override]
         """What every division reached, and programme 1's bound."""
         return [(each.achieved_ppm, each.bound_ppm) for each in self.divisions]
-
-    @property
-    def achieved_ppm(self) -> int:
-        """What the last division is worth; 0 before the first."""
-        return self.divisions[-1].achieved_ppm if self.divisions else 0
-
-    @property
-    def bound_ppm(self) -> int:
-        """What the last division could have been worth at most."""
-        return self.divisions[-1].bound_ppm if self.divisions else 0
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -155,11 +144,8 @@ class Opt(Allocation):
         if not js.gpus:
             return [], self.shelves.kinds.wants.due(js, placement)
         wanted = self.shelves.entered(js, placement)
-        given = []
-        for job, then in wanted.items():
-            if job != js.id and (less := lesser(state.running[job].grant, then)) is not None:
-                given.append(ReallocateJob(job, less))
-        return given, wanted[js.id]
+        grant = wanted.pop(js.id)
+        return given_up(state, wanted), grant
 
     # --- those that run ---------------------------------------------------------------------------------------
 
@@ -226,12 +212,11 @@ class Opt(Allocation):
         self._wished += shelf.most - before.most
         self._achieved += achieved - self._worth[node]
         self._worth[node] = achieved
-        self._crossed = self._crossed - {node} | ({node} if shelf.across else set())
 
     def _told(self, now: int, state: TrainingState) -> Division:
         """What the division is worth, and what programme 1 says of that."""
         shelves = self.shelves
-        crossing = {js.id: js for node in sorted(self._crossed) for js in self._seen[node].across}
+        crossing = {js.id: js for shelf in self._seen for js in shelf.across}
         groups = +self._groups
         wished = self._wished
         for js in crossing.values():

@@ -36,12 +36,9 @@ class TetrisDemands(Greedy):
 class Aligned(Tied, Tetris):
     """Jobs of one demand in a lane; lanes by what their first job has left, over how well the demand is aligned."""
 
-    def __init__(self, ties: Order) -> None:
-        self.tie(ties)
-
     def key(self, now: int, js: JobState) -> Key:
         """What is left, then by the other order."""
-        return super().key(now, js), self.tie_key(now, js)
+        return super().key(now, js), self.ties.key(now, js)
 
     def lane(self, js: JobState) -> Hashable:
         """Demands change places as what is free changes; jobs of one demand do not."""

@@ -2,19 +2,17 @@
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
-from headway.training.queue import Key
 from headway.training.state import TrainingState
 
 
 class Tied(Order):
     """To be mixed into an order, before it. The policy's order is told all that it has to know."""
 
-    ties: Order
-
-    def tie(self, order: Order) -> None:
-        """The order that breaks ties."""
-        self.ties = order
-        self.refresh = order.refresh
+    def __init__(self, ties: Order) -> None:
+        """``ties``: the order that breaks them."""
+        super().__init__()
+        self.ties = ties
+        self.refresh = ties.refresh
 
     @property
     def watches_ends(self) -> bool:  # type: ignore[override]
@@ -43,10 +41,6 @@ class Tied(Order):
     def key_due(self, now: int, since: int) -> bool:
         """When the order that breaks ties wants it."""
         return self.ties.key_due(now, since)
-
-    def tie_key(self, now: int, js: JobState) -> Key:
-        """Where a job stands in the order that breaks ties."""
-        return self.ties.key(now, js)
 
     def ended(self, now: int, js: JobState) -> None:
         """A job left for good."""

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.room import Room
+from headway.training.policies.allocations.shared.room import Held, Room
 from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import Wants, above, carried_out, due_place
+from headway.training.policies.allocations.shared.wants import Wants, above, carried_out, due_place, place_by_kind
 from headway.training.policies.allocations.synergy.changed import Changed
-from headway.training.policies.allocations.synergy.held import Held
 from headway.training.policies.allocations.synergy.leftovers import hand_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
@@ -56,11 +55,7 @@ class Tune(Allocation):
         wants, kinds = self.wants, self.wants.kinds
         if len(kinds) == 1 or (wants.one_pace and wants.profile(js.job) is not None):
             return placed(state.pool, Wish(js, wants.demand(js.job, *kinds[0][:2])), rule)
-        for due, pace, nodes in kinds:
-            wish = Wish(js, wants.demand(js.job, due, pace), js.eligible & nodes)
-            if wish.eligible and (found := placed(state.pool, wish, rule)) is not None:
-                return found
-        return None
+        return place_by_kind(state, wants, js, rule, lambda due, pace: wants.demand(js.job, due, pace))
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
